@@ -7,7 +7,8 @@
 //!                                             pool thread ── labels, cell tables ──► drives
 //! ```
 //!
-//! The machines of `array` decide everything; here are only threads, queues, clocks and memory.
+//! The state machines of `array` make all decisions; this crate has only threads, queues, clocks
+//! and memory.
 
 pub mod assemble;
 pub mod drive;

@@ -1,4 +1,4 @@
-//! A load generator inside the process: what the engine costs, without a client's share.
+//! A load generator inside the process: measures what the engine costs, without a client's share.
 
 use std::borrow::Cow;
 use std::mem::take;
@@ -34,9 +34,9 @@ pub struct Load {
     pub pattern: Pattern,
     /// Bytes of each.
     pub block_bytes: u32,
-    /// In flight per job.
+    /// Requests in flight per job.
     pub depth: u32,
-    /// How many ask at once, each for itself.
+    /// Number of jobs that run at once, independent of each other.
     pub jobs: u32,
     /// For how long.
     pub time: Duration,
@@ -45,7 +45,7 @@ pub struct Load {
     pub sync: bool,
 }
 
-/// What came of it.
+/// The result of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LoadReport {
     /// Requests per second.
@@ -62,7 +62,7 @@ pub struct LoadReport {
     pub p999_us: f64,
 }
 
-/// Why a load was not run, or not to its end.
+/// Why a load was not run, or not completed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LoadError {
     /// A number that makes no sense.
@@ -141,23 +141,23 @@ fn free(memory: &mut Memory) -> Memory {
     memory.clone()
 }
 
-/// What a job has under way.
+/// The state of a job.
 struct State {
     memories: Vec<Memory>,
     begun: Vec<Instant>,
-    /// Places of requests that have ended, and are to be asked for again.
+    /// Places of requests that have ended and are to be submitted again.
     idle: Vec<u64>,
     in_flight: usize,
     next: u64,
     random: u64,
     latencies: Latencies,
     fault: Option<Fault>,
-    /// Somebody is submitting, and will see what becomes idle meanwhile.
+    /// A thread is submitting, and will submit what becomes idle meanwhile.
     submitting: bool,
 }
 
-/// So many requests in flight against one device. Whoever tells of the end of some asks for the next ones, so that
-/// on a thread that runs lanes nobody is woken for them.
+/// Keeps `depth` requests in flight against one device. The thread that reports completions submits the next
+/// requests, so that on a thread that runs lanes no other thread is woken for them.
 struct Job {
     me: Weak<Self>,
     device: Arc<dyn BlockDevice>,
@@ -169,7 +169,7 @@ struct Job {
 }
 
 impl Job {
-    /// The job's number `index` decides where it begins, and what is random for it.
+    /// `index` is the job's number: it decides where the job begins, and its random numbers.
     fn new(
         device: &Arc<dyn BlockDevice>,
         load: Load,
@@ -203,12 +203,12 @@ impl Job {
         })
     }
 
-    /// What a thread that panicked left behind still says what is in flight.
+    /// Even after a panic of another thread the state counts what is in flight.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks for what is idle, unless somebody is just doing so; tells when all has ended.
+    /// Submits what is idle, unless another thread is just doing so; reports when all requests have ended.
     fn go_on<'a>(&'a self, mut state: MutexGuard<'a, State>) {
         if state.submitting {
             return;
@@ -231,7 +231,7 @@ impl Job {
                     token,
                 });
             }
-            // Others may tell of ends meanwhile; they leave them in `idle`.
+            // Other threads may report completions meanwhile; they leave them in `idle`.
             drop(state);
             self.device.submit_all(&mut batch, &to);
             state = self.lock();
@@ -239,7 +239,7 @@ impl Job {
         }
         state.submitting = false;
         if state.in_flight == 0 {
-            // Nothing more is asked for: the time is over, or a request failed.
+            // No more requests are submitted: the time is over, or a request failed.
             self.ended.send(()).unwrap_or_default();
         }
     }

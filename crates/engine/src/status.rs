@@ -1,4 +1,4 @@
-//! How a pool is, as a value that travels.
+//! The state of a pool, as a value that can be sent.
 
 use std::collections::VecDeque;
 use std::time::SystemTime;
@@ -28,11 +28,11 @@ pub enum Severity {
 /// A line of the pool's log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoggedEvent {
-    /// Counts from 1 since the pool was made, or as far back as whoever runs it knows.
+    /// Counts from 1 since the pool was created, or since the oldest event on record.
     pub number: u64,
     /// When, by the wall clock.
     pub at: SystemTime,
-    /// What kind of thing, in a word: `drive_out`, `rebuild_begins`, `stripe_lost`, …
+    /// The kind of event, in a word: `drive_out`, `rebuild_begins`, `stripe_lost`, …
     #[serde(default)]
     pub event: String,
     /// How bad it is.
@@ -44,17 +44,17 @@ pub struct LoggedEvent {
     /// The drive's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// What.
+    /// The event in words.
     pub text: String,
 }
 
 impl LoggedEvent {
-    /// What is one flood: the event's name, and the seat that it is about.
+    /// What identifies a flood: the event's name, and its seat.
     pub(crate) fn key(report: &Report) -> (String, Option<u16>) {
         (word(report), report.seat().map(|seat| seat.0))
     }
 
-    /// A report about the drive at `path`.
+    /// The event of a report about the drive at `path`.
     pub(crate) fn new(number: u64, report: &Report, path: Option<String>) -> Self {
         let (event, seat) = Self::key(report);
         let mut text = report.to_string();
@@ -103,11 +103,11 @@ pub enum Health {
     Degraded,
     /// Some data is lost: it can neither be read nor reconstructed. The rest can be read and written.
     Damaged,
-    /// Without drives that are out, some data cannot be read; or another host has the pool.
+    /// So many drives are out that some data cannot be read; or another host has the pool.
     Unusable,
 }
 
-/// How a pool is.
+/// The state of a pool.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PoolStatus {
     /// Name.
@@ -120,19 +120,19 @@ pub struct PoolStatus {
     pub generation: u64,
     /// Health.
     pub health: Health,
-    /// Drives that may fail at once from now on, whichever they are, so that everything can be read still.
+    /// Drives that may fail at once from now on, whichever they are, while everything can still be read.
     #[serde(default)]
     pub survives_drives: u16,
-    /// Bytes of drives that nothing uses, for every drive counts as the smallest one.
+    /// Bytes of drives that nothing uses, because every drive counts as the smallest one.
     #[serde(default)]
     pub wasted_bytes: u64,
     /// Bytes of user data that it can hold.
     pub capacity_bytes: u64,
-    /// Of those, not yet given to volumes.
+    /// Of those, bytes that are not yet given to volumes.
     pub free_bytes: u64,
     /// Bytes of a chunk.
     pub chunk_bytes: u64,
-    /// Features of the pool's format, by name; none in pools from before there were any.
+    /// Features of the pool's format, by name; none in pools that are older than features.
     pub features: Vec<String>,
     /// Bytes of a cell.
     pub cell_bytes: u64,
@@ -144,7 +144,7 @@ pub struct PoolStatus {
     pub rebuild: Option<RebuildStatus>,
     /// The scrub under way or the last one since the pool was opened.
     pub scrub: Option<ScrubStatus>,
-    /// Days from one scrub to the next; 0: only when told to.
+    /// Days from one scrub to the next; 0: only on command.
     #[serde(default)]
     pub scrub_every_days: u32,
     /// Data that is lost.
@@ -152,10 +152,10 @@ pub struct PoolStatus {
     pub lost: LostStatus,
     /// Whether writes are journalled and blocks have checksums.
     pub journal: bool,
-    /// Another opening has taken the pool over: nothing is served here any more.
+    /// Another opening has taken the pool over: this one serves nothing any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub taken_over: Option<TakenOver>,
-    /// Groups whose parity is still to be computed anew after a stop that was not clean.
+    /// Groups whose parity is still to be recomputed after a stop that was not clean.
     pub resync_groups: u64,
     /// The log's last lines.
     pub events: Vec<LoggedEvent>,
@@ -168,14 +168,14 @@ pub struct TakenOver {
     pub opening: String,
 }
 
-/// Data that can neither be read nor reconstructed, until it is written again or a scrub finds it right.
+/// Data that can neither be read nor reconstructed, until it is written again or a scrub finds it correct.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LostStatus {
-    /// Bytes of it, of `ranges` and beyond.
+    /// All lost bytes: those in `ranges` and those that are not listed.
     pub bytes: u64,
     /// Where, by volume and offset. Bounded.
     pub ranges: Vec<LostRange>,
-    /// Bytes that have no room in `ranges`.
+    /// Lost bytes that have no room in `ranges`.
     pub unlisted_bytes: u64,
 }
 
@@ -193,7 +193,7 @@ pub struct LostRange {
 /// A seat and its drive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SeatStatus {
-    /// The drive's number. A spare that takes the place of another drive keeps its own, and so does the other one.
+    /// The drive's number. When a spare takes the place of another drive, both keep their numbers.
     pub seat: u16,
     /// The seat of the layout whose place the drive has taken as a spare.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -211,30 +211,30 @@ pub struct SeatStatus {
     pub domain: Option<String>,
     /// `current`, `filling`, `out`, `waiting`.
     pub state: String,
-    /// The seat whose drive it replaces once it has everything; `state` is `filling` until then.
+    /// The seat whose drive it replaces once it is complete; `state` is `filling` until then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaces: Option<u16>,
-    /// The seat of the drive that takes its place when it has everything.
+    /// The seat of the drive that takes its place once that one is complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaced_by: Option<u16>,
-    /// Why it is out.
+    /// Why the drive is out.
     pub reason: Option<OutReason>,
-    /// The same in a sentence, where there is more to say than a word.
+    /// The reason in a sentence, where there is more to report than a word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
-    /// It is much slower than others, and read only where nobody else can answer.
+    /// The drive is much slower than others, and is read only where no other drive can answer.
     #[serde(default)]
     pub slow: bool,
-    /// It does not answer, and stays because it cannot be spared.
+    /// The drive does not answer, and stays because the pool cannot spare it.
     #[serde(default)]
     pub hangs: bool,
     /// Operations, bytes and errors since it was opened.
     pub traffic: DriveTraffic,
-    /// Blocks on it that were not what had been written there, since it took the seat.
+    /// Blocks on the drive that did not match what was written, since it took the seat.
     pub bad_blocks: u64,
-    /// Bytes that the rebuild has moved on it.
+    /// Bytes that the rebuild has read from it.
     pub rebuild_read_bytes: u64,
-    /// Bytes that the rebuild has moved on it.
+    /// Bytes that the rebuild has written to it.
     pub rebuild_write_bytes: u64,
 }
 
@@ -279,7 +279,7 @@ pub struct RebuildStatus {
     pub done_bytes: u64,
     /// Bytes to fill in all.
     pub total_bytes: u64,
-    /// Bytes copied: what a drive that was away still had, and what reads as zeros, is not.
+    /// Bytes copied. Not among them: what a returned drive still had, and what reads as zeros.
     #[serde(default)]
     pub copied_bytes: u64,
     /// Time since it began, or that it took.
@@ -301,7 +301,7 @@ pub struct ScrubStatus {
     pub groups_total: u64,
     /// Bytes read.
     pub read_bytes: u64,
-    /// Blocks that were not what had been written there.
+    /// Blocks that did not match what was written.
     pub bad_blocks: u64,
     /// Blocks that were reconstructed and written again.
     #[serde(default)]
@@ -335,7 +335,8 @@ fn scrub(pool: &Pool, now: Instant) -> Option<ScrubStatus> {
     })
 }
 
-/// A label's scheme as what it is: earlier versions made a plain level of an elastic scheme, and kept its name.
+/// The present name of a label's scheme: earlier versions made a plain level of an elastic scheme, and kept the
+/// elastic name.
 pub(crate) fn scheme_as_it_is(label: &str) -> String {
     match label.parse::<layout::Scheme>() {
         Ok(scheme) if scheme.elastic => scheme.plain().to_string(),
@@ -387,7 +388,7 @@ impl PoolStatus {
 }
 
 impl PoolStatus {
-    /// The same of a pool that another opening has taken over.
+    /// The status of a pool that another opening has taken over.
     pub(crate) fn taken_over(self, by: Uuid) -> Self {
         Self {
             health: Health::Unusable,
@@ -399,7 +400,7 @@ impl PoolStatus {
     }
 }
 
-/// What drives of the layout have beyond what the smallest of them has.
+/// Bytes that drives of the layout have beyond the size of the smallest of them.
 fn wasted_bytes(pool: &Pool) -> u64 {
     let drives = usize::from(pool.geometry().layout().drives());
     let sizes = || {
@@ -451,7 +452,7 @@ fn lost(pool: &Pool) -> LostStatus {
     }
 }
 
-/// What the drives do, in the order of their numbers.
+/// The traffic of the drives, in the order of their numbers.
 pub(crate) fn drive_traffic(pool: &Pool, seats: &Seats) -> Vec<DriveLine> {
     let seat_of = |number: u16| pool.facts().seat_numbered(number);
     let line = |status: SeatStatus| {

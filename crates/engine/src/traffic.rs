@@ -1,10 +1,10 @@
-//! What drives and volumes do, as a value that travels.
+//! The traffic of drives and volumes, as a value that can be sent.
 
 use serde::{Deserialize, Serialize};
 
 use crate::drive::telemetry::{self, TelemetrySnapshot};
 
-/// Counters since a drive or volume was opened, and what it has to do now.
+/// Counters since a drive or volume was opened, and its requests in flight.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Traffic {
     /// Reads.
@@ -30,7 +30,8 @@ pub struct Traffic {
     pub queue: u64,
     /// How long all reads and writes took together.
     pub nanoseconds: u64,
-    /// How many of them took how long: nanoseconds that they stayed below, in ascending order, and their number.
+    /// Latencies of reads and writes, by bucket in ascending order: the bucket's upper bound in nanoseconds, and its
+    /// count.
     pub latency: Vec<(u64, u64)>,
 }
 
@@ -56,7 +57,7 @@ impl Traffic {
         }
     }
 
-    /// What was done since `earlier`. Counters begin anew when a drive is opened anew; then all of it was.
+    /// The traffic since `earlier`. Counters restart when a drive is opened again; then all of it counts.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let anew = self.reads < earlier.reads
@@ -80,7 +81,7 @@ impl Traffic {
             flushes: self.flushes - earlier.flushes,
             discards: self.discards - earlier.discards,
             discard_bytes: self.discard_bytes.saturating_sub(earlier.discard_bytes),
-            // They may have been cleared.
+            // Errors may have been cleared.
             errors: self
                 .errors
                 .checked_sub(earlier.errors)
@@ -100,7 +101,7 @@ impl Traffic {
         self.nanoseconds.checked_div(self.reads + self.writes)
     }
 
-    /// How long 99 of 100 reads and writes took at most, to about a fifth; `None` where there was none.
+    /// The 99th percentile of the latencies of reads and writes, to about a fifth; `None` where there was none.
     #[must_use]
     pub fn most_nanoseconds(&self) -> Option<u64> {
         let total: u64 = self.latency.iter().map(|(_, count)| count).sum();
@@ -114,7 +115,7 @@ impl Traffic {
     }
 }
 
-/// Operations that lanes have asked of a drive for one purpose, since it took its seat. Those that fail count, too.
+/// Operations that lanes have asked of a drive for one purpose, since it took its seat. Failed operations count, too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Operations {
     /// Reads.
@@ -134,7 +135,7 @@ pub struct Operations {
 }
 
 impl Operations {
-    /// These count here, too.
+    /// Adds the counts of `other`.
     pub const fn add(&mut self, other: &Self) {
         self.reads += other.reads;
         self.read_bytes += other.read_bytes;
@@ -145,7 +146,7 @@ impl Operations {
         self.discard_bytes += other.discard_bytes;
     }
 
-    /// Those since `earlier`.
+    /// The operations since `earlier`.
     fn since(&self, earlier: &Self) -> Self {
         Self {
             reads: self.reads.saturating_sub(earlier.reads),
@@ -158,7 +159,7 @@ impl Operations {
         }
     }
 
-    /// Whether some counter is below what it was: counting has begun anew.
+    /// Whether a counter is below its earlier value: counting has restarted.
     const fn is_below(&self, earlier: &Self) -> bool {
         self.reads < earlier.reads
             || self.writes < earlier.writes
@@ -167,7 +168,7 @@ impl Operations {
     }
 }
 
-/// What a drive is asked to do, by what it is for. Labels and cell tables are in none of them.
+/// Operations asked of a drive, by purpose. Writes of labels and cell tables are not among them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Purposes {
     /// Clients' requests: their reads, and writes that go in place at once.
@@ -183,7 +184,7 @@ pub struct Purposes {
 }
 
 impl Purposes {
-    /// By name, as people and programs are told.
+    /// The operations with the names of their purposes, as shown to people and programs.
     #[must_use]
     pub const fn named(&self) -> [(&'static str, &Operations); 5] {
         [
@@ -195,7 +196,7 @@ impl Purposes {
         ]
     }
 
-    /// These count here, too.
+    /// Adds the counts of `other`.
     pub const fn add(&mut self, other: &Self) {
         self.clients.add(&other.clients);
         self.log.add(&other.log);
@@ -204,7 +205,7 @@ impl Purposes {
         self.scrub.add(&other.scrub);
     }
 
-    /// Those since `earlier`. Counters begin anew when a drive is opened anew; then all of them are.
+    /// The operations since `earlier`. Counters restart when a drive is opened again; then all of them count.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let pairs = self.named().into_iter().zip(earlier.named());
@@ -222,7 +223,7 @@ impl Purposes {
     }
 }
 
-/// What a pool's drives and volumes do.
+/// The traffic of a pool's drives and volumes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolTraffic {
     /// By drive, in the order of their numbers.
@@ -231,7 +232,7 @@ pub struct PoolTraffic {
     pub volumes: Vec<VolumeLine>,
 }
 
-/// A drive's.
+/// The traffic of a drive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DriveLine {
     /// The drive's number.
@@ -244,12 +245,12 @@ pub struct DriveLine {
     pub state: String,
     /// Its traffic.
     pub traffic: Traffic,
-    /// What the pool's lanes asked of it, by purpose.
+    /// Operations that the pool's lanes asked of the drive, by purpose.
     #[serde(default)]
     pub purposes: Purposes,
 }
 
-/// A volume's: what its clients ask.
+/// The traffic of a volume: its clients' requests.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VolumeLine {
     /// Its name.
@@ -291,7 +292,7 @@ mod tests {
         let most = since.most_nanoseconds().unwrap();
         assert!((100_000..=125_000).contains(&most), "{most}");
         assert!(now.most_nanoseconds().unwrap() >= 5_000_000);
-        // A drive that was opened anew begins at zero.
+        // A drive that was opened again begins at zero.
         assert_eq!(earlier.since(&now), earlier);
         done(RequestKind::Flush, 10);
         done(RequestKind::Trim, 10);
@@ -313,7 +314,7 @@ mod tests {
             all
         };
         assert_eq!(asked(7, 3).since(&asked(2, 3)), asked(5, 0));
-        // A drive that was opened anew begins at zero.
+        // A drive that was opened again begins at zero.
         assert_eq!(asked(7, 1).since(&asked(2, 3)), asked(7, 1));
         let mut sum = asked(1, 2);
         sum.add(&asked(3, 4));

@@ -1,4 +1,4 @@
-//! Making a pool of drives.
+//! Creates a pool of drives.
 
 use array::pool::{NewDrive, Pool, PoolSpec};
 use block::Seat;
@@ -10,7 +10,8 @@ use super::{AssembleError, OPENED, PoolPlan, open_empty};
 use crate::drive::{Drive, DriveUri, FaultHandle};
 use crate::run::{PoolHandle, RunOptions, StartError, lease};
 
-/// Rows of a drive that are looked at when drives are dealt to seats: placement repeats before, or is as good.
+/// Rows of a drive that are checked when drives are assigned to seats: placement repeats within these, or is as good
+/// beyond them.
 const ROWS_LOOKED_AT: u64 = 64;
 
 /// A pool to be created.
@@ -42,13 +43,13 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// What the pool comes to.
+    /// The plan of the pool.
     #[must_use]
     pub const fn plan(&self) -> &PoolPlan {
         &self.plan
     }
 
-    /// Capacity and sizes in words.
+    /// Capacity and sizes, as text.
     #[must_use]
     pub fn arithmetic(&self) -> String {
         self.pool.arithmetic()
@@ -73,7 +74,7 @@ impl Prepared {
 /// Opens and checks the drives of a new pool. Nothing is written.
 ///
 /// # Errors
-/// What does not work.
+/// Why the pool cannot be created.
 pub fn prepare(new: &NewPool) -> Result<Prepared, AssembleError> {
     let uris = || new.drives.iter().chain(&new.spares);
     let absolute: Vec<DriveUri> = uris().map(DriveUri::absolute).collect();
@@ -123,7 +124,7 @@ pub fn prepare(new: &NewPool) -> Result<Prepared, AssembleError> {
     Ok(Prepared { pool, drives, plan })
 }
 
-/// Where drives are named with their failure domains: seats by domain, and the domains' names.
+/// If drives are named with their failure domains: seats by domain, and the domains' names.
 fn by_domain(new: &NewPool) -> Result<Option<(Placed, Vec<String>)>, AssembleError> {
     let said = || new.drives.iter().map(|uri| uri.domain.as_ref());
     if said().all(|domain| domain.is_none()) {
@@ -142,7 +143,7 @@ fn by_domain(new: &NewPool) -> Result<Option<(Placed, Vec<String>)>, AssembleErr
         });
         domains.push(u16::try_from(number).unwrap_or(u16::MAX));
     }
-    // What comes to no layout is refused with its arithmetic when the pool is made.
+    // Where there is no layout, creating the pool fails and reports the arithmetic.
     let placed = layout::place(&new.scheme, &domains, ROWS_LOOKED_AT).ok();
     Ok(placed.map(|placed| (placed, names)))
 }
@@ -180,7 +181,7 @@ pub fn create(prepared: Prepared, options: RunOptions) -> Result<PoolHandle, Ass
     }
     drop(handle);
     for drive in &drives {
-        // What cannot be written cannot be unwritten either.
+        // A drive that cannot be written cannot be wiped either.
         wipe(drive, tables.clone()).unwrap_or_default();
     }
     Err(AssembleError::Labels {

@@ -1,4 +1,4 @@
-//! What a drive has on it from an earlier life, and how that goes.
+//! Reads and removes what a drive holds from earlier use.
 
 use array::format::{LABEL_OFFSETS, LABEL_SLOT_BYTES, Label, newest_label};
 use array::pool::Proof;
@@ -10,7 +10,7 @@ use crate::drive::{self, Drive, DriveUri, Open, sync};
 /// Bytes of a block.
 const BLOCK: usize = 4096;
 
-/// Labels, and whatever file systems keep at their begin and end.
+/// Covers labels, and what file systems keep at the beginning and the end of a drive.
 const WIPE_BYTES: u64 = 1 << 20;
 
 /// Opens a drive that is to be overwritten, unless something is on it.
@@ -55,7 +55,7 @@ pub(super) fn wipe(drive: &Drive, tables: std::ops::Range<u64>) -> Result<(), As
     for (offset, length) in [
         (0, WIPE_BYTES.min(size)),
         (tables.start, tables.end - tables.start),
-        // To the very end: partition tables keep a copy there.
+        // Up to the end: partition tables have a copy there.
         (end, size - end),
     ] {
         sync::write_zeroes(&*drive.device, offset, length).map_err(error)?;
@@ -63,7 +63,7 @@ pub(super) fn wipe(drive: &Drive, tables: std::ops::Range<u64>) -> Result<(), As
     sync::flush(&*drive.device).map_err(error)
 }
 
-/// Removes whatever label a drive has.
+/// Removes any label from a drive.
 ///
 /// # Errors
 /// When it cannot be written.
@@ -71,11 +71,11 @@ pub fn wipe_label(drive: &Drive) -> Result<(), AssembleError> {
     wipe(drive, 0..0)
 }
 
-/// Makes a drive ready to take a seat: whatever label it had is gone, and the journal of its earlier life, which
-/// recovery could take for its own if that was in the same pool.
+/// Makes a drive ready to take a seat: removes its label and the journal of its earlier use. If that was in the same
+/// pool, recovery could take the old journal for its own.
 ///
 /// # Errors
-/// When it cannot be read or written. The label goes last: another attempt finds the journal again.
+/// When it cannot be read or written. The label is removed last: another attempt finds the journal again.
 pub fn forget_earlier_life(drive: &Drive) -> Result<(), AssembleError> {
     let label = read_label(drive)?;
     if let Some((_, Label { facts, .. })) = label
@@ -94,7 +94,7 @@ pub fn forget_earlier_life(drive: &Drive) -> Result<(), AssembleError> {
 pub(super) fn read_label(drive: &Drive) -> Result<Option<(usize, Label)>, AssembleError> {
     let mut slots = Vec::new();
     for offset in LABEL_OFFSETS {
-        // Of a file that was cut the first copy may be whole.
+        // If a file was truncated, its first copy may still be whole.
         let left = usize::try_from(drive.size_bytes.saturating_sub(offset)).unwrap_or(usize::MAX);
         let length = left.min(LABEL_SLOT_BYTES) / BLOCK * BLOCK;
         let bytes = match length {
@@ -107,7 +107,7 @@ pub(super) fn read_label(drive: &Drive) -> Result<Option<(usize, Label)>, Assemb
     Ok(newest_label([&slots[0], &slots[1]]).ok())
 }
 
-/// What a drive that comes back says of itself; `None` if that cannot be read.
+/// The proof of a returning drive; `None` if the drive cannot be read.
 pub(crate) fn proof(drive: &Drive) -> Option<Proof> {
     let (_, label) = read_label(drive).ok().flatten()?;
     let heads: Result<Vec<Vec<u8>>, Fault> = Proof::places(&label)

@@ -1,4 +1,4 @@
-//! Which pools the drives of this machine belong to.
+//! Finds the pools to which the drives of this machine belong.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -25,18 +25,19 @@ pub struct FoundPool {
     pub generation: u64,
     /// Drives found.
     pub paths: Vec<PathBuf>,
-    /// Drives that the newest label knows.
+    /// Drives that the newest label lists.
     pub drives: usize,
     /// Names that the newest label gives the drives, by path.
     pub(super) names: BTreeMap<PathBuf, DriveUri>,
     /// Identities of the drives found.
     seen: BTreeSet<Uuid>,
-    /// Of those that the newest label counts on: not out, and not memory, which is gone.
+    /// Identities of the drives that the newest label expects: those that are not out, and not in memory, which is
+    /// gone.
     expected: BTreeSet<Uuid>,
 }
 
 impl FoundPool {
-    /// Whether every drive that the pool counts on has been found.
+    /// Whether every expected drive has been found.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.expected.is_subset(&self.seen)
@@ -80,8 +81,8 @@ impl FoundPool {
     }
 }
 
-/// Looks for labels: in the files and devices named, in all files of the directories named, and,
-/// where nothing is named, on all block devices. What cannot be read is passed over.
+/// Searches for labels: in the files and devices named, in all files of the directories named, and, where nothing is
+/// named, on all block devices. Skips what cannot be read.
 #[must_use]
 pub fn scan(places: &[PathBuf]) -> Vec<FoundPool> {
     let mut pools: BTreeMap<Uuid, FoundPool> = BTreeMap::new();
@@ -96,8 +97,8 @@ pub fn scan(places: &[PathBuf]) -> Vec<FoundPool> {
     pools.into_values().collect()
 }
 
-/// Looks for one pool where its drives were, and, for those that are not there, on all block
-/// devices: names change when a machine starts.
+/// Searches for one pool where its drives were, and, for those that are not there, on all block devices: names change
+/// when a machine starts.
 #[must_use]
 pub fn find(identity: &str, remembered: &[PathBuf]) -> Option<FoundPool> {
     let uuid: Uuid = identity.parse().ok()?;
@@ -147,7 +148,7 @@ fn candidates(places: &[PathBuf]) -> Vec<PathBuf> {
         .collect();
     paths.sort();
     paths.dedup();
-    // A drive has many names (`/dev/disk/by-id`), and takes part once. Its own name is better than a link's.
+    // A drive has many names (`/dev/disk/by-id`), and counts once. Its own name is preferred to a link's.
     let is_link = |path: &PathBuf| {
         path.symlink_metadata()
             .is_ok_and(|found| found.is_symlink())
@@ -174,7 +175,7 @@ fn label_of(path: &Path) -> Result<Label, LabelError> {
     newest_label([&slots[0], &slots[1]]).map(|(_, label)| label)
 }
 
-/// A drive with the label of a version that this program does not read.
+/// A drive whose label has a version that this program does not read.
 fn of_another_version(places: &[PathBuf]) -> Option<(PathBuf, LabelError)> {
     candidates(places).into_iter().find_map(|path| {
         let error = label_of(&path).err()?;

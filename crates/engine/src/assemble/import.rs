@@ -1,4 +1,4 @@
-//! Opening a pool that was found.
+//! Opens a pool that was found.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::run::{PoolHandle, RunOptions, lease};
 /// Opens a pool that was found and starts it.
 ///
 /// # Errors
-/// What does not work; then nothing was written.
+/// Why the pool cannot be opened; then nothing was written.
 pub fn import(
     found: &FoundPool,
     degraded: bool,
@@ -65,7 +65,7 @@ pub fn import(
         slots.insert(seat, labels[at].label_slot);
         seats[seat.index()] = Some(drives[at].clone());
     }
-    // Drives that are out keep their place, so that they can be brought back.
+    // Drives that are out keep their place, so that they can be returned.
     for (index, facts) in facts.seats.iter().enumerate() {
         if seats[index].is_none() {
             let at = labels
@@ -90,8 +90,8 @@ pub fn import(
     )?)
 }
 
-/// Decides which drives take part, and reads their cell tables. A drive whose table cannot be read is out, and it
-/// is decided anew without it.
+/// Decides which drives are used, and reads their cell tables. If a table cannot be read, its drive is out, and the
+/// decision is made again without it.
 fn open_what_can_be_read(
     labels: &mut [FoundDrive],
     drives: &[Drive],
@@ -120,7 +120,7 @@ fn open_what_can_be_read(
     }
 }
 
-/// Whether a drive cannot be opened because of what it is, not because someone else has it.
+/// Whether a drive cannot be opened because of its own state, and not because it is in use elsewhere.
 const fn is_gone(error: &OpenDriveError) -> bool {
     match error {
         OpenDriveError::NotFound { .. }
@@ -136,7 +136,7 @@ const fn is_gone(error: &OpenDriveError) -> bool {
     }
 }
 
-/// A path as it is.
+/// The name of a drive that is a plain path.
 fn plain(path: &Path) -> DriveUri {
     DriveUri {
         spec: DriveSpec::File {

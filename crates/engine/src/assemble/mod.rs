@@ -32,7 +32,7 @@ pub use plan::{DRIVE_BYTES_PER_SECOND, PoolPlan, estimate};
 /// The ticket of creating or opening.
 const OPENED: Ticket = Ticket(0);
 
-/// Why a pool could not be put together.
+/// Why a pool could not be created or opened.
 #[derive(Debug, thiserror::Error)]
 pub enum AssembleError {
     /// A drive cannot be opened.
@@ -58,7 +58,7 @@ pub enum AssembleError {
         /// Which drive.
         drive: String,
     },
-    /// The spec does not work.
+    /// The specification does not work.
     #[error("{0}")]
     Create(#[from] CreateError),
     /// The pool must not be opened like this.
@@ -71,7 +71,7 @@ pub enum AssembleError {
         drive: String,
         /// What was being done.
         doing: &'static str,
-        /// What it said.
+        /// The fault that it returned.
         fault: Fault,
     },
     /// Another host is at work on it.
@@ -88,10 +88,10 @@ pub enum AssembleError {
     NotFound {
         /// Which name.
         name: String,
-        /// Where was looked.
+        /// Where was searched.
         places: String,
     },
-    /// No pool of this name was found, but a label that this program does not read.
+    /// No pool of this name was found, but a label of a version that this program does not read.
     #[error("no pool {name} was found, and on {}: {error}", path.display())]
     Label {
         /// Which name.

@@ -1,4 +1,4 @@
-//! What a pool comes to before it exists: what it survives, how long a rebuild takes, and where the bytes go.
+//! The plan of a pool before it exists: what it survives, how long a rebuild takes, and where the bytes go.
 
 use array::pool::{CreateError, NewDrive, Pool, PoolSpec};
 use layout::Scheme;
@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::OPENED;
 
-/// What a drive is taken to move in a rebuild, in bytes per second: a large disk's mean over its surface.
+/// The assumed rate of a drive in a rebuild, in bytes per second: a large disk's mean over its surface.
 pub const DRIVE_BYTES_PER_SECOND: u64 = 150_000_000;
 
 /// A pool as it would be.
@@ -32,7 +32,7 @@ pub struct PoolPlan {
     /// Of those, how many may fail at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub survives_domains: Option<u16>,
-    /// By seat: the drives, where they sit in another order than they were given.
+    /// The drives by seat, where their order differs from the order given.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub order: Vec<String>,
     /// Bytes of the layout's drives.
@@ -45,7 +45,7 @@ pub struct PoolPlan {
     pub spare_bytes: u64,
     /// Bytes of labels, journal, checksums, free stripes, and what is kept free for the pool's growth.
     pub metadata_bytes: u64,
-    /// Bytes that nothing uses, for every drive counts as the smallest one.
+    /// Bytes that nothing uses, because every drive counts as the smallest one.
     pub wasted_bytes: u64,
     /// The smallest drive.
     pub smallest: String,
@@ -54,17 +54,17 @@ pub struct PoolPlan {
     /// How long the rebuild of a full drive takes at `rebuild_bytes_per_second`; none where nothing can be rebuilt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rebuild_seconds: Option<u64>,
-    /// What keeps it from being faster.
+    /// What limits the speed of the rebuild.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rebuild_bound: Option<String>,
-    /// What each drive is taken to move.
+    /// The assumed rate of each drive.
     pub rebuild_bytes_per_second: u64,
     /// Drive operations of a small write, without those of the journal.
     pub small_write_operations: u16,
 }
 
 impl PoolPlan {
-    /// Of a pool made by this spec.
+    /// The plan of a pool made by this specification.
     #[must_use]
     pub fn new(pool: &Pool, spec: &PoolSpec) -> Self {
         let geometry = pool.geometry();
@@ -95,7 +95,7 @@ impl PoolPlan {
                 let declustered = spec.scheme.family.is_declustered();
                 let spread = declustered && spares > 0;
                 let moved = match spread {
-                    // Every drive that is left reads and writes its part.
+                    // Every remaining drive reads and writes its part.
                     true => {
                         drive_data_bytes * (u64::from(data_columns) + 1)
                             / u64::from(drives.saturating_sub(1).max(1))
@@ -135,14 +135,14 @@ impl PoolPlan {
         }
     }
 
-    /// Whether so much is wasted that it should be said.
+    /// Whether so much is wasted that users should be warned.
     #[must_use]
     pub const fn wastes_much(&self) -> bool {
         self.wasted_bytes > self.raw_bytes / 20
     }
 }
 
-/// What a pool of this scheme would come to on drives of these names and sizes. None of them is looked at.
+/// The plan of a pool of this scheme on drives of these names and sizes. The drives themselves are not read.
 ///
 /// # Errors
 /// As [`array::pool::create`].
@@ -171,7 +171,7 @@ pub fn estimate(scheme: &Scheme, drives: &[(String, u64)]) -> Result<PoolPlan, C
     Ok(PoolPlan::new(&pool, &spec))
 }
 
-/// Spare space inside the layout, in drives. A pool of pieces keeps it without cells of its own.
+/// Spare space inside the layout, in drives. In a pool of pieces this space needs no cells of its own.
 fn spares(scheme: &Scheme, drives: u16, cells: u16) -> u16 {
     match scheme.family.is_pool() {
         true => scheme.spares.unwrap_or(drives.div_ceil(20)),
@@ -179,8 +179,8 @@ fn spares(scheme: &Scheme, drives: u16, cells: u16) -> u16 {
     }
 }
 
-/// The old block and parities are read and written, or the rest of the stripe is read, whichever is less; copies
-/// are written.
+/// Drive operations of a small write: the old block and parities are read and written, or the rest of the stripe is
+/// read, whichever is less; copies are only written.
 fn small_write(scheme: &Scheme, data: u16, parity: u16) -> u16 {
     let written = 1 + parity;
     if scheme.family.is_mirror() || parity == 0 {

@@ -1,7 +1,7 @@
-//! `faulty:`: another drive that fails when it is told to, for tests at every level above.
+//! `faulty:`: another drive that fails on request, for tests at every level above.
 //!
 //! Faults are set through a [`FaultHandle`] while requests run, or from the start by the drive's
-//! URI. Failed and held requests never reach the drive within.
+//! URI. Failed and held requests never reach the inner drive.
 
 use std::io;
 use std::ops::Range;
@@ -23,22 +23,22 @@ pub enum Effect {
     /// It fails with a medium error (EIO).
     #[default]
     Medium,
-    /// It fails for want of space (ENOSPC).
+    /// It fails for lack of space (ENOSPC).
     Full,
     /// It fails, and so does everything after it: the drive is gone.
     Gone,
-    /// It is held until the drive is told to go on, fails or is dropped.
+    /// It is held until the drive is restored, fails or is dropped.
     Hang,
 }
 
 /// Which requests fail, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Trap {
-    /// The kind of requests that count; all if none is given.
+    /// The kind of requests that count; all kinds if `None`.
     pub on: Option<RequestKind>,
     /// The first of those requests that is caught, counted from 1 when the trap is set.
     pub nth: u64,
-    /// How many are caught from there on; all if no number is given.
+    /// How many are caught from there on; all if `None`.
     pub times: Option<u64>,
     /// What happens to them.
     pub effect: Effect,
@@ -113,7 +113,7 @@ impl State {
                 return Verdict::Fail(Fault::Medium);
             }
         } else if request.kind.mutates() {
-            // As a disk remaps a bad sector when it is written.
+            // A write makes bad bytes readable, as a disk remaps a bad sector when it is written.
             let before = std::mem::take(&mut self.bad);
             for bad in before {
                 let left = bad.start..bad.end.min(range.start);
@@ -143,7 +143,7 @@ impl Control {
     }
 }
 
-/// Hands the inner drive's answer on.
+/// Passes the inner drive's answer on.
 struct Relay(Mutex<Option<Ticket>>);
 
 impl Completed for Relay {
@@ -246,7 +246,7 @@ fn answer(held: Vec<Held>, fault: Fault) {
 pub struct FaultHandle(Weak<Control>);
 
 impl FaultHandle {
-    /// The drive is gone: held requests and all that follow fail with [`Fault::Gone`].
+    /// Makes the drive gone: held requests and all that follow fail with [`Fault::Gone`].
     pub fn fail(&self) {
         if let Some(control) = self.0.upgrade() {
             let held = {
@@ -258,7 +258,7 @@ impl FaultHandle {
         }
     }
 
-    /// Lifts every fault, and lets held requests go on to the drive within.
+    /// Lifts every fault, and passes held requests on to the inner drive.
     pub fn restore(&self) {
         if let Some(control) = self.0.upgrade() {
             let held = {
@@ -279,7 +279,7 @@ impl FaultHandle {
         }
     }
 
-    /// Sets a trap beside those that are set.
+    /// Adds a trap to those that are set.
     pub fn set(&self, trap: Trap) {
         if let Some(control) = self.0.upgrade() {
             control.lock().traps.push((trap, 0));

@@ -20,28 +20,28 @@ use super::workers::Workers;
 use super::{BackEnd, DriveKind, Open, OpenDriveError};
 use crate::ring::{self, Submission, Target};
 
-/// Threads of a drive that sleeps in its I/O: as deep as a disk reorders usefully for us, since
-/// deeper queues are io_uring's business.
+/// Threads of a drive whose I/O sleeps: as many requests as a disk usefully reorders. Deeper queues are left to
+/// io_uring.
 const THREADS_SLEEPING: usize = 4;
-/// Threads of a drive whose I/O a ring does, for what would wait in the kernel: mostly writes that
-/// need space. As many as for a drive without a ring.
+/// Threads of a drive whose I/O a ring does, for requests that would wait in the kernel: mostly writes that allocate
+/// space. As many as for a drive without a ring.
 const THREADS_BESIDE_RING: usize = 4;
-/// Threads of a file in memory or a zram device: its I/O is a copy or a compression, and as many
-/// at once as these machines have cores. A guess.
+/// Threads of a file in memory or a zram device: its I/O is a copy or a compression, and as many run at once as these
+/// machines have cores. A guess.
 const THREADS_COPYING: usize = 2;
-/// Requests that a thread takes at once where they never sleep.
+/// Requests that a thread takes at once where requests never sleep.
 const BATCH_COPYING: usize = 8;
-/// Up to here a lane's thread copies itself what is in memory; longer copies are worth a second
-/// core. A guess: a hand-over costs as much as copying some 16 KiB. Batches of the log under small
-/// writes are shorter than this, a chunk of 64 KiB is not.
+/// Up to this length a lane's thread does I/O on memory itself; longer copies are worth a second core. A guess: a
+/// hand-over costs as much as copying some 16 KiB. Batches of the log under small writes are shorter than this, a
+/// chunk of 64 KiB is not.
 pub(super) const INLINE_BYTES_MAX: u64 = 48 << 10;
 
-/// How long a drive that somebody else has is tried to be opened.
+/// How long opening is tried again while the drive is in use.
 const TAKEN_AT_MOST: Duration = Duration::from_millis(300);
 
 /// A regular file or block device.
 pub(crate) struct FileDrive {
-    /// Reads, writes and flushes go here if there is one; all else always goes to the workers.
+    /// Gets reads, writes and flushes, if there is one; the workers always get everything else.
     target: Option<Arc<Target>>,
     workers: Workers,
     handle: Arc<Handle>,
@@ -105,18 +105,18 @@ impl FileDrive {
         self.handle.is_direct()
     }
 
-    /// Whether a lane's thread that reads or writes does more for it than a copy.
+    /// Whether a read or write is more than a copy for the lane's thread that submits it.
     pub(crate) fn works_in_caller(&self) -> bool {
         self.target.is_none() && self.handle.medium() == Medium::MemoryBlock
     }
 
-    /// Who does reads, writes and flushes.
+    /// What carries out reads, writes and flushes.
     pub(crate) fn back_end(&self) -> BackEnd {
         self.back_end.clone()
     }
 }
 
-/// Whether io_uring should do a file's reads and writes; if not, why not.
+/// Whether io_uring should do a file's reads and writes; if not, the reason.
 fn choose(asked: Backend, handle: &Handle) -> Result<(), String> {
     match (asked, handle.medium()) {
         (Backend::Threads, _) => return Err("as asked for".to_owned()),
@@ -159,7 +159,8 @@ impl BlockDevice for FileDrive {
 impl FileDrive {
     fn begin(&self, request: Request, memory: Memory, ticket: Ticket) {
         match (&self.target, request.kind) {
-            // Without a way to say "do not wait" the kernel's own threads would do it, unasked.
+            // A write that cannot be asked not to wait may wait in the kernel's own threads, which do not ask for
+            // permission.
             (Some(_), RequestKind::Write) if !self.handle.takes_nowait() => {
                 self.workers.submit(request, memory, ticket);
             }
@@ -215,7 +216,7 @@ fn open_and_lock(path: &Path, open: &Open) -> Result<(OwnedFd, DriveKind), OpenD
         (Err(error), _) => return Err(fail("opening", error)),
     };
     if kind == DriveKind::Block && open.exclusive {
-        // Not with O_CREAT: the device's exclusive claim, which mounts and md hold too.
+        // Without O_CREAT, O_EXCL takes the device's exclusive claim, which mounts and md hold, too.
         flags |= OFlags::EXCL;
     }
     let attempt = || rustix::fs::open(path, flags, Mode::empty());
@@ -251,8 +252,8 @@ fn open_and_lock(path: &Path, open: &Open) -> Result<(OwnedFd, DriveKind), OpenD
     Ok((fd, kind))
 }
 
-/// Tries again for a while what fails because somebody else has the drive: a process that is just being started has
-/// the descriptors of the one that starts it until its own program runs, those just closed here among them.
+/// Tries again for a while if an attempt fails because the drive is in use: a process that is just being started has
+/// all descriptors of the process that starts it until its own program runs, even those that were just closed here.
 fn patiently<T, E>(
     attempt: impl Fn() -> Result<T, E>,
     is_taken: impl Fn(&E) -> bool,
@@ -272,14 +273,13 @@ fn patiently<T, E>(
 pub fn create_sparse(path: &Path, size_bytes: u64) -> io::Result<()> {
     let file = fs::File::create_new(path)?;
     file.set_len(size_bytes).inspect_err(|_| {
-        // Nothing was ever in it, and a drive of no bytes would only confuse.
+        // The file is empty, and a drive of no bytes would only confuse.
         let _ = fs::remove_file(path);
     })
 }
 
-/// Which process has `path` open, as far as /proc shows it to us: ` (pid 17, ravelin)`. The
-/// kernel does not tell who holds an open-file-description lock. `ours` of this process's own
-/// descriptors do not count.
+/// The process that has `path` open, as far as /proc shows it to us: ` (pid 17, ravelin)`. The kernel does not report
+/// the holder of an open-file-description lock. `ours` of this process's own descriptors do not count.
 fn holder_of(path: &Path, ours: usize) -> Option<String> {
     let target = fs::canonicalize(path).ok()?;
     for entry in fs::read_dir("/proc").ok()?.flatten() {

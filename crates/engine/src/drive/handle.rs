@@ -1,10 +1,11 @@
-//! One open file or block device: the system calls, blocking, with the kernel's quirks smoothed.
+//! One open file or block device: blocking system calls, with the kernel's peculiarities handled.
 //!
-//! What is smoothed: short transfers go on, `EINTR` and a passing `EAGAIN` are tried again, memory
-//! that is not aligned for `O_DIRECT` goes through a bounce buffer, memory that is joined of more ranges than
-//! the kernel takes at once goes in several calls. What is not: an error of
-//! `fdatasync` means that written data may be gone (the kernel marks the pages clean and the next
-//! call succeeds), so after the first one every later flush fails too.
+//! Handled: short transfers continue; `EINTR` and a passing `EAGAIN` are tried again; memory that is not aligned for
+//! `O_DIRECT` goes through a bounce buffer; memory that is joined of more ranges than the kernel takes at once goes
+//! in several calls.
+//!
+//! Not handled: an error of `fdatasync` means that written data may be lost (the kernel marks the pages clean and the
+//! next call succeeds). So after the first such error every later flush fails, too.
 
 #![expect(
     unsafe_code,
@@ -28,13 +29,13 @@ use super::workers::{Ask, Halt, Perform, Performed, begin, check};
 
 /// The longest read or write: a whole cell in one request with room to spare.
 const REQUEST_BYTES_MAX: u32 = 64 << 20;
-/// The unit of zeros written where the kernel cannot make them.
+/// The length of the zeros that are written at once where the kernel cannot make them.
 const ZEROS_BYTES: usize = 1 << 20;
 /// Ranges of memory that the kernel takes in one call (`IOV_MAX`).
 const RANGES_MAX: usize = 1024;
 /// `_IO(0x12, 119)` of `linux/fs.h`.
 const BLKDISCARD: libc::Ioctl = 0x1277;
-/// How often a transfer that makes no progress is tried again, a millisecond apart.
+/// How often a transfer without progress is tried again, a millisecond apart.
 pub(crate) const AGAIN_MAX: u32 = 100;
 
 /// What holds the bytes, as far as it decides how to do I/O.
@@ -55,7 +56,7 @@ pub(crate) struct Handle {
     fd: OwnedFd,
     medium: Medium,
     limits: Limits,
-    /// What memory must be aligned to; 1 where I/O goes through the page cache.
+    /// The alignment that memory must have; 1 where I/O goes through the page cache.
     memory_align: usize,
     sync_failed: AtomicBool,
     punches: AtomicBool,
@@ -65,8 +66,8 @@ pub(crate) struct Handle {
 }
 
 impl Handle {
-    /// Takes over `fd`, which is open for reading and writing and through the page cache; turns
-    /// `O_DIRECT` on if `direct` and the file takes it.
+    /// Takes over `fd`, which is open for reading and writing, without `O_DIRECT`; turns `O_DIRECT` on if `direct` is
+    /// set and the file takes it.
     pub(crate) fn new(fd: OwnedFd, direct: bool) -> io::Result<Self> {
         let stat = rustix::fs::fstat(&fd)?;
         let is_block = rustix::fs::FileType::from_raw_mode(stat.st_mode).is_block_device();
@@ -189,8 +190,8 @@ impl Handle {
         outcome
     }
 
-    /// A write that was to be durable failed. The failure may have been the sync's, and then it
-    /// has taken the report of lost pages that the next `fdatasync` would have made.
+    /// Records that a durable write has failed. The failure may have been the sync's: the write has then consumed the
+    /// report of lost pages that the next `fdatasync` would have returned.
     pub(crate) fn durable_write_failed(&self) {
         self.sync_failed.store(true, Relaxed);
     }
@@ -200,22 +201,22 @@ impl Handle {
         self.nowait.load(Relaxed)
     }
 
-    /// The file system has no writes that do not wait.
+    /// Records that the file system has no writes that do not wait.
     pub(crate) fn refuses_nowait(&self) {
         self.nowait.store(false, Relaxed);
     }
 
-    /// Whether the kernel can use `memory` as it is; if not it takes a bounce buffer.
+    /// Whether the kernel can use `memory` directly; if not, a bounce buffer is needed.
     pub(crate) fn takes(&self, memory: &Memory) -> bool {
         let takes = |part: &Memory| {
-            // No bytes have no address.
+            // An empty part has no address.
             part.is_empty() || (part.as_ptr() as usize).is_multiple_of(self.memory_align)
         };
         memory.parts().iter().all(takes)
     }
 
-    /// Repeats `step(done)` until `length` bytes are done, and asks `may_begin` before each. `step`
-    /// returns how many more it did.
+    /// Repeats `step(done)` until `length` bytes are done, and asks `may_begin` before each step. `step` returns the
+    /// number of bytes that it did.
     fn transfer(
         &self,
         length: usize,
@@ -230,7 +231,7 @@ impl Handle {
                 begin(may_begin)?;
             }
             match step(done) {
-                // The end of the file or device, which was not there when the drive was opened.
+                // The end of the file or device: it has shrunk since the drive was opened.
                 Ok(0) => return Err(Fault::Gone.into()),
                 Ok(count) => {
                     done += count;
@@ -247,7 +248,7 @@ impl Handle {
         Ok(())
     }
 
-    /// What `errno` of an operation that reached up to byte `end` means.
+    /// The fault for an `errno` of an operation that reached up to byte `end`.
     pub(crate) fn fault(&self, errno: Errno, end: u64) -> Fault {
         // A device that was pulled keeps its open files and has no bytes left; writes to it fail
         // with ENOSPC and reads with EIO.
@@ -266,7 +267,7 @@ impl Handle {
         self.flushed(rustix::fs::fdatasync(&self.fd))
     }
 
-    /// Whether a flush still means anything: not after one has failed.
+    /// Fails if an earlier flush has failed: later flushes mean nothing then.
     pub(crate) fn flushable(&self) -> Outcome {
         if self.sync_failed.load(Relaxed) {
             Err(Fault::Medium)
@@ -275,7 +276,7 @@ impl Handle {
         }
     }
 
-    /// What the result of an `fdatasync` means, now and for every later flush.
+    /// The outcome of an `fdatasync`; records an error for all later flushes.
     pub(crate) fn flushed(&self, result: Result<(), Errno>) -> Outcome {
         result.map_err(|errno| {
             self.sync_failed.store(true, Relaxed);
@@ -286,8 +287,8 @@ impl Handle {
         })
     }
 
-    /// Gives space back and leaves zeros. `FALLOC_FL_PUNCH_HOLE` does both for files, and for
-    /// devices that promise zeros after a discard; a bare `BLKDISCARD` promises nothing.
+    /// Frees space and leaves zeros. `FALLOC_FL_PUNCH_HOLE` does both for files, and for devices that promise zeros
+    /// after a discard; a bare `BLKDISCARD` promises nothing.
     fn trim(&self, offset: u64, length: u64, may_begin: &Ask<'_>) -> Performed {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         begin(may_begin)?;
@@ -297,7 +298,8 @@ impl Handle {
         }
     }
 
-    /// Gives space back and promises nothing of what is left. Whoever cannot says so from then on ([`Limits::trims`]).
+    /// Frees space and promises nothing about the content. If that does not work, [`Limits::trims`] is false from
+    /// then on.
     fn discard(&self, offset: u64, length: u64, may_begin: &Ask<'_>) -> Performed {
         begin(may_begin)?;
         if self.is_block() {
@@ -311,8 +313,8 @@ impl Handle {
         Ok(())
     }
 
-    /// On devices `FALLOC_FL_ZERO_RANGE` is `BLKZEROOUT`: an offload or the kernel writes zeros.
-    /// On files a hole comes first: a sparse drive stays sparse.
+    /// On devices `FALLOC_FL_ZERO_RANGE` is `BLKZEROOUT`: the device or the kernel writes zeros. On files a hole is
+    /// tried first: a sparse drive stays sparse.
     fn write_zeroes(&self, offset: u64, length: u64, may_begin: &Ask<'_>) -> Performed {
         begin(may_begin)?;
         if !self.is_block() {
@@ -336,7 +338,7 @@ impl Handle {
         Ok(())
     }
 
-    /// `fallocate`, if `works` says that the file can; false when it turns out that it cannot.
+    /// Calls `fallocate` unless `works` is false; returns false, now and later, if the file does not support it.
     fn allocate(
         &self,
         works: &AtomicBool,
@@ -352,8 +354,8 @@ impl Handle {
         })
     }
 
-    /// A call that reaches up to byte `end`, if `works` says that the file or device can; false when it turns out that
-    /// it cannot.
+    /// Makes a call that reaches up to byte `end`, unless `works` is false; returns false, now and later, if the file
+    /// or device does not support it.
     fn try_out(
         &self,
         works: &AtomicBool,
@@ -380,8 +382,8 @@ impl Handle {
 }
 
 impl Drop for Handle {
-    /// Closing would unlock too, but only when the kernel has dropped its last reference, and an
-    /// io_uring worker or a forked child may hold one for a moment longer.
+    /// Closing would unlock, too, but only when the kernel drops its last reference, and an io_uring worker or a
+    /// forked child may have one for a moment longer.
     fn drop(&mut self) {
         #[expect(clippy::cast_possible_truncation, reason = "libc's constant is 2")]
         let _ = set_lock(self.fd.as_fd(), libc::F_UNLCK as libc::c_short);
@@ -422,7 +424,7 @@ impl Perform for Handle {
     }
 }
 
-/// What a system call's error means for the drive, as far as the number alone tells.
+/// The fault for a system call's error, as far as the number alone shows.
 pub(crate) fn fault_of(errno: Errno) -> Fault {
     match errno {
         Errno::NOSPC | Errno::DQUOT | Errno::FBIG => Fault::Full,
@@ -437,7 +439,7 @@ fn zeros() -> &'static Memory {
     ZEROS.get_or_init(|| Memory::zeroed(ZEROS_BYTES))
 }
 
-/// Whether the file's bytes live in the page cache and nowhere else.
+/// Whether the file's bytes are in the page cache and nowhere else.
 fn lives_in_memory(fd: &OwnedFd) -> io::Result<bool> {
     const TMPFS_MAGIC: i64 = 0x0102_1994;
     const RAMFS_MAGIC: i64 = 0x8584_58f6;
@@ -445,8 +447,8 @@ fn lives_in_memory(fd: &OwnedFd) -> io::Result<bool> {
     Ok(magic == TMPFS_MAGIC || magic == RAMFS_MAGIC)
 }
 
-/// Turns `O_DIRECT` on and returns what offsets and memory must be aligned to, or leaves the file
-/// as it is and returns nothing when it does not take direct I/O in pages.
+/// Turns `O_DIRECT` on and returns the alignment of offsets and of memory. If the file does not take direct I/O in
+/// pages, leaves it as it is and returns nothing.
 fn try_direct(fd: &OwnedFd) -> Option<(u32, usize)> {
     const PAGE: u32 = 4096;
     const { assert!(PAGE as usize == PAGE_BYTES) };
@@ -462,7 +464,7 @@ fn try_direct(fd: &OwnedFd) -> Option<(u32, usize)> {
     }
     let flags = rustix::fs::fcntl_getfl(fd).ok()?;
     rustix::fs::fcntl_setfl(fd, flags | OFlags::DIRECT).ok()?;
-    // Some file systems take the flag and refuse the I/O.
+    // Some file systems accept the flag and refuse the I/O.
     let mut probe = Memory::zeroed(PAGE_BYTES);
     let works = probe
         .unique_mut()
@@ -474,8 +476,8 @@ fn try_direct(fd: &OwnedFd) -> Option<(u32, usize)> {
     None
 }
 
-/// Nobody asks when a drive was read last, and each read would look whether to note it. Who does not own
-/// the file must not say so, and goes on without.
+/// Turns access times off: they have no use for a drive, and each read would check whether to update one. A process
+/// that does not own the file may not turn them off, and goes on without.
 fn skip_access_times(fd: &OwnedFd) {
     if let Ok(flags) = rustix::fs::fcntl_getfl(fd) {
         let _ = rustix::fs::fcntl_setfl(fd, flags | OFlags::NOATIME);
@@ -489,7 +491,7 @@ fn sysfs(stat: &rustix::fs::Stat) -> PathBuf {
     Path::new("/sys/dev/block").join(format!("{major}:{minor}"))
 }
 
-/// Whether a block device is one of those that keep their bytes in memory.
+/// Whether a block device keeps its bytes in memory.
 fn device_is_memory(stat: &rustix::fs::Stat) -> bool {
     let Ok(target) = fs::read_link(sysfs(stat)) else {
         return false;
@@ -498,7 +500,7 @@ fn device_is_memory(stat: &rustix::fs::Stat) -> bool {
     name.starts_with(b"zram") || name.starts_with(b"ram")
 }
 
-/// Has a block device forget a range (`BLKDISCARD`).
+/// Discards a range of a block device (`BLKDISCARD`).
 fn discard_device(fd: BorrowedFd<'_>, offset: u64, length: u64) -> Result<(), Errno> {
     let range = [offset, length];
     // SAFETY: `fd` is open for the call, and `BLKDISCARD` reads two numbers of 64 bits.
@@ -510,7 +512,7 @@ fn discard_device(fd: BorrowedFd<'_>, offset: u64, length: u64) -> Result<(), Er
     }
 }
 
-/// A number from a block device's `queue` directory in sysfs; partitions have their disk's.
+/// A number from a block device's `queue` directory in sysfs; partitions use their disk's.
 fn queue_number(stat: &rustix::fs::Stat, name: &str) -> Option<u64> {
     let device = sysfs(stat);
     ["queue", "../queue"].iter().find_map(|queue| {
@@ -519,9 +521,9 @@ fn queue_number(stat: &rustix::fs::Stat, name: &str) -> Option<u64> {
     })
 }
 
-/// Takes the exclusive open-file-description lock on all of the file. It belongs to `fd`, not to
-/// the process: a second open of the same drive meets it even in the same daemon, and it ends with
-/// the last copy of `fd`, however the daemon ends.
+/// Takes the exclusive open-file-description lock on all of the file. The lock belongs to `fd`, not to the process: a
+/// second open of the same drive conflicts with it even in the same daemon. It ends with the last copy of `fd`,
+/// however the daemon ends.
 pub(crate) fn lock_exclusive(fd: BorrowedFd<'_>) -> io::Result<()> {
     #[expect(clippy::cast_possible_truncation, reason = "libc's constant is 1")]
     set_lock(fd, libc::F_WRLCK as libc::c_short)
@@ -530,7 +532,7 @@ pub(crate) fn lock_exclusive(fd: BorrowedFd<'_>) -> io::Result<()> {
 fn set_lock(fd: BorrowedFd<'_>, kind: libc::c_short) -> io::Result<()> {
     // SAFETY: `flock` is a plain C structure; all zeros is a value of it ("from 0 to the end").
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };
-    // `SEEK_SET`, the start of the file, is 0 and stands there already.
+    // `SEEK_SET`, the start of the file, is 0 and thus set already.
     lock.l_type = kind;
     // SAFETY: `fd` is open for the call, and `lock` is a valid `flock` that outlives it.
     let result = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) };
@@ -541,8 +543,8 @@ fn set_lock(fd: BorrowedFd<'_>, kind: libc::c_short) -> io::Result<()> {
     }
 }
 
-/// What is left of memory after `done` bytes: its parts, each with where to begin in it. At most as many
-/// as the kernel takes at once.
+/// The memory that is left after `done` bytes: its parts, each with the offset at which to begin. At most as many
+/// parts as the kernel takes at once.
 pub(crate) fn ranges_from(memory: &Memory, done: usize) -> impl Iterator<Item = (&Memory, usize)> {
     let mut end = 0;
     let rest = memory.parts().iter().filter_map(move |part| {
@@ -553,7 +555,7 @@ pub(crate) fn ranges_from(memory: &Memory, done: usize) -> impl Iterator<Item = 
     rest.take(RANGES_MAX)
 }
 
-/// A copy in one piece of the bytes of a write.
+/// A contiguous copy of the bytes of a write.
 pub(crate) fn gather(memory: &Memory) -> Memory {
     let mut whole = Memory::zeroed(memory.len());
     let mut rest = whole.unique_mut().unwrap_or_default();
@@ -565,9 +567,9 @@ pub(crate) fn gather(memory: &Memory) -> Memory {
     whole
 }
 
-/// Puts the bytes of `whole`, which nothing else uses, into the memory of a read.
+/// Copies the bytes of `whole`, which nothing else uses, into the memory of a read.
 pub(crate) fn scatter(whole: &Memory, memory: &Memory) {
-    // SAFETY: the caller says that nothing else uses it.
+    // SAFETY: the caller guarantees that nothing else uses `whole`.
     let mut rest = unsafe { whole.bytes() };
     for part in memory.parts() {
         let (bytes, later) = rest.split_at(part.len());
@@ -578,7 +580,7 @@ pub(crate) fn scatter(whole: &Memory, memory: &Memory) {
     }
 }
 
-/// Puts `bytes` into the memory of a read, or zeros where there are none.
+/// Copies `bytes` into the memory of a read, or zeros if `bytes` is empty.
 ///
 /// # Panics
 /// When `bytes` is neither empty nor as long as `memory`.
@@ -593,7 +595,7 @@ pub(crate) fn copy_in(memory: &Memory, range: Range<usize>, bytes: &[u8]) {
     }
 }
 
-/// Takes the bytes of a write.
+/// Copies the bytes of a write to `target`.
 ///
 /// # Panics
 /// When the lengths differ.

@@ -1,5 +1,5 @@
-//! `mem:1G`: a drive in this process's memory, gone with it. For tests, demonstrations and the
-//! measurement of everything above.
+//! `mem:1G`: a drive in this process's memory, lost when the process ends. For tests,
+//! demonstrations and measurements of everything above the drives.
 //!
 //! ```text
 //! regions: [ 1 GiB: [ 64 KiB | – | 64 KiB | … ] ] [ – ] …      –: never written or trimmed, zeros
@@ -17,7 +17,7 @@ use super::telemetry::Telemetry;
 use super::ticket::Ticket;
 use super::workers::{Ask, Perform, Performed, Workers, check};
 
-/// The unit of allocation: what a trim must cover to free anything.
+/// The unit of allocation: a trim frees only the pieces that it covers.
 const PIECE_BYTES: usize = 64 << 10;
 /// Pieces of one region, so that an empty drive of many TiB costs little.
 const REGION_PIECES: usize = 16 << 10;
@@ -28,7 +28,7 @@ const BATCH: usize = 32;
 
 type Piece = Option<Box<[u8]>>;
 
-/// Sparse bytes: what was never written reads as zeros. Ranges lie inside, by the caller's check.
+/// Sparse bytes: bytes that were never written read as zeros. Callers check that ranges lie inside.
 struct Store {
     size_bytes: usize,
     regions: Vec<Vec<Piece>>,
@@ -56,7 +56,7 @@ impl Store {
         self.regions[index / REGION_PIECES].get_mut(index % REGION_PIECES)
     }
 
-    /// The bytes of the same piece, made if need be.
+    /// The bytes of the piece with byte `at`, which is made if need be.
     fn piece_made(&mut self, at: usize) -> &mut [u8] {
         let index = at / PIECE_BYTES;
         let region = &mut self.regions[index / REGION_PIECES];
@@ -132,7 +132,8 @@ struct Performer {
 impl Perform for Performer {
     fn perform(&self, request: &Request, memory: &Memory, _may_begin: &Ask<'_>) -> Performed {
         check(&self.limits, request, memory)?;
-        // Held for a copy's time: the drive's one thread and those that do inline I/O take turns.
+        // Held for the time of a copy: the drive's one thread and the threads that do inline I/O
+        // take turns.
         let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
         let address = |bytes: u64| usize::try_from(bytes).map_err(|_| Fault::Invalid);
         match request.kind {
@@ -154,7 +155,7 @@ impl Perform for Performer {
         Ok(())
     }
 
-    /// There is nothing to do.
+    /// A flush has nothing to do.
     fn flush_sleeps(&self) -> bool {
         false
     }

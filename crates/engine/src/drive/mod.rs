@@ -10,8 +10,9 @@
 //! ```
 //!
 //! Every kind keeps the contract of [`BlockDevice`]: a request is completed exactly once, never
-//! inside `submit`, and by then the drive holds no part of its memory. Dropping a drive answers
-//! what has not begun with [`block::Fault::Shutdown`], waits for what has, and ends its threads.
+//! inside `submit`, and only when the drive holds no part of its memory any more. Dropping a drive
+//! answers requests that have not begun with [`block::Fault::Shutdown`], waits for the others, and
+//! ends the drive's threads.
 
 mod faulty;
 mod file;
@@ -53,15 +54,15 @@ use slow::SlowDrive;
 /// How to open a drive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Open {
-    /// Make the file, sparse and this long, if nothing has its name; also gives a zram device that
-    /// has none its size. What exists keeps its size.
+    /// Make the file, sparse and this long, if it does not exist; also sets the size of a zram
+    /// device that has none. Existing files and devices keep their size.
     pub create_size: Option<u64>,
-    /// Take the drive's lock, and of a block device the exclusive claim that mounts take too. Only
-    /// probing does without.
+    /// Take the drive's lock, and for a block device also the exclusive claim that mounts take.
+    /// Only probing does without.
     pub exclusive: bool,
 }
 
-/// What holds a drive's bytes, or stands before them.
+/// What holds a drive's bytes, or wraps another drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DriveKind {
     /// A regular file.
@@ -91,14 +92,14 @@ impl fmt::Display for DriveKind {
     }
 }
 
-/// Who does a drive's reads, writes and flushes; for status.
+/// What carries out a drive's reads, writes and flushes; for status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BackEnd {
     /// io_uring.
     Uring,
     /// Threads that block.
     Threads {
-        /// Why not io_uring.
+        /// Why io_uring is not used.
         reason: String,
     },
     /// A thread that copies from and to this process's memory.
@@ -124,15 +125,15 @@ pub struct Drive {
     pub uri: DriveUri,
     /// Its size when it was opened.
     pub size_bytes: u64,
-    /// What it is, outermost first when it is wrapped.
+    /// Its kind; that of the outermost wrapper if it is wrapped.
     pub kind: DriveKind,
     /// Whether its I/O bypasses the page cache.
     pub direct: bool,
-    /// Who does its I/O, under all wrappers.
+    /// What does its I/O, under all wrappers.
     pub back_end: BackEnd,
-    /// Whether small requests are real work, such as compression, for the thread that asks for them.
+    /// Whether small requests are real work, such as compression, for the thread that submits them.
     pub works_in_caller: bool,
-    /// What it has done since it was opened, as seen from outside.
+    /// Its counters since it was opened, as seen from outside.
     pub telemetry: Arc<Telemetry>,
     /// Controls the outermost `faulty:` of its name, if there is one.
     pub faults: Option<FaultHandle>,
@@ -179,19 +180,19 @@ pub enum OpenDriveError {
         /// The drive.
         path: PathBuf,
     },
-    /// `zram:` before something else.
+    /// `zram:` before the name of another device.
     #[error("{}: not a zram device", path.display())]
     NotZram {
         /// The drive.
         path: PathBuf,
     },
-    /// Nothing to store in.
+    /// The drive has no bytes.
     #[error("{}: has no bytes", path.display())]
     NoBytes {
         /// The drive.
         path: PathBuf,
     },
-    /// io_uring was asked for by name.
+    /// io_uring was asked for by name, and does not work here.
     #[error("{}: {reason}", path.display())]
     NoUring {
         /// The drive.
@@ -260,7 +261,7 @@ pub fn open(uri: &DriveUri, how: Open) -> Result<Drive, OpenDriveError> {
     })
 }
 
-/// A [`Drive`] in the making: what each wrapper adds to.
+/// A [`Drive`] that is being opened: each wrapper adds to it.
 struct Opened {
     device: Arc<dyn BlockDevice>,
     kind: DriveKind,
@@ -339,7 +340,7 @@ fn open_spec(spec: &DriveSpec, how: &Open) -> Result<Opened, OpenDriveError> {
     }
 }
 
-/// Checks that `path` is a zram device, and gives it a size if it has none and one is offered.
+/// Checks that `path` is a zram device, and sets its size if it has none and `how` gives one.
 fn prepare_zram(path: &Path, how: &Open) -> Result<(), OpenDriveError> {
     let fail = |doing| {
         move |source: io::Error| match source.kind() {

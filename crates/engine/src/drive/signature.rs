@@ -1,8 +1,8 @@
-//! What is on a drive already, so that nobody's file system is overwritten unasked.
+//! Detects what is on a drive already, so that no file system is overwritten by mistake.
 //!
-//! Looks at the first and last 256 KiB, where every format below keeps its mark. Magic numbers and
+//! Reads the first and last 256 KiB, where every format below keeps its mark. Magic numbers and
 //! offsets are those of each format's own headers (`ext4.h`, `xfs_format.h`, `btrfs_tree.h`,
-//! `md_p.h`, `vdev_impl.h`, …), as `wipefs` knows them. Any bytes at all are fine as input.
+//! `md_p.h`, `vdev_impl.h`, …), as in `wipefs`. Any bytes are valid as input.
 
 use std::fmt;
 
@@ -14,10 +14,10 @@ use super::sync;
 pub const RAVELIN_MAGIC_OFFSET: usize = 4096;
 /// What a pool's label begins with.
 pub const RAVELIN_MAGIC: [u8; 8] = *b"RAVELIN\0";
-/// What [`RAVELIN_MAGIC`] is reported as.
+/// The name under which [`RAVELIN_MAGIC`] is reported.
 const RAVELIN: &str = "a Ravelin pool's label";
 
-/// How much of each end is looked at: the first ZFS label with its ring of uberblocks, which is the
+/// How much of each end is read: the first ZFS label with its ring of uberblocks, which is the
 /// longest; md's oldest superblock lies at most 128 KiB before the end.
 const END_BYTES: u64 = 256 << 10;
 
@@ -51,7 +51,7 @@ impl fmt::Display for Signature {
     }
 }
 
-/// Reads both ends of `device` and says what is there, the most telling first.
+/// Reads both ends of `device` and returns what is there, the most specific first.
 pub fn signatures(device: &dyn BlockDevice) -> Result<Vec<Signature>, Fault> {
     let limits = device.limits();
     let size_bytes = limits.size_bytes;
@@ -65,7 +65,7 @@ pub fn signatures(device: &dyn BlockDevice) -> Result<Vec<Signature>, Fault> {
     Ok(probe(&head, &tail, size_bytes))
 }
 
-/// Says what the bytes at both ends of a drive of `size_bytes` hold: `head` are its first bytes,
+/// Returns what the bytes at both ends of a drive of `size_bytes` hold: `head` are its first bytes,
 /// `tail` its last.
 #[must_use]
 pub fn probe(head: &[u8], tail: &[u8], size_bytes: u64) -> Vec<Signature> {
@@ -80,7 +80,8 @@ pub fn probe(head: &[u8], tail: &[u8], size_bytes: u64) -> Vec<Signature> {
     ];
     let mut found: Vec<Signature> = checks.iter().filter_map(|check| check(&ends)).collect();
     if found.is_empty() {
-        // A FAT or NTFS boot sector ends like a partition table, and a GPT brings one along.
+        // Only then: a FAT or NTFS boot sector ends like a partition table, and a GPT comes with
+        // one.
         found.extend(mbr(&ends));
     }
     found
@@ -350,7 +351,7 @@ fn mbr(ends: &Ends<'_>) -> Option<Signature> {
         return None;
     }
     let entries = ends.at(446, 64)?;
-    // Boot code alone carries the mark too; a table has sane flags and at least one partition.
+    // Boot code alone has the mark, too; a table has valid flags and at least one partition.
     let sane = entries.chunks_exact(16).all(|entry| entry[0] & 0x7f == 0);
     let used = entries
         .chunks_exact(16)

@@ -6,10 +6,9 @@
 //!        └─► done = max(now, busy) + size/bandwidth + 1/iops ─► + latency ─► answer when both ended
 //! ```
 //!
-//! There is no burst: an idle server saves up nothing. Latency lies outside the server, so it adds
-//! to every answer and takes nothing from the rate. Deadlines are absolute, so late wake-ups do not
-//! add up. The inner drive starts at once and runs beside the server; as long as it is the faster
-//! one it does not show.
+//! There is no burst: an idle server saves up nothing. Latency lies outside the server, so it adds to every answer
+//! and takes nothing from the rate. Deadlines are absolute, so late wake-ups do not add up. The inner drive starts at
+//! once and runs beside the server; it has no effect as long as it is the faster one.
 //!
 //! Reads and writes pay for their bytes and for one request. Flush, trim, discard and write-zeroes pay for
 //! one request and for no bytes: no data crosses to the drive, which only marks a range or empties
@@ -56,9 +55,9 @@ fn quotient(amount: u64, per_second: u64) -> Duration {
     Duration::from_nanos(u64::try_from(nanoseconds.min(YEAR)).unwrap_or(u64::MAX))
 }
 
-/// A drive that appears as fast as its [`Rate`] says, and no faster than the drive within.
+/// A drive that appears as fast as its [`Rate`], and no faster than the inner drive.
 pub(crate) struct SlowDrive {
-    // Closed before `inner` is dropped: what the inner drive then answers finds it closed.
+    // Closed before `inner` is dropped: later answers of the inner drive find the group closed.
     group: Group,
     inner: Arc<dyn BlockDevice>,
     server: Mutex<Server>,

@@ -11,7 +11,7 @@ use crate::ring;
 /// kernel's own command timeout is 30 s for disks, and assembly must not hang on a dead one.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// How a request ended; bytes are there if they are not in its own memory.
+/// How a request ended; with its bytes, if they are not in its own memory.
 type End = Result<Option<Memory>, Fault>;
 
 #[derive(Default)]
@@ -50,9 +50,9 @@ fn wait_for(device: &dyn BlockDevice, request: Request, memory: Memory) -> End {
     end.take().unwrap_or(Err(Fault::Gone))
 }
 
-/// Submits `request` and waits for its outcome; [`Fault::Gone`] after a minute without one. Reads of
-/// volumes are for [`read`]: what a drive holds up a volume has from others, and its bytes do not lie
-/// in `memory` then, which is [`Fault::Medium`] here.
+/// Submits `request` and waits for its outcome; [`Fault::Gone`] after a minute without one. For reads of volumes use
+/// [`read`]: if a drive is late, a volume returns the bytes in a bounce buffer and not in `memory`, which is
+/// [`Fault::Medium`] here.
 pub fn run(device: &dyn BlockDevice, request: Request, memory: Memory) -> Outcome {
     match wait_for(device, request, memory)? {
         None => Ok(()),
@@ -117,7 +117,7 @@ pub fn flush(device: &dyn BlockDevice) -> Outcome {
     run(device, request(RequestKind::Flush, 0, 0), Memory::empty())
 }
 
-/// Gives up the range; it reads as zeros afterwards.
+/// Frees the range; it reads as zeros afterwards.
 pub fn trim(device: &dyn BlockDevice, offset: u64, length: u64) -> Outcome {
     run(
         device,
@@ -126,7 +126,7 @@ pub fn trim(device: &dyn BlockDevice, offset: u64, length: u64) -> Outcome {
     )
 }
 
-/// Gives up the range, whatever it reads as afterwards.
+/// Frees the range; it may read as anything afterwards.
 pub fn discard(device: &dyn BlockDevice, offset: u64, length: u64) -> Outcome {
     run(
         device,
@@ -150,8 +150,8 @@ mod tests {
 
     use super::*;
 
-    /// Fills every read's bytes somewhere else, as volumes do when a drive does not answer, and keeps
-    /// the memory that came with it.
+    /// Returns the bytes of every read in other memory, as volumes do when a drive does not answer, and keeps the
+    /// memory that came with the read.
     #[derive(Default)]
     struct Elsewhere(Mutex<Vec<Memory>>);
 

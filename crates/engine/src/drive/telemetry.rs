@@ -1,4 +1,4 @@
-//! What a drive has done so far: counts, bytes, errors and latencies, cheap enough to be always on.
+//! A drive's counters: requests, bytes, errors and latencies, cheap enough to be always on.
 //!
 //! Everything is a relaxed atomic; a snapshot is not a consistent cut, only monotone per field.
 //! The latency histogram is log-linear: four buckets per doubling from 1 µs (below: one bucket), so
@@ -42,17 +42,17 @@ pub(crate) fn bucket_end(index: usize) -> u64 {
 /// Adds to a counter.
 type Add = fn(&AtomicU64, u64);
 
-/// To one to which several threads add.
+/// Adds to a counter to which several threads add.
 fn among_others(counter: &AtomicU64, more: u64) {
     counter.fetch_add(more, Relaxed);
 }
 
-/// To one to which no other thread adds: a tenth of the time of the other way.
+/// Adds to a counter to which no other thread adds: a tenth of the time of `among_others`.
 fn alone(counter: &AtomicU64, more: u64) {
     counter.store(counter.load(Relaxed) + more, Relaxed);
 }
 
-/// Counters of one direction of traffic. How many requests there were is the sum of the histogram.
+/// Counters of one direction of traffic. The number of requests is the sum of the histogram.
 struct Counters {
     bytes: AtomicU64,
     nanoseconds: AtomicU64,
@@ -88,7 +88,7 @@ impl Counters {
     }
 }
 
-/// Live counters of one drive. Written by the drive, read by anyone.
+/// Live counters of one drive. The drive writes them, any thread may read them.
 pub struct Telemetry {
     reads: Counters,
     writes: Counters,
@@ -224,7 +224,7 @@ impl TrafficSnapshot {
         }
     }
 
-    /// The traffic of another one counts here, too.
+    /// Adds the traffic of `other`.
     fn add(&mut self, other: &Self) {
         self.requests += other.requests;
         self.bytes += other.bytes;
@@ -276,14 +276,14 @@ pub struct TelemetrySnapshot {
     pub errors_medium: u64,
     /// Requests that failed because the drive was gone.
     pub errors_gone: u64,
-    /// Requests that failed for want of space.
+    /// Requests that failed for lack of space.
     pub errors_full: u64,
     /// Requests that were invalid or met a shutdown.
     pub errors_other: u64,
 }
 
 impl TelemetrySnapshot {
-    /// What another one has counted counts here, too.
+    /// Adds the counts of `other`.
     pub(crate) fn add(&mut self, other: &Self) {
         self.in_flight += other.in_flight;
         self.reads.add(&other.reads);

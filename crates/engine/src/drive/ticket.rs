@@ -7,9 +7,8 @@ use block::{Completed, Fault, Outcome, Permission, Request, RequestKind};
 
 use super::telemetry::Telemetry;
 
-/// One submitted request's right to an answer. Completing consumes it; dropping it unanswered (a
-/// queue thrown away, a worker that panicked) answers [`Fault::Shutdown`]. So "exactly once" holds
-/// by construction, not by care.
+/// The duty to answer one submitted request. Completing consumes the ticket; dropping it unanswered (a queue that is
+/// discarded, a worker that panicked) answers [`Fault::Shutdown`]. So the type itself guarantees "exactly once".
 pub(crate) struct Ticket {
     token: u64,
     kind: RequestKind,
@@ -20,8 +19,8 @@ pub(crate) struct Ticket {
 }
 
 impl Ticket {
-    /// A request that was submitted at `begun`. Those of one batch have one time: a reading of the clock costs as
-    /// much as a tenth of a request to memory.
+    /// A request that was submitted at `begun`. All requests of a batch have the same time: reading the clock costs
+    /// as much as a tenth of a request to memory.
     pub(crate) fn new(
         telemetry: &Arc<Telemetry>,
         request: &Request,
@@ -40,7 +39,7 @@ impl Ticket {
         }
     }
 
-    /// Whether the change may begin, as the submitter says.
+    /// Asks the submitter whether the change may begin.
     pub(crate) fn permission(&self) -> Permission {
         let to = self.to.as_ref();
         to.map_or(Permission::Revoked, |to| to.permission())
@@ -51,8 +50,9 @@ impl Ticket {
         self.answer(outcome);
     }
 
-    /// Answers several that one thread has carried out one after another: with one reading of the clock, and each
-    /// submitter told once of its own. The caller has dropped every clone of the requests' memory by now.
+    /// Answers several requests that one thread has carried out one after another: reads the clock once, and calls
+    /// each submitter once for a run of its requests. The caller has dropped every clone of the requests' memory by
+    /// now.
     pub(crate) fn complete_all(tickets: &mut Vec<(Self, Outcome)>) {
         let now = match &tickets[..] {
             [] => return,
@@ -132,7 +132,7 @@ mod tests {
         for count in [0, 1, 5] {
             let mut tickets: Vec<(Ticket, Outcome)> = (0..count)
                 .map(|token| {
-                    // 0, 0, 1, 1, 0: one of them has two runs.
+                    // 0, 0, 1, 1, 0: one of the submitters has two runs.
                     let to = &submitters[usize::from(token / 2 == 1)];
                     let ticket = Ticket::new(&telemetry, &request, token, to, Instant::now());
                     let outcome = if token == 3 {

@@ -1,7 +1,7 @@
 //! Completes requests at absolute times: one thread for all drives that delay or fail on purpose.
 //!
-//! Deadlines are absolute, so a late wake-up delays one answer and never the ones behind it: rates
-//! stay exact. Each drive is a [`Group`]; closing it answers what still waits.
+//! Deadlines are absolute, so a late wake-up delays one answer and never those behind it: rates
+//! stay exact. Each drive is a [`Group`]; closing a group answers its requests that still wait.
 
 use std::cmp::{Ordering as Order, Reverse};
 use std::collections::BinaryHeap;
@@ -64,7 +64,7 @@ struct Timer {
     state: Mutex<State>,
     /// The thread waits here for deadlines.
     due: Condvar,
-    /// Those who close a group wait here for the thread to finish answering.
+    /// Threads that close a group wait here until the timer thread has finished answering.
     answered: Condvar,
 }
 
@@ -85,7 +85,7 @@ impl Timer {
     }
 
     fn run(&self) {
-        // Without it answers are some 50 µs later, and nothing else is wrong.
+        // If it fails, answers are some 50 µs later, and nothing else is wrong.
         let _ = rustix::thread::set_current_timer_slack(Some(TIMER_SLACK_NANOSECONDS));
         let mut ready = Vec::new();
         let mut state = self.lock();
@@ -136,7 +136,7 @@ impl Group {
         Ok(Self(Arc::new(Open(AtomicBool::new(true)))))
     }
 
-    /// Something that can schedule for this group and does not keep it open.
+    /// A handle that can schedule for this group, and does not keep the group open.
     pub(crate) fn scheduler(&self) -> Scheduler {
         Scheduler(Arc::clone(&self.0))
     }
@@ -151,7 +151,7 @@ impl Drop for Group {
     fn drop(&mut self) {
         let mut state = TIMER.lock();
         self.0.0.store(false, Relaxed);
-        // Not while the timer thread is answering: a request of this group may be among those.
+        // Waits while the timer thread is answering: a request of this group may be among those.
         let on_timer = state.thread == Some(thread::current().id());
         while state.answering && !on_timer {
             state = TIMER

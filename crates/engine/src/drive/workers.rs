@@ -1,7 +1,8 @@
 //! The thread-pool back end: a shared queue and a few threads that perform one request at a time.
 //!
-//! Used for everything that blocks (files and devices where io_uring is off or dearer, and their
-//! trims) and for the memory drive, whose contract forbids to complete inside `submit`.
+//! Used for everything that blocks (files and devices where io_uring is off or costs more, and
+//! their trims) and for the memory drive, because a drive must not complete a request inside
+//! `submit`.
 //!
 //! ```text
 //! submit ──► jobs: [write][flush][read]… ──► worker ──► perform ──► drop memory ──► ticket
@@ -20,7 +21,7 @@ use block::{Fault, Limits, Memory, Outcome, Permission, Request, RequestKind};
 use super::ticket::Ticket;
 use crate::ring::{self, InlineIo};
 
-/// How long a change that may not begin yet is kept before it is asked for again.
+/// How long a change that may not begin yet waits until permission is asked again.
 pub(crate) const ASK_AGAIN: Duration = Duration::from_millis(10);
 
 /// Whether a change may begin: asked before each system call that makes one.
@@ -31,7 +32,7 @@ pub(crate) type Ask<'a> = dyn Fn() -> Permission + 'a;
 pub(crate) enum Halt {
     /// It failed.
     Fault(Fault),
-    /// It may not begin, or go on, now. To be performed again from its beginning.
+    /// It may not begin, or go on, now. It must be performed again from its beginning.
     Pending,
 }
 
@@ -41,7 +42,7 @@ impl From<Fault> for Halt {
     }
 }
 
-/// How carrying out a request has ended.
+/// The result of carrying out a request.
 pub(crate) type Performed = Result<(), Halt>;
 
 /// Asks whether a change may begin.
@@ -53,14 +54,14 @@ pub(crate) fn begin(may_begin: &Ask<'_>) -> Performed {
     }
 }
 
-/// What the workers do with a request.
+/// Carries out requests for the workers.
 pub(crate) trait Perform: Send + Sync + 'static {
     /// Carries out `request`, blocking, and asks `may_begin` before each system call that changes
-    /// the drive. Flushes arrive here once for all that joined.
+    /// the drive. Flushes that were joined arrive here as one.
     fn perform(&self, request: &Request, memory: &Memory, may_begin: &Ask<'_>) -> Performed;
 
-    /// Whether a flush may sleep. One that cannot is done by the thread that submits it, if that
-    /// has a ring.
+    /// Whether a flush may sleep. A flush that cannot sleep is done by the thread that submits it,
+    /// if that thread has a ring.
     fn flush_sleeps(&self) -> bool {
         true
     }
@@ -68,7 +69,7 @@ pub(crate) trait Perform: Send + Sync + 'static {
 
 enum Job {
     Io(Request, Memory, Ticket),
-    /// Serves every ticket in `State::flushes` at the moment it begins.
+    /// Serves every ticket that is in `State::flushes` when it begins.
     Flush,
 }
 
@@ -121,7 +122,8 @@ impl Shared {
                     }
                     state.idle -= 1;
                 }
-                // A fair share: a batch saves lock traffic, but must not starve idle workers.
+                // An equal share of the jobs: a batch saves lock traffic, but must not starve idle
+                // workers.
                 let share = state.jobs.len().div_ceil(self.threads).min(self.batch_max);
                 batch.extend(state.jobs.drain(..share));
             }
@@ -133,7 +135,7 @@ impl Shared {
         }
     }
 
-    /// Performs a job; gives it back if it may not begin yet.
+    /// Performs a job; returns it if it may not begin yet.
     fn perform(&self, job: Job) -> Option<Job> {
         match job {
             Job::Io(request, memory, ticket) => {
@@ -171,7 +173,7 @@ impl Shared {
     fn queue(&self, request: Request, memory: Memory, ticket: Ticket) {
         let mut state = self.lock();
         if state.closed {
-            // The ticket's drop answers.
+            // Dropping the ticket answers the request.
             return;
         }
         if request.kind == RequestKind::Flush {
@@ -191,7 +193,7 @@ impl Shared {
     }
 }
 
-/// Where a ring leaves writes that would wait in the kernel.
+/// Takes those writes of a ring that would wait in the kernel.
 pub(crate) struct Backlog(Arc<Shared>);
 
 impl Backlog {
@@ -200,8 +202,8 @@ impl Backlog {
     }
 }
 
-/// A queue with its threads. Dropping it answers what has not begun with [`Fault::Shutdown`], lets
-/// what has begun end, and joins the threads.
+/// A queue with its threads. Dropping it answers requests that have not begun with
+/// [`Fault::Shutdown`], waits for the others, and joins the threads.
 pub(crate) struct Workers {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
@@ -209,9 +211,9 @@ pub(crate) struct Workers {
 
 impl Workers {
     /// Starts `threads` threads, each of which takes up to `batch_max` requests at once. More than
-    /// one only pays where performing a request never sleeps. Reads and writes of at most
-    /// `inline_bytes_max`, 0 where performing may sleep, are done by the thread that submits them,
-    /// in its ring's turn, if it has a ring; so are flushes that never sleep.
+    /// one at once only pays where performing a request never sleeps. A thread that has a ring
+    /// performs its own reads and writes of at most `inline_bytes_max` (0 where performing may
+    /// sleep) in its ring's turn, and also its flushes if they never sleep.
     pub(crate) fn start(
         name: &str,
         threads: usize,
@@ -307,8 +309,8 @@ impl Drop for Workers {
     }
 }
 
-/// Joins threads, but never the calling one: the last owner of a drive may let go of it inside a
-/// completion, on a thread of that very drive, which then ends by itself.
+/// Joins threads, but never the calling one: the last owner of a drive may drop it inside a
+/// completion, on a thread of that very drive, which then ends later.
 pub(crate) fn join_others(threads: &mut Vec<JoinHandle<()>>) {
     for thread in threads.drain(..) {
         if thread.thread().id() != thread::current().id() {
@@ -350,7 +352,7 @@ mod tests {
     use crate::drive::telemetry::Telemetry;
     use crate::drive::tests::support::{Collector, request};
 
-    /// Reads wait until they are let go; flushes are counted.
+    /// Reads wait until the test releases them; flushes are counted.
     struct Gated {
         reads: Mutex<mpsc::Receiver<()>>,
         flushes: AtomicUsize,
@@ -392,7 +394,7 @@ mod tests {
         gate.send(()).unwrap();
         collector.wait(6);
         assert_eq!(gated.flushes.load(Ordering::SeqCst), 1);
-        // One that comes later is a flush of its own.
+        // A later flush is a flush of its own.
         submit(RequestKind::Flush, 6);
         collector.wait(7);
         assert_eq!(gated.flushes.load(Ordering::SeqCst), 2);

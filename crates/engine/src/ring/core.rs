@@ -1,14 +1,15 @@
-//! One ring: what it holds while the kernel works, and its turn.
+//! One ring: its requests in the kernel, and its turn.
 //!
-//! Soundness: the kernel reads and writes memory behind our back from the moment an entry is
-//! submitted until its completion is reaped. So each request in the kernel owns a clone of its
-//! memory, the list of its ranges if it has several, and a use of its file in `slots`, which nothing but its completion takes out; dropping
-//! the ring waits for all of them; leaking the ring leaks them too.
+//! Soundness: the kernel reads and writes memory, unseen by the compiler, from the moment an entry is submitted until
+//! its completion is reaped. So each request in the kernel owns in `slots` a clone of its memory, the list of its
+//! ranges if it has several, and a use of its file. Only the completion removes a request from `slots`. Dropping the
+//! ring waits for all requests, and leaks those that do not end in time; leaking the ring leaks all of them.
 //!
-//! Fencing (`docs/design/fencing.md`): whether a write may begin is asked at each entry into the kernel, not
-//! when it is queued: once per entry of a ring whose requests are all of one submitter ([`Ring::guard`]), else
-//! once per write. Writes carry `RWF_NOWAIT`: what would wait in the kernel's own threads, which a stopped
-//! process stops in the middle, comes back and goes to the drive's threads, which ask before each call.
+//! Fencing (`docs/design/fencing.md`): the ring asks for permission at each entry into the kernel, not when a write
+//! is queued: once per entry if all requests are of one submitter ([`Ring::guard`]), else once per write. Writes
+//! carry `RWF_NOWAIT`. Without the flag a write could wait in the kernel's own threads, and stopping the process
+//! would stop it there in the middle. With the flag such a write returns, and goes to the drive's threads, which ask
+//! for permission before each call.
 
 #![expect(unsafe_code, reason = "submission entries carry raw addresses")]
 
@@ -33,59 +34,59 @@ use crate::drive::{AGAIN_MAX, ASK_AGAIN, Ticket, check, gather};
 
 /// The token of the waker's poll; slots are numbered from 0.
 const WAKER: u64 = u64::MAX;
-/// The token of cancellations, whose own end says nothing.
+/// The token of cancellations; their own completions are ignored.
 const CANCEL: u64 = u64::MAX - 1;
-/// Files that one ring can have registered; those beyond are used by their descriptor.
+/// Files that one ring can have registered; further files are used by their descriptor.
 const FILES_MAX: usize = 1024;
-/// How long a ring that is dropped waits for the kernel to be done. A drive that hangs may never be.
+/// How long dropping a ring waits for the kernel: requests to a drive that hangs may never end.
 const DROP_WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// The share of a ring's requests that one target may have in the kernel: a drive that hangs must not
-/// take the place of all others.
+/// One target may have `depth / SHARE` of a ring's requests in the kernel: a drive that hangs must not block all
+/// others.
 const SHARE: usize = 4;
 
-/// A target that this ring has met.
+/// The ring's state of one target.
 struct Attachment {
     target: Use,
     registered: bool,
     in_kernel: usize,
-    /// Flushes that came while one was in the kernel: the next one serves them all.
+    /// Flushes that arrived while one was in the kernel: the next one serves them all.
     flushes: Vec<Ticket>,
     flushing: bool,
-    /// What came while its share of the ring was in the kernel.
+    /// Requests that arrived while the target had its whole share in the kernel.
     waiting: VecDeque<Submission>,
-    /// The kernel has been asked to give its requests up.
+    /// The kernel has been asked to cancel the target's requests.
     cancelled: bool,
 }
 
-/// One io_uring with everything that is in it. Used by one thread.
+/// One io_uring with all its requests. Used by one thread.
 pub(super) struct Ring {
     uring: IoUring,
     depth: usize,
     slots: Vec<Option<InKernel>>,
     free: Vec<usize>,
-    /// Slots whose entry must be handed over (again).
+    /// Slots whose entry must be submitted (again).
     to_submit: VecDeque<usize>,
-    /// What came when all slots were taken.
+    /// Submissions that arrived when all slots were taken.
     waiting: VecDeque<Submission>,
     attachments: Vec<Option<Attachment>>,
     /// Target id → attachment.
     attachment_of: Vec<Option<u32>>,
     /// A flush found no free slot.
     flush_starved: bool,
-    /// What waited for its target's share found no free slot.
+    /// A request that waited for its target's share found no free slot.
     share_starved: bool,
     closed_seen: u64,
-    /// A closed target is still in the kernel.
+    /// A closed target still has requests in the kernel.
     detaching: bool,
     registers_files: bool,
-    /// Registered memory. After `uring`, and so dropped after it.
+    /// Registered memory. Declared after `uring`, and so dropped after it.
     regions: Regions,
-    /// Who says whether anything of this ring may begin.
+    /// Decides whether requests of this ring may begin.
     guard: Option<Arc<dyn Completed>>,
     /// The kernel has left entries in the submission queue.
     left_over: bool,
-    /// Something may not begin yet.
+    /// A request may not begin yet.
     withheld: bool,
     waker: Arc<Waker>,
     waker_armed: bool,
@@ -145,7 +146,7 @@ impl Ring {
         self.regions.register(&self.uring, region)
     }
 
-    /// Takes a submission; the next turn hands it over. May answer at once what cannot be done.
+    /// Takes a submission; the next turn hands it to the kernel. Answers an invalid or empty request at once.
     pub(super) fn push(&mut self, submission: Submission) {
         if self.free.is_empty() || !self.waiting.is_empty() {
             self.waiting.push_back(submission);
@@ -220,7 +221,7 @@ impl Ring {
         });
     }
 
-    /// Begins a flush for all that wait for one, unless one is in the kernel or no slot is free.
+    /// Begins one flush for all waiting flushes, unless one is in the kernel or no slot is free.
     fn start_flush(&mut self, index: usize) {
         let Some(attachment) = &mut self.attachments[index] else {
             return;
@@ -303,7 +304,7 @@ impl Ring {
             .is_ok()
     }
 
-    /// Lets go of targets that were closed and that nothing in the kernel uses.
+    /// Drops closed targets that have no requests in the kernel.
     fn detach_closed(&mut self) {
         let count = closed_count();
         if count == self.closed_seen && !self.detaching {
@@ -325,7 +326,7 @@ impl Ring {
                 submission.refuse();
             }
             if attachment.in_kernel > 0 {
-                // Their completions end the waiting, and the next turn looks again.
+                // The completions of its requests end the wait, and the next turn checks again.
                 self.detaching = true;
                 if !std::mem::replace(&mut attachment.cancelled, true) {
                     self.cancel(Some(index));
@@ -341,8 +342,8 @@ impl Ring {
         }
     }
 
-    /// Asks the kernel to give up the requests of an attachment, or all. It does so for what has not
-    /// begun, and not for what a drive has got.
+    /// Asks the kernel to cancel the requests of an attachment, or all. The kernel cancels requests that have not
+    /// begun, and not those that a drive has.
     fn cancel(&mut self, attachment: Option<usize>) {
         for (slot, request) in (0_u64..).zip(&self.slots) {
             let Some(request) = request else { continue };
@@ -352,7 +353,7 @@ impl Ring {
             let entry = opcode::AsyncCancel::new(slot).build().user_data(CANCEL);
             // SAFETY: a cancellation touches no memory.
             if unsafe { self.uring.submission().push(&entry) }.is_err() {
-                // The queue is full. What is not cancelled is waited for.
+                // The queue is full. Requests that are not cancelled are waited for.
                 break;
             }
         }
@@ -415,7 +416,7 @@ impl Ring {
         self.enter(Some(Duration::ZERO))
     }
 
-    /// Starts what waits for its target's share, as far as slots are free.
+    /// Starts requests that wait for their target's share, as far as slots are free.
     fn start_shares(&mut self) {
         let share = (self.depth / SHARE).max(1);
         for index in 0..self.attachments.len() {
@@ -538,7 +539,7 @@ impl Ring {
         self.waker_armed = unsafe { self.uring.submission().push(&entry) }.is_ok();
     }
 
-    /// Hands over what is in the submission queue, and waits as long as it is told to.
+    /// Submits the entries of the submission queue, and waits for at most `wait`.
     fn enter(&mut self, wait: Option<Duration>) -> io::Result<()> {
         self.withheld = false;
         let asks = !self.to_submit.is_empty() || self.left_over;
@@ -547,7 +548,7 @@ impl Ring {
         } else {
             self.withheld = true;
             if self.left_over {
-                // The next entry would take them along.
+                // The next entry into the kernel would submit the entries that are left over.
                 thread::sleep(wait.unwrap_or(ASK_AGAIN).min(ASK_AGAIN));
                 return Ok(());
             }
@@ -579,7 +580,7 @@ impl Ring {
         };
         match entered {
             Ok(_) => Ok(()),
-            // The time is up, a signal came, or the kernel wants completions reaped first.
+            // The time is up, or a signal arrived; in the next arm, completions must be reaped first.
             Err(error) if matches!(error.raw_os_error(), Some(libc::ETIME | libc::EINTR)) => Ok(()),
             Err(error) if matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EAGAIN)) => {
                 thread::yield_now();
@@ -589,7 +590,7 @@ impl Ring {
         }
     }
 
-    /// Answers what has ended; returns how many requests that were.
+    /// Answers the requests that have ended; returns their number.
     fn reap(&mut self) -> usize {
         let mut reaped = std::mem::take(&mut self.reaped);
         reaped.extend(
@@ -611,7 +612,7 @@ impl Ring {
         answered
     }
 
-    /// The kernel is done with a slot's entry; returns whether that answered the request.
+    /// The kernel is done with a slot's entry; returns whether its request has been answered.
     fn ended(&mut self, slot: usize, result: i32) -> bool {
         let Some(request) = self.slots.get_mut(slot).and_then(Option::as_mut) else {
             return false;
@@ -622,7 +623,7 @@ impl Ring {
         let mut hands_over = false;
         let outcome = match usize::try_from(result) {
             Ok(_) if flush => handle.flushed(Ok(())),
-            // The end of the file or device, which was not there when the drive was opened.
+            // The end of the file or device: it has shrunk since the drive was opened.
             Ok(0) => Err(Fault::Gone),
             Ok(count) => {
                 request.done += count;
@@ -648,7 +649,7 @@ impl Ring {
                     return false;
                 }
                 match errno {
-                    // Given up because its drive is being closed.
+                    // Cancelled because the drive or the ring is being closed.
                     Errno::CANCELED => Err(Fault::Shutdown),
                     errno if flush => handle.flushed(Err(errno)),
                     errno => Err(handle.fault(errno, end)),
@@ -675,7 +676,7 @@ impl Ring {
         if let Some(attachment) = &mut self.attachments[index]
             && let Some(next) = attachment.waiting.pop_front()
         {
-            // The slot that has just become free is its.
+            // The slot that has just become free is for this request, unless the flush took it.
             if self.free.is_empty() {
                 attachment.waiting.push_front(next);
                 self.share_starved = true;
@@ -688,7 +689,7 @@ impl Ring {
 }
 
 impl Drop for Ring {
-    /// Waits for the kernel: it may be writing into memory that the slots keep alive.
+    /// Waits for the kernel: it may still write to memory that the slots keep alive.
     fn drop(&mut self) {
         self.waiting.drain(..).for_each(Submission::refuse);
         for attachment in self.attachments.iter_mut().flatten() {
@@ -698,8 +699,8 @@ impl Drop for Ring {
         let revoked = self.permission() == Permission::Revoked;
         let mut cancelled = false;
         loop {
-            // What the kernel has not got, or has given back half done, ends here: tickets that
-            // are dropped answer that the drive is shutting down.
+            // Requests that the kernel does not have, or has returned half done, end here: dropping a ticket answers
+            // that the drive is shutting down.
             for slot in std::mem::take(&mut self.to_submit) {
                 self.slots[slot] = None;
                 self.free.push(slot);
@@ -712,8 +713,8 @@ impl Drop for Ring {
             }
             let waited = began.elapsed();
             if waited >= DROP_WAIT_MAX {
-                // A drive hangs, or the kernel can no longer say when it is done: never free what it
-                // may use.
+                // A drive hangs, or the kernel no longer reports completions: never free memory that the kernel may
+                // use.
                 for request in std::mem::take(&mut self.slots).into_iter().flatten() {
                     request.forget();
                 }
@@ -728,7 +729,7 @@ impl Drop for Ring {
             }
             self.reap();
         }
-        // Closing the ring would do it too, but some time later, and the files' locks with it.
+        // Closing the ring would unregister the files, too, but some time later, and release their locks only then.
         let _ = self.uring.submitter().unregister_files();
         self.attachments.clear();
         retire();

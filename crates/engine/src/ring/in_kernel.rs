@@ -5,7 +5,7 @@ use block::{Fault, Memory, Outcome, Permission, Request, RequestKind};
 use super::target::Use;
 use crate::drive::{Ticket, ranges_from, scatter};
 
-/// Who is to be told.
+/// The tickets that are answered when the request ends.
 pub(super) enum Answer {
     One(Ticket),
     /// Flushes that one `fdatasync` serves.
@@ -32,9 +32,10 @@ pub(super) struct InKernel {
     pub(super) request: Request,
     /// What the kernel reads or writes.
     pub(super) memory: Memory,
-    /// Where a read's bytes go in the end, if the kernel could not take that memory.
+    /// The destination of a read, if the kernel could not take that memory; `memory` is then a
+    /// bounce buffer.
     pub(super) bounced: Option<Memory>,
-    /// What the kernel is told of memory that is joined of several ranges.
+    /// The ranges as the kernel takes them, if the memory is joined of several.
     pub(super) ranges: Vec<libc::iovec>,
     pub(super) done: usize,
     pub(super) again: u32,
@@ -42,7 +43,7 @@ pub(super) struct InKernel {
 }
 
 impl InKernel {
-    /// The kernel is done with it: answers.
+    /// The kernel is done with the request: answers it.
     pub(super) fn end(self, outcome: Outcome) {
         let Self {
             target,
@@ -66,7 +67,7 @@ impl InKernel {
         drop(target);
     }
 
-    /// How many ranges of memory are left, for one entry; where they are is in `ranges`.
+    /// Puts the ranges of memory that are left into `ranges`, for one entry; returns their number.
     pub(super) fn list_ranges(&mut self) -> u32 {
         self.ranges.clear();
         let rest = ranges_from(&self.memory, self.done);
@@ -78,7 +79,8 @@ impl InKernel {
         u32::try_from(self.ranges.len()).unwrap_or(0)
     }
 
-    /// Whether it may be handed to the kernel, as whoever asked for it says.
+    /// Whether the request may be handed to the kernel. Its submitter decides for a write; others
+    /// always may.
     pub(super) fn permission(&self) -> Permission {
         match &self.answer {
             Answer::One(ticket) if self.request.kind == RequestKind::Write => ticket.permission(),
@@ -86,7 +88,7 @@ impl InKernel {
         }
     }
 
-    /// Leaves a write that would wait in the kernel to the drive's own threads.
+    /// Hands a write that would wait in the kernel over to the drive's own threads.
     pub(super) fn hand_over(self) {
         let Self {
             target,
@@ -101,7 +103,7 @@ impl InKernel {
         drop(target);
     }
 
-    /// Answers, and keeps for ever what the kernel may still use.
+    /// Answers, and leaks everything that the kernel may still use.
     pub(super) fn forget(self) {
         let Self {
             target,

@@ -6,17 +6,15 @@
 //!   turn   ─► SQEs ─► one enter ─► CQEs ─► answers   ring thread: the same turn, for ever
 //! ```
 //!
-//! A ring belongs to one thread, which alone submits to it and reaps it (`SINGLE_ISSUER`,
-//! `DEFER_TASKRUN`): the kernel then takes no lock and interrupts nobody. One `turn` hands over
-//! everything that waits and takes everything that has ended in a single system call; that saves
-//! more than anything that can be registered.
+//! A ring belongs to one thread. Only that thread submits to it and reaps it (`SINGLE_ISSUER`, `DEFER_TASKRUN`): the
+//! kernel then takes no lock and interrupts no thread. One `turn` submits all waiting requests and reaps all
+//! completions in a single system call. That saves more than any registration of files or memory.
 //!
-//! A lane thread installs a [`LocalRing`]; from then on drives that do their I/O by io_uring put
-//! what this thread submits into its own ring, behind the same `BlockDevice::submit`. Drives that
-//! are memory leave it their small requests too, as inline I/O: what never waits needs no kernel queue
-//! and no other thread, only a moment that is not inside `submit`. All other
-//! threads are served by a few ring threads of the process, started with the first drive that
-//! needs them, asleep when there is nothing to do.
+//! A lane thread installs a [`LocalRing`]. From then on, drives that use io_uring put the requests that this thread
+//! submits into the thread's own ring, behind the same `BlockDevice::submit`. Drives in memory leave their small
+//! requests to the thread, too, as inline I/O: such a request never waits, so it needs no kernel queue and no other
+//! thread. It runs in the turn and not inside `submit`. A few ring threads of the process serve all other threads.
+//! They start with the first drive that needs them, and sleep when there is nothing to do.
 //!
 //! `SQPOLL` and `IOPOLL` are not used: polling threads cost 10 to 100 times more where runnable
 //! threads outnumber cores, and polled I/O never ends on devices that only look pollable (zram).
@@ -45,10 +43,10 @@ pub use waker::Waker;
 use self::core::Ring;
 use crate::drive::{ASK_AGAIN, Halt, Perform, Ticket};
 
-/// What a thread has for its next turn.
+/// A submission that waits for the thread's next turn.
 enum Entry {
     Ring(Submission),
-    /// Never waits, so that the thread does it itself: cheaper than to hand it to another.
+    /// A request that never waits. The thread performs it: that is cheaper than handing it to another thread.
     InlineIo(InlineIo),
 }
 
@@ -61,7 +59,7 @@ pub(crate) struct InlineIo {
 }
 
 impl InlineIo {
-    /// Performs it and puts its answer among those that have `ended`; gives it back if it may not begin yet.
+    /// Performs the request and appends its answer to `ended`; returns the request if it may not begin yet.
     fn run(self, ended: &mut Vec<(Ticket, Outcome)>) -> Option<Self> {
         let ask = || self.ticket.permission();
         let performed = self.perform.perform(&self.request, &self.memory, &ask);
@@ -77,7 +75,7 @@ impl InlineIo {
 }
 
 thread_local! {
-    /// What this thread has submitted since its ring's last turn; nothing if it has no ring.
+    /// Submissions of this thread since its ring's last turn; `None` if the thread has no ring.
     static INBOX: RefCell<Option<Vec<Entry>>> = const { RefCell::new(None) };
 }
 
@@ -95,7 +93,7 @@ pub(crate) fn submit(submission: Submission) {
     }
 }
 
-/// Leaves inline I/O for this thread's next turn; gives it back if the thread takes no turns.
+/// Queues inline I/O for this thread's next turn; returns it if the thread has no ring.
 pub(crate) fn submit_inline(inline: InlineIo) -> Option<InlineIo> {
     INBOX.with_borrow_mut(|inbox| match inbox {
         Some(inbox) => {
@@ -106,8 +104,8 @@ pub(crate) fn submit_inline(inline: InlineIo) -> Option<InlineIo> {
     })
 }
 
-/// Runs `submit` so that what it submits goes to the ring threads even if this thread has a ring:
-/// for those who then wait, and do not turn.
+/// Runs `submit` so that its submissions go to the ring threads even if this thread has a ring: for callers that wait
+/// for the answers and do not turn the ring.
 pub(crate) fn elsewhere(submit: impl FnOnce()) {
     let inbox = INBOX.take();
     submit();
@@ -116,24 +114,23 @@ pub(crate) fn elsewhere(submit: impl FnOnce()) {
 
 /// This thread's own ring. It stays on the thread that made it.
 ///
-/// Call [`turn`](Self::turn) after each round of submissions: nothing reaches the kernel before,
-/// and nothing is answered but inside it. Dropping the ring waits for what the kernel has, and
-/// answers the rest with [`block::Fault::Shutdown`]. Writes that it has left to a drive's threads, because
-/// the kernel would have let them wait, end there.
+/// Call [`turn`](Self::turn) after each round of submissions: requests reach the kernel only in `turn` and
+/// [`submit`](Self::submit), and only `turn` reaps completions. Dropping the ring waits for the requests in the
+/// kernel, and answers the rest with [`block::Fault::Shutdown`]. Writes that the ring has handed over to a drive's
+/// threads, because they would have waited in the kernel, end on those threads.
 pub struct LocalRing {
     ring: Ring,
     spare: Vec<Entry>,
     /// Inline I/O that may not begin yet.
     pending: Vec<InlineIo>,
-    /// Inline I/O that is done and not yet answered: empty between two turns.
+    /// Inline I/O that is done but not yet answered: empty between two turns.
     ended: Vec<(Ticket, Outcome)>,
     not_send: PhantomData<*const ()>,
 }
 
 impl LocalRing {
-    /// Makes a ring for `depth` requests at once (more than that wait in memory) and puts it in
-    /// the way of everything that this thread submits. Fails where [`support`] does, and when the
-    /// thread has a ring already.
+    /// Makes a ring for `depth` requests in the kernel at once (more requests wait in memory), and routes all later
+    /// submissions of this thread to it. Fails where [`support`] does, and when the thread has a ring already.
     pub fn install(depth: u32) -> io::Result<Self> {
         if INBOX.with_borrow(Option::is_some) {
             return Err(io::ErrorKind::AlreadyExists.into());
@@ -149,34 +146,32 @@ impl LocalRing {
         })
     }
 
-    /// All of the ring's requests are of one submitter: whether they may begin is asked of it once for each
-    /// entry into the kernel, and not for each write.
+    /// Sets the submitter of all of the ring's requests: the ring asks it for permission once per entry into the
+    /// kernel, and not once per write.
     pub fn guard(&mut self, guard: Arc<dyn Completed>) {
         self.ring.guard(guard);
     }
 
-    /// Registers memory that many requests will lie in, so that the kernel pins its pages once and
-    /// not for each request; the ring lets go of it some time after its last buffer has gone. At most
-    /// 1 GiB; needs `CAP_IPC_LOCK` or a large enough `RLIMIT_MEMLOCK`, and a place among the 1024 that
-    /// a ring has. Where it fails, requests in that memory are as all others.
+    /// Registers memory that many requests will lie in: the kernel pins its pages once and not per request. The ring
+    /// unregisters the memory some time after its last buffer was dropped. At most 1 GiB; needs `CAP_IPC_LOCK` or a
+    /// large enough `RLIMIT_MEMLOCK`, and one of the 1024 entries that a ring has. If it fails, requests in that
+    /// memory work unregistered.
     pub fn register(&mut self, region: &Region) -> io::Result<()> {
         self.ring.register_region(region)
     }
 
-    /// What other threads use to end this ring's waiting.
+    /// The handle by which other threads wake this ring.
     #[must_use]
     pub fn waker(&self) -> Arc<Waker> {
         self.ring.waker()
     }
 
-    /// Submits what was submitted on this thread, answers what has ended, and returns how many
-    /// requests were answered.
+    /// Submits this thread's requests, answers those that have ended, and returns how many requests were answered.
     ///
-    /// When nothing had ended it waits for something: an answer, the waker, or the end of `wait`
-    /// (for ever if none is given, not at all if it is zero). It may return early with nothing, as
-    /// when a drive is closed somewhere. `pending` is asked after the waker
-    /// has been armed; if it returns true there is no waiting, so work that came in from other
-    /// threads just before is not slept over.
+    /// If none has ended, waits for a completion, the waker, or the end of `wait` (without a limit if `None`, not at
+    /// all if zero). It may return early with 0, for example when some drive is closed. `pending` is called after the
+    /// waker has been armed; if it returns true, the turn does not wait. So it does not sleep while work is queued
+    /// that other threads added just before.
     pub fn turn(
         &mut self,
         wait: Option<Duration>,
@@ -188,21 +183,21 @@ impl LocalRing {
             wait if self.pending.is_empty() => wait,
             wait => Some(wait.unwrap_or(ASK_AGAIN).min(ASK_AGAIN)),
         };
-        // Answers given meanwhile may have submitted more.
+        // The answers may have submitted more requests meanwhile.
         let submitted =
             || INBOX.with_borrow(|inbox| inbox.as_ref().is_some_and(|all| !all.is_empty()));
         let answered = self.ring.turn(wait, || pending() || submitted())?;
         Ok(performed + answered)
     }
 
-    /// Hands what was submitted on this thread to the kernel, and neither waits nor answers: for drives
-    /// to begin while the thread still has work to do.
+    /// Hands this thread's submissions to the kernel, and neither waits nor reaps: drives begin while the thread
+    /// still has work to do.
     pub fn submit(&mut self) -> io::Result<()> {
         self.take_inbox();
         self.ring.submit()
     }
 
-    /// Hands what was submitted to the ring, performs inline I/O, and returns how many those were.
+    /// Hands the submissions to the ring, performs inline I/O, and returns how many inline requests have ended.
     fn take_inbox(&mut self) -> usize {
         INBOX.with_borrow_mut(|inbox| {
             if let Some(inbox) = inbox {

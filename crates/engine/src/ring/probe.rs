@@ -1,4 +1,4 @@
-//! Whether and how well io_uring works here. Asked once, at the first drive.
+//! Whether and how well io_uring works here. Probed once, at the first drive.
 
 use std::fmt;
 use std::io;
@@ -6,12 +6,13 @@ use std::sync::OnceLock;
 
 use io_uring::{Builder, IoUring, Probe, opcode};
 
-/// Which of the helpful flags the kernel takes, the best first.
+/// The optional flags that the kernel supports, the best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Support {
-    /// `SINGLE_ISSUER | DEFER_TASKRUN` (Linux 6.1): completions are worked off when we ask.
+    /// `SINGLE_ISSUER | DEFER_TASKRUN` (Linux 6.1): completion work runs only when the ring asks
+    /// for it.
     Deferred,
-    /// `COOP_TASKRUN` (Linux 5.19): completions do not interrupt.
+    /// `COOP_TASKRUN` (Linux 5.19): completions do not interrupt the thread.
     Cooperative,
     /// None of them (Linux 5.11 and later).
     Plain,
@@ -61,7 +62,7 @@ impl SubmitAll for Builder {
     }
 }
 
-/// What works here, or the reason why nothing does.
+/// The level that works here, or the reason why none does.
 pub fn support() -> &'static Result<Support, String> {
     static SUPPORT: OnceLock<Result<Support, String>> = OnceLock::new();
     SUPPORT.get_or_init(|| {
@@ -77,7 +78,7 @@ pub fn support() -> &'static Result<Support, String> {
     })
 }
 
-/// Whether the ring has everything that the back end relies on.
+/// Checks that the ring has everything that the back end relies on.
 fn complete(ring: &IoUring) -> Result<(), String> {
     let lacks = |what: &str| Err(format!("this kernel's io_uring has no {what}"));
     if !ring.params().is_feature_nodrop() {

@@ -1,4 +1,4 @@
-//! Memory that a ring has made known to its kernel, so that it is pinned once and not per request.
+//! Memory that a ring has registered with the kernel, so that it is pinned once and not per request.
 
 #![expect(unsafe_code, reason = "the kernel is told raw addresses")]
 
@@ -8,23 +8,23 @@ use std::ptr;
 use block::Region;
 use io_uring::IoUring;
 
-/// Regions that one ring can have registered; requests in those beyond are as others.
+/// Regions that one ring can have registered; requests in further regions work unregistered.
 const REGIONS_MAX: usize = 1024;
 
 /// The regions of one ring.
 ///
-/// Soundness: what is in the kernel's table stays allocated, for `table` keeps it until the kernel has
-/// taken another entry. Whoever has both drops the ring first.
+/// Soundness: memory in the kernel's table stays allocated, because `table` keeps it until the kernel has replaced
+/// the entry. The owner of both drops the ring first.
 #[derive(Default)]
 pub(super) struct Regions {
-    /// As the kernel has it; empty before the first one.
+    /// As the kernel has it; empty before the first registration.
     table: Vec<Option<Region>>,
     /// By address: start, end, index in the table.
     by_address: Vec<(usize, usize, u16)>,
 }
 
 impl Regions {
-    /// Makes a region known to the kernel, unless it is already.
+    /// Registers a region with the kernel, unless it is registered already.
     pub(super) fn register(&mut self, uring: &IoUring, region: &Region) -> io::Result<()> {
         if self.index_of(region.as_ptr() as usize, 1).is_some() {
             return Ok(());
@@ -47,7 +47,7 @@ impl Regions {
         Ok(())
     }
 
-    /// Lets go of regions of which no buffer lives, and which nothing in the kernel can therefore use.
+    /// Unregisters regions without a buffer in use: nothing in the kernel can use them.
     pub(super) fn forget_unused(&mut self, uring: &IoUring) {
         let mut at = 0;
         while let Some(&(.., number)) = self.by_address.get(at) {
@@ -63,18 +63,18 @@ impl Regions {
         }
     }
 
-    /// The kernel's index of the region that holds all of the buffer.
+    /// The kernel's index of the region that contains the whole buffer.
     pub(super) fn index_of(&self, start: usize, length: usize) -> Option<u16> {
         let &(_, end, index) = self.by_address.get(self.after(start).checked_sub(1)?)?;
         (start + length <= end).then_some(index)
     }
 
-    /// How many begin at or before an address.
+    /// The number of regions that begin at or before an address.
     fn after(&self, start: usize) -> usize {
         self.by_address.partition_point(|&(part, ..)| part <= start)
     }
 
-    /// Sets an entry of the kernel's table; if it refuses, all is as it was.
+    /// Sets an entry of the kernel's table; if the kernel refuses, nothing has changed.
     fn set(&mut self, uring: &IoUring, index: usize, region: Option<&Region>) -> io::Result<()> {
         let vector = libc::iovec {
             iov_base: region.map_or(ptr::null_mut(), |region| region.as_ptr().cast()),

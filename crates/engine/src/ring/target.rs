@@ -1,8 +1,8 @@
-//! A file as rings see it: who still uses it, and when the last one has let go.
+//! An open file or device that rings use, and the count of its uses.
 //!
-//! A ring keeps a registered file open, with its lock and its claim on the device. So a drive that
-//! is dropped closes its target, wakes every ring, and waits until none uses it any more; each ring
-//! lets go once it has answered what it holds.
+//! A ring keeps a registered file open, with its lock and its claim on the device. So dropping a
+//! drive closes its target, wakes every ring, and waits until the target is unused. Each ring drops
+//! its uses once it has answered its requests to the target.
 
 use std::cell::Cell;
 use std::ops::Deref;
@@ -15,11 +15,11 @@ use block::{Fault, Memory, Request};
 use super::waker::Waker;
 use crate::drive::{Backlog, Handle, Ticket};
 
-/// How long a dropped drive waits for rings to let go of it. The process's own ring threads always
-/// do; a lane that does not turn must not hang whoever drops the drive.
+/// How long dropping a drive waits for rings to release it. The process's own ring threads always
+/// do. A lane that does not turn must not block the thread that drops the drive.
 const CLOSE_WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// Counts closed targets, so that a ring sees with one load that it has to look.
+/// Counts closed targets: one load shows a ring that it must check its targets.
 static CLOSED: AtomicU64 = AtomicU64::new(0);
 
 /// The wakers of all rings of the process.
@@ -29,7 +29,7 @@ thread_local! {
     static RUNS_A_RING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Makes a new ring known to those who close targets.
+/// Adds the waker of a new ring: closing a target wakes it.
 pub(super) fn announce(waker: &Arc<Waker>) {
     RUNS_A_RING.set(true);
     let mut rings = RINGS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -52,7 +52,7 @@ pub(crate) struct Target {
     /// Unique in this process, counted from 0.
     id: u32,
     handle: Arc<Handle>,
-    /// Where writes go that would wait in the kernel.
+    /// Takes writes that would wait in the kernel.
     backlog: Option<Backlog>,
     uses: AtomicUsize,
     closed: AtomicBool,
@@ -90,9 +90,9 @@ impl Target {
         self.closed.load(SeqCst)
     }
 
-    /// Refuses what has not begun, and waits for what has and for every ring to let go. Does not
-    /// wait on a thread that runs a ring, which could be the one to wait for: there the rings let
-    /// go soon afterwards.
+    /// Refuses requests that have not begun, and waits until the others have ended and every ring
+    /// has released the target. Does not wait on a thread that runs a ring, since it could wait for
+    /// that very ring: then the rings release the target soon afterwards.
     pub(crate) fn close(self: &Arc<Self>) {
         self.closed.store(true, SeqCst);
         CLOSED.fetch_add(1, SeqCst);
@@ -109,7 +109,7 @@ impl Target {
             .unused
             .wait_timeout_while(guard, CLOSE_WAIT_MAX, |()| self.uses.load(SeqCst) > 0)
             .unwrap_or_else(PoisonError::into_inner);
-        // Who has counted itself out may want the lock before it lets go of the file.
+        // A user that has counted itself out may need the lock before it drops the file.
         drop(guard);
         if waited.timed_out() {
             tracing::warn!(
@@ -117,8 +117,8 @@ impl Target {
             );
             return;
         }
-        // The last user has counted itself out, but may be one instruction short of letting go of
-        // the file.
+        // The last user has counted itself out, but may not have dropped its reference to the file
+        // yet.
         while Arc::strong_count(self) > 1 {
             std::thread::yield_now();
         }
@@ -150,7 +150,8 @@ impl Deref for Use {
 impl Drop for Use {
     fn drop(&mut self) {
         if self.0.uses.fetch_sub(1, SeqCst) == 1 && self.0.is_closed() {
-            // Under the lock, so that it cannot fall between the waiter's look and its sleep.
+            // Under the lock: the notification must not fall between the waiter's check and its
+            // sleep.
             let _guard = self.0.lock.lock().unwrap_or_else(PoisonError::into_inner);
             self.0.unused.notify_all();
         }
@@ -195,7 +196,8 @@ mod tests {
 
     use super::*;
 
-    /// Found at the end of a benchmark: the closer held the lock while it waited for who wanted it.
+    /// Found at the end of a benchmark: the closer held the lock while it waited for a thread that
+    /// needed it.
     #[test]
     fn a_use_that_ends_while_the_target_is_closed_holds_up_neither() {
         let sleep = &crate::ring::tests::SLEEP;

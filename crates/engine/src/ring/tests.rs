@@ -17,11 +17,11 @@ use crate::drive::{BackEnd, Drive, Open, open, sync};
 
 const SIZE: u64 = 4 << 20;
 
-/// Closing a drive wakes every ring of the process. Who closes very many, and who looks how long a
-/// ring sleeps, take turns.
+/// Closing a drive wakes every ring of the process. With this lock, the test that closes very many
+/// drives and the test that measures how long a ring sleeps take turns.
 pub(super) static SLEEP: Mutex<()> = Mutex::new(());
 
-/// Runs `test` on a thread of its own, or says why it cannot.
+/// Runs `test` on a thread of its own, or prints why it cannot.
 fn with_ring(depth: u32, test: impl FnOnce(LocalRing) + Send) {
     if let Err(reason) = support() {
         eprintln!("skipped: {reason}");
@@ -62,7 +62,7 @@ fn a_threads_own_ring_serves_its_drives_beyond_its_depth() {
         let (region, mut pool) = Region::cut(1, 1 << 20);
         let pool = pool.remove(0);
         let registered = ring.register(&region).and_then(|()| {
-            // One that goes at once, and leaves its place to the next.
+            // A region that is dropped at once: the next one takes its entry.
             ring.register(&Region::cut(1, 8192).0)?;
             ring.register(&Region::cut(1, 8192).0)?;
             ring.register(&region)
@@ -78,7 +78,7 @@ fn a_threads_own_ring_serves_its_drives_beyond_its_depth() {
             let written: Vec<_> = (0..SIZE / 4096).map(|_| chance.bytes(4096)).collect();
             let mut token = 0;
             for (index, bytes) in written.iter().enumerate() {
-                // Some in registered memory, some not, some where the kernel cannot take it.
+                // Some in registered memory, some not, some in memory that the kernel cannot take.
                 let memory = match index % 3 {
                     0 => {
                         let padded = [&[0; 24], bytes.as_slice()].concat();
@@ -116,12 +116,12 @@ fn a_threads_own_ring_serves_its_drives_beyond_its_depth() {
             let again = Memory::from_bytes(&whole);
             assert!(same(&pool, &again), "{drive:?}");
         }
-        // Who waits cannot turn: the ring threads do it.
+        // A thread that waits cannot turn its ring: the ring threads serve the request.
         assert_eq!(
             sync::read(&*drives[2].device, 0, 4096).map(|read| read.len()),
             Ok(4096)
         );
-        // Trims go to a thread of the drive, whoever submits them.
+        // Trims go to a thread of the drive, from any submitter.
         let collector = Arc::new(Collector::default());
         let trim = request(RequestKind::Trim, 0, 1 << 20);
         collector.submit(&*drives[0].device, trim, Memory::empty(), 0);
@@ -133,7 +133,7 @@ fn a_threads_own_ring_serves_its_drives_beyond_its_depth() {
     });
 }
 
-/// Compares through a memory drive, so that no test needs to look at shared memory itself.
+/// Compares through a memory drive, so that no test needs to access shared memory itself.
 fn same(left: &Memory, right: &Memory) -> bool {
     let drive = open_sized("mem:64M", 0);
     let write = request(RequestKind::Write, 0, left.len() as u64);
@@ -153,8 +153,8 @@ fn a_waker_and_a_timeout_end_the_waiting_and_pending_work_prevents_it() {
             assert_eq!(ring.turn(Some(left), || false).unwrap(), 0);
             turns += 1;
         }
-        // Other tests close drives, which wakes this ring, too. One that does not wait would turn
-        // many thousand times.
+        // Other tests close drives, which wakes this ring, too. A ring that does not wait would
+        // turn many thousand times.
         assert!(turns < 500, "{turns} turns in {:?}", begun.elapsed());
         assert_eq!(
             ring.turn(None, || true).unwrap(),
@@ -335,7 +335,8 @@ fn what_is_in_memory_is_done_in_the_turn_and_not_inside_submit() {
             let read = sync::read(&*drive.device, 0, 100 * 4096).unwrap();
             assert!(read == written.concat(), "{name}");
 
-            // What is long is worth another thread; what is left at the end is answered.
+            // A long request is worth another thread. Dropping the ring answers the requests that
+            // are left.
             let collector = Arc::new(Collector::default());
             let long = request(RequestKind::Read, 0, 1 << 20);
             collector.submit(&*drive.device, long, Memory::zeroed(1 << 20), 0);

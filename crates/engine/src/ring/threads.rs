@@ -11,7 +11,8 @@ use super::waker::Waker;
 
 /// Requests that one ring thread has in the kernel at once.
 const DEPTH: u32 = 256;
-/// More ring threads than this only divide the batches. A guess: these machines have two cores.
+/// More ring threads than this only make the batches smaller. A guess: these machines have two
+/// cores.
 const THREADS_MAX: usize = 4;
 
 struct RingThread {
@@ -80,10 +81,11 @@ impl RingThread {
     }
 }
 
-/// Queues a submission for its drive's ring thread; drives are dealt to the threads in turn.
+/// Queues a submission for the ring thread of its drive; drives are assigned to the threads in
+/// turn.
 ///
 /// # Panics
-/// When no ring thread runs: whoever opens a drive for io_uring starts them first.
+/// When no ring thread runs: opening a drive for io_uring starts the threads first.
 pub(super) fn submit(submission: Submission) {
     let threads = THREADS
         .get()

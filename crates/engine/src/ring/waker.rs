@@ -1,4 +1,4 @@
-//! What ends a ring's waiting.
+//! Wakes the thread of a ring.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -9,17 +9,17 @@ use rustix::event::EventfdFlags;
 
 /// The ring's thread runs.
 const AWAKE: u8 = 0;
-/// It waits in the kernel for its requests, or is about to; the eventfd ends that.
+/// The thread waits in the kernel for its requests, or is about to; the eventfd ends the wait.
 const WAITING: u8 = 1;
-/// It has nothing in the kernel and sleeps as any thread does, which is the cheaper sleep to end.
+/// The thread has nothing in the kernel and is parked, which is the cheaper sleep to end.
 const PARKED: u8 = 2;
 
 /// Ends a ring's waiting from any thread.
 pub struct Waker {
     eventfd: OwnedFd,
     thread: Thread,
-    /// Set by the ring before it looks for work one last time, so that nobody pays for a system
-    /// call to wake what is awake.
+    /// Set by the ring before its last check for work, so that waking a thread that is awake needs
+    /// no system call.
     sleep: AtomicU8,
 }
 
@@ -42,14 +42,14 @@ impl Waker {
             AWAKE => {}
             PARKED => self.thread.unpark(),
             _ => {
-                // Only a full counter could refuse, and then the ring is awake already.
+                // The write fails only if the counter is full, and then the ring is awake already.
                 let _ = rustix::io::write(&self.eventfd, &1_u64.to_ne_bytes());
             }
         }
     }
 
-    /// Whoever wakes from here on must make a system call: to unpark the thread if it `parks`, else
-    /// through the eventfd. Look for work once more after this.
+    /// From here on a wake makes a system call: it unparks the thread if it `parks`, else it uses
+    /// the eventfd. Check for work once more after this.
     pub(super) fn fall_asleep(&self, parks: bool) {
         self.sleep
             .store(if parks { PARKED } else { WAITING }, SeqCst);
@@ -65,7 +65,7 @@ impl Waker {
         self.eventfd.as_raw_fd()
     }
 
-    /// Takes in that it has been woken.
+    /// Consumes the wake-up.
     pub(super) fn take(&self) {
         let mut count = [0; 8];
         // Empty if the poll ended for another reason.

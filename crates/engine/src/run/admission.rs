@@ -1,4 +1,4 @@
-//! Which operations a drive is given while others wait for it (`gate.rs`).
+//! Which operations a drive gets while others wait for it (`gate.rs`).
 //!
 //! ```text
 //!   short, of one volume: reads and writes of clients ──────────────────────────► drive
@@ -9,25 +9,27 @@
 //!   the log, records of streams, flushes ────────────────────────────────────────► drive
 //! ```
 //!
-//! A drive serves what it has in an order of its own, so an operation waits for what the drive was given before it.
-//! While short ones come, bulk ones therefore wait outside. How much of them the drive may have is time, not bytes: as
-//! much as it does in a target by what was measured of it. A drive that has none is always given one: that is the
-//! minimum rate of bulk work, and on a slow disk it is also the limit.
-//! When no short one has come for [`QUIET`] there is no limit, but one: a stream that writes in place logs a record of it, and is
-//! answered when that is written (`array/src/lane/direct.rs`). Records pass, and while they come a drive has as much bulk as it
-//! does in a longer target. Else each request would wait twice for all that the stream itself has in flight.
+//! A drive serves its operations in an order of its own, so an operation waits for those that the drive got before
+//! it. Therefore bulk operations wait outside while short ones come. The limit on bulk operations in the drive is a
+//! time, not a number of bytes: as much as the drive does within a target, as measured. A drive that has none always
+//! gets one: that is the minimum rate of bulk work, and on a slow disk also the limit.
 //!
-//! While several volumes ask, their short operations wait outside, too, and volumes take turns (`held.rs`): a drive that has been
-//! given all of one that asks for much would let the other ones wait behind it. The log does not wait: its batches are of
-//! all volumes.
+//! When no short one has come for [`QUIET`], there is no limit, with one exception: a stream that writes in place
+//! logs a record of the write, and is answered when the record is written (`array/src/lane/direct.rs`). Records pass,
+//! and while they come a drive has as much bulk as it does within a longer target. Otherwise each request would wait
+//! twice for all that the stream itself has in flight.
 //!
-//! A drive that moves [`PIECE_BYTES_MIN`] within the target is given long operations in pieces of at most half of the
-//! limit: one operation of 512 KiB takes a flash drive of 500 MB/s a millisecond, and a commit meets it in each of its
-//! steps. Slower drives, which seek for each piece, get operations as they are.
+//! While several volumes submit short operations, these wait outside, too, and the volumes take turns (`held.rs`): if
+//! a drive had all operations of a busy volume, the other volumes would wait behind them. The log does not wait: its
+//! batches are of all volumes.
+//!
+//! A drive that moves [`PIECE_BYTES_MIN`] within the target gets long operations in pieces of at most half of the
+//! limit: one operation of 512 KiB takes a flash drive of 500 MB/s a millisecond, and a commit would wait for it in
+//! each of its steps. Slower drives, which seek for each piece, get operations uncut.
 //!
 //! Invariants:
-//! - Operations in flight have no order among them, so to hold one back changes nothing but time.
-//! - A thread that holds some back looks again when it is woken, and after [`LOOK`] in any case.
+//! - Operations in flight have no order among them, so holding one back changes nothing but time.
+//! - A thread that holds operations back checks again when it is woken, and after [`LOOK`] in any case.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -39,17 +41,17 @@ use block::Instant;
 use super::gate::{Gate, OPERATION_BYTES};
 pub(super) use super::gate::{Given, Waiter};
 
-/// Operations of a kind, or of a volume, that have not come for so long do not come any more.
+/// After this long without an operation of a kind, or of a volume, no more are expected.
 const QUIET: Duration = Duration::from_secs(2);
 
-/// A thread that holds operations back looks again after this time though nobody has woken it.
+/// A thread that holds operations back checks again after this time even if it was not woken.
 pub(super) const LOOK: Duration = Duration::from_millis(10);
 
-/// What a drive has at once however slow it is. A disk is given one long operation, and several short ones: it begins with the
-/// next one while the answer is on its way, and may choose.
+/// What a drive may have at once however slow it is. A disk gets one long operation, and several short ones: it
+/// begins the next one while the answer is on its way, and may choose their order.
 const LIMIT_BYTES_MIN: [u64; 2] = [128 << 10, 64 << 10];
 
-/// A batch of streams that is no longer than this on each drive has records, and hardly anything else.
+/// A log batch of streams that is no longer than this on each drive has records, and hardly anything else.
 pub(super) const RECORD_BYTES_MAX: u64 = 16 << 10;
 
 /// The shortest pieces of long operations.
@@ -74,7 +76,7 @@ impl Kind {
     }
 }
 
-/// What one drive has, what it may have, and who asks it.
+/// What one drive has, what it may have, and which operations came lately.
 #[derive(Debug)]
 pub(crate) struct Admission {
     /// By [`Kind`].
@@ -83,9 +85,9 @@ pub(crate) struct Admission {
     short_at: AtomicU64,
     /// When a record of a stream last came, likewise.
     record_at: AtomicU64,
-    /// The volume that asked last.
+    /// The volume of the last short operation.
     volume: AtomicU64,
-    /// When it was another one than before, in nanoseconds of the pool's clock; 0 if it never was.
+    /// When that volume last changed, in nanoseconds of the pool's clock; 0 if it never did.
     changed_at: AtomicU64,
 }
 
@@ -101,16 +103,16 @@ impl Default for Admission {
     }
 }
 
-/// Keeps when something last came, in nanoseconds of the pool's clock; 0 before the first.
+/// Records that an operation has come, in nanoseconds of the pool's clock; 0 means none so far.
 fn note(at: &AtomicU64, now: Instant) {
-    // Threads that write the same line all the time would slow each other down.
+    // Threads that write the same cache line all the time would slow each other down.
     let seen = at.load(Relaxed);
     if seen == 0 || now.since(Instant(seen)) > QUIET / 1000 {
         at.store(now.0.max(1), Relaxed);
     }
 }
 
-/// Whether it came lately.
+/// Whether an operation has come lately.
 fn comes(at: &AtomicU64, now: Instant) -> bool {
     let seen = at.load(Relaxed);
     seen != 0 && now.since(Instant(seen)) <= QUIET
@@ -121,17 +123,17 @@ impl Admission {
         &self.gates[kind as usize]
     }
 
-    /// A short operation comes.
+    /// Records that a short operation has come.
     pub(super) fn short(&self, now: Instant) {
         note(&self.short_at, now);
     }
 
-    /// A record of a stream comes.
+    /// Records that a stream's log record has come.
     pub(super) fn record(&self, now: Instant) {
         note(&self.record_at, now);
     }
 
-    /// A short operation of a volume comes: whether several volumes ask for such.
+    /// Takes in a short operation of a volume; returns whether several volumes have short operations.
     pub(super) fn is_shared(&self, now: Instant, volume: VolumeId) -> bool {
         if self.volume.load(Relaxed) != volume.0 {
             let before = self.volume.swap(volume.0, Relaxed);
@@ -143,8 +145,8 @@ impl Admission {
         changed != 0 && now.since(Instant(changed)) < QUIET
     }
 
-    /// Whether the drive takes whatever it is given in no time. It need not be asked then, but now and then, to see that it
-    /// still does.
+    /// Whether the drive has reached the highest limit. Operations then pass uncounted, except one now and then, to
+    /// check that the drive is still as fast.
     pub(super) fn is_open(&self, kind: Kind) -> bool {
         self.gate(kind).is_open()
     }
@@ -159,7 +161,7 @@ impl Admission {
         }
     }
 
-    /// The longest operation that the drive is to be given as one.
+    /// The longest operation that the drive gets uncut.
     pub(super) fn piece_bytes(&self, now: Instant, kind: Kind) -> u64 {
         let limit = self.gate(kind).limit();
         if kind == Kind::Short
@@ -168,7 +170,7 @@ impl Admission {
         {
             return u64::MAX;
         }
-        // The drive begins with one while the other is asked for.
+        // The drive works on one piece while the next one is submitted.
         let half = limit / 2 - OPERATION_BYTES;
         (half - half % PIECE_BYTES_MIN).max(PIECE_BYTES_MIN)
     }
@@ -178,7 +180,7 @@ impl Admission {
         self.gate(kind).begin_now(now, bytes)
     }
 
-    /// Begins one if the drive may have one more; if not, `who` is woken in its turn when it may.
+    /// Begins an operation if the drive may have one more; if not, `who` is woken in its turn when it may.
     pub(super) fn begin_or_wait(
         &self,
         now: Instant,
@@ -210,7 +212,7 @@ mod tests {
         Instant::ZERO + ms * MS
     }
 
-    /// One thread that asks for bulk operations.
+    /// One thread that submits bulk operations.
     fn begin(admission: &Admission) -> impl Fn(Instant, u64) -> Option<Given> {
         let me: Arc<dyn Waiter> = Arc::new(Nobody);
         move |now, bytes| admission.begin_or_wait(now, Kind::Bulk, bytes, &me)
@@ -259,7 +261,7 @@ mod tests {
         assert!(admission.is_shared(at(5000), b));
     }
 
-    /// Bytes that a drive of this rate has in the end, and how long its pieces are, if it is given operations of 512 KiB.
+    /// Bytes that a drive of this rate has in the end, and the length of its pieces, with operations of 512 KiB.
     fn settles(bytes_per_ms: u64) -> (u64, u64) {
         let admission = Admission::default();
         let begin = begin(&admission);
@@ -286,7 +288,7 @@ mod tests {
 
     #[test]
     fn a_drive_has_as_much_as_it_does_within_the_target() {
-        // 4 GB/s, 2 GB/s, 500 MB/s; disks of 100 and 16 MB/s have one operation at a time, and as it is.
+        // 4 GB/s, 2 GB/s, 500 MB/s; disks of 100 and 16 MB/s have one operation at a time, uncut.
         for (rate, low, high, length) in [
             (4_000_000, 1_024, 2_048, 512),
             (2_000_000, 384, 768, 256),

@@ -14,24 +14,23 @@ use erasure::{Program, Schedule, Step};
 
 use super::hash::NameMap;
 
-/// Programs that are kept. The same handful of shapes comes back for every request; at this number
-/// the table is simply emptied.
+/// Programs that are kept. All requests have one of a few shapes; at this number the table is simply emptied.
 const PROGRAMS_MAX: usize = 256;
 
-/// So many operands are looked through one by one.
+/// Up to this many operands are searched one by one.
 const OPERANDS_FEW: usize = 16;
 
-/// Carries out computations, and remembers how.
+/// Carries out computations, and caches their programs.
 #[derive(Debug)]
 pub(crate) struct Computer {
     kernel: &'static Kernel,
     /// By the shape of the steps.
     programs: NameMap<Box<[u32]>, Program>,
-    /// The distinct slices of the steps at hand, in the order in which they first appear, and their shape: kept for their
-    /// memory.
+    /// The distinct slices of the current steps, in the order in which they first appear, and the shape of the steps:
+    /// kept to reuse their memory.
     operands: Vec<Slice>,
     shape: Vec<u32>,
-    /// The numbers of those that are found sooner by hash than one by one.
+    /// The numbers of further slices, which are found by hash.
     numbers: NameMap<Slice, u32>,
 }
 
@@ -46,7 +45,8 @@ impl Computer {
         }
     }
 
-    /// Carries out a computation: puts, steps, sums, takes. `memory` says where the bytes of a slice are, in plain memory.
+    /// Carries out a computation: puts, steps, sums, takes. `memory` returns the plain memory and the range of a
+    /// slice.
     pub(crate) fn carry_out<'a>(
         &mut self,
         work: &Compute,
@@ -75,7 +75,7 @@ impl Computer {
         computed
     }
 
-    /// Runs steps in order. `memory` says where the bytes of a slice are.
+    /// Runs steps in order. `memory` returns the memory and the range of a slice.
     ///
     /// Neighbouring steps on slices of one length are compiled together, so that those that share
     /// their sources (P and Q of a stripe) read them once.
@@ -115,7 +115,7 @@ impl Computer {
             let program = Schedule::new(self.operands.len(), steps_of(&self.shape)).program();
             self.programs.insert(self.shape.clone().into(), program);
         }
-        // Steps name every operand, so they alone decide how many there are.
+        // Steps name every operand, so the steps alone decide how many there are.
         let program = &self.programs[&self.shape[..]];
         let operand = |&slot: &u16| memory(self.operands[usize::from(slot)]);
         let inputs: Vec<&[u8]> = program
@@ -136,8 +136,8 @@ impl Computer {
         program.run(self.kernel, &inputs, &mut outputs, Stores::Cached);
     }
 
-    /// Numbers the slices of the steps, and notes their shape: of each step the target's number, whether it is added to,
-    /// how many terms there are, and each as its slice's number and its coefficient.
+    /// Numbers the slices of the steps, and records their shape: of each step the target's number, whether it
+    /// accumulates, how many terms there are, and each term as its slice's number and its coefficient.
     fn look_at(&mut self, steps: &[ComputeStep]) {
         self.operands.clear();
         self.shape.clear();
@@ -191,7 +191,7 @@ fn steps_of(shape: &[u32]) -> Vec<Step> {
     steps
 }
 
-/// Whether a step is no arithmetic.
+/// Whether a step needs no arithmetic.
 fn is_copy(step: &ComputeStep) -> bool {
     matches!(
         (step.terms.as_slice(), step.accumulate),
@@ -215,23 +215,23 @@ fn copy<'a>(step: &ComputeStep, memory: &impl Fn(Slice) -> (&'a Memory, Range<us
     }
 }
 
-/// A copy of what a client asks to write, for a recording.
+/// A copy of the bytes of a write request, for a recording.
 pub(crate) fn bytes_of_write(memory: &Memory) -> Vec<u8> {
     // SAFETY: nothing writes the bytes of a write request while it is in flight.
     unsafe { memory.bytes() }.to_vec()
 }
 
-/// Bytes of a request that are not in its memory: which, and where they are.
+/// Bytes of a request that are in a bounce buffer: their range in the request, and the buffer.
 pub(super) type Patch = (Range<usize>, Memory);
 
-/// A copy of a read's bytes, patches in place of what a drive may still be writing.
+/// A copy of a read's bytes, with patches in place of the ranges that a drive may still write to.
 pub(super) fn assemble(memory: &Memory, mut patches: Vec<Patch>) -> Memory {
     patches.sort_by_key(|(range, _)| range.start);
     let mut bytes = Vec::with_capacity(memory.len());
     for (range, patch) in patches {
         let before = memory.slice(bytes.len()..range.start);
-        // SAFETY: all parts of the request have ended. What drives may still write lies in ranges
-        // that have patches, which are not looked at; the patches' own memory is nobody else's.
+        // SAFETY: all parts of the request have ended. What drives may still write lies in ranges that have patches,
+        // and these are not read; the patches' own memory has no other user.
         bytes.extend_from_slice(unsafe { before.bytes() });
         // SAFETY: as above.
         bytes.extend_from_slice(unsafe { patch.bytes() });

@@ -1,16 +1,16 @@
-//! The pool's log: what is told one by one, what is told together, and what is kept.
+//! The pool's log: which reports are logged one by one, which are logged together, and which events are kept.
 //!
-//! A drive that rots makes thousands of reports in a second. The first of a kind is told at once; what follows
-//! is gathered and told as one, after a second and then after twice as long each time, up to a minute, until
-//! there has been none of the kind for that long. Anything else that is told has what was gathered before it.
+//! A failing drive makes thousands of reports in a second. The first of a kind is logged at once. Those that follow
+//! are gathered and logged as one event: after a second, and then after twice as long each time, up to a minute,
+//! until none of the kind has come for that long. Before any other report is logged, all gathered reports are.
 //!
 //! ```text
 //!   reports   x x x x x x x x x x        y        x
-//!   told      x       xxxx       xxxxx   y        x        (x: comes in floods; y: does not)
+//!   logged    x       xxxx       xxxxx   y        x        (x: comes in floods; y: does not)
 //! ```
 //!
-//! The list is bounded. Where it is full, the oldest of the kind that it has most of goes: a flood of one kind
-//! pushes out itself.
+//! The list is bounded. When it is full, the oldest event of the most frequent kind is dropped: a flood of one kind
+//! only pushes out itself.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -22,15 +22,15 @@ use crate::status::LoggedEvent;
 
 /// Events kept for `pool events`.
 const EVENTS_MAX: usize = 1000;
-/// How long the second report of a kind waits, and the longest that one does.
+/// How long the second report of a kind waits, and the longest that any report waits.
 const GATHER: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
 
-/// Reports of one kind about one thing.
+/// Reports of one kind about one seat.
 #[derive(Debug)]
 struct Flood {
-    /// What has come since it was told last.
+    /// The reports since the last event of the kind, joined into one.
     gathered: Option<Report>,
-    /// When that is told, or the flood is over.
+    /// When that report is logged; without one, the flood is over then.
     due: Instant,
     wait: Duration,
 }
@@ -38,12 +38,12 @@ struct Flood {
 /// Gathers reports of the kinds that come in floods.
 #[derive(Debug, Default)]
 pub(super) struct Gather {
-    /// By the name of the event and the seat that it is about.
+    /// By the name of the event and its seat.
     floods: BTreeMap<(String, Option<u16>), Flood>,
 }
 
 impl Gather {
-    /// What is to be told now that there is this report.
+    /// Takes a report; returns the reports to log now.
     pub(super) fn push(&mut self, now: Instant, report: Report) -> Vec<Report> {
         if !report.comes_in_floods() {
             let mut told = self.take(|_| true);
@@ -72,7 +72,7 @@ impl Gather {
         Vec::new()
     }
 
-    /// What has been gathered long enough.
+    /// The reports that have been gathered long enough.
     pub(super) fn due(&mut self, now: Instant) -> Vec<Report> {
         self.floods
             .retain(|_, flood| flood.gathered.is_some() || flood.due > now);
@@ -84,7 +84,7 @@ impl Gather {
         told
     }
 
-    /// Everything that has been gathered.
+    /// All gathered reports.
     pub(super) fn all(&mut self) -> Vec<Report> {
         self.take(|_| true)
     }
@@ -108,7 +108,7 @@ pub(super) struct EventLog {
 }
 
 impl EventLog {
-    /// Adds a report; the event that it becomes.
+    /// Adds a report; returns the event made of it.
     pub(super) fn add(&mut self, report: &Report, path: Option<String>) -> LoggedEvent {
         self.last += 1;
         let event = LoggedEvent::new(self.last, report, path);
@@ -129,7 +129,7 @@ impl EventLog {
         event
     }
 
-    /// Numbers events as those that follow the one with number `last`, in an earlier life of the pool.
+    /// Numbers events as those that follow the one with number `last`, from an earlier run of the pool.
     pub(super) fn number_after(&mut self, last: u64) {
         self.last += last;
         for event in &mut self.events {
@@ -210,7 +210,7 @@ mod tests {
         assert_eq!(gather.poll_timeout(), None);
     }
 
-    /// Two drives that die together can cost thousands of cells.
+    /// Two drives that fail together can cost thousands of cells.
     #[test]
     fn cells_that_cannot_be_rebuilt_are_told_together() {
         let lost = |group, cells| Report::CellLost {

@@ -1,4 +1,4 @@
-//! What a volume's bytes hold, asked of its lanes.
+//! Asks a volume's lanes which of its bytes are data and which are holes.
 //!
 //! ```text
 //!   volume ──one question a group──► lane's thread ──known──────────────► answer
@@ -6,7 +6,8 @@
 //!                                        └──► ReadPages ──► pages are here ──┘
 //! ```
 //!
-//! A question is answered once: should a lane stop, or be slow for whatever reason, the part is called data.
+//! A question is answered exactly once. If a lane stops, or drops the question for another reason, the part counts as
+//! data.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,30 +20,30 @@ use block::{Extent, ExtentsAnswer, push_extent};
 pub(crate) struct Question {
     pub(super) lane: u16,
     pub(super) group: u64,
-    /// Of the group's data.
+    /// The range in the group's data.
     pub(super) bytes: Range<u64>,
     asked: bool,
     answer: ExtentsAnswer,
 }
 
-/// What is to be done about a question.
+/// The next step of a question.
 pub(super) enum Turn {
     /// It has been answered.
     Answered,
-    /// The lane is to be told this first.
+    /// The lane needs this command first.
     Tell(Question, Command),
-    /// Pages are on their way.
+    /// Pages are being read.
     Wait(Question),
 }
 
 impl Question {
-    /// Answers, if what the lane knows will do.
+    /// Answers if the lane's pages in memory suffice; else returns the next step.
     pub(super) fn turn(mut self, lane: &array::Lane) -> Turn {
         if lane.reads_pages(self.group) {
             return Turn::Wait(self);
         }
         if !self.asked && lane.lacks_pages(self.group, self.bytes.clone()) {
-            // Once: where there is no room for so many pages, some of them are data.
+            // Once: where memory has no room for so many pages, the bytes of the missing ones count as data.
             self.asked = true;
             let command = Command::ReadPages {
                 group: self.group,
@@ -58,7 +59,7 @@ impl Question {
 
 /// The answers of all lanes to one question.
 struct Gathering {
-    /// By part; what is not known yet, and how long the part is.
+    /// By part: its extents, or its length while they are not known.
     parts: Vec<Result<Vec<Extent>, u64>>,
     left: usize,
     answer: Option<ExtentsAnswer>,
@@ -94,7 +95,7 @@ impl Gathering {
     }
 }
 
-/// The questions that parts of a read would be, and whoever gets the answer to all of them.
+/// The questions for the parts of a read; `answer` gets the answers to all of them together.
 pub(super) fn questions(parts: &[Part], answer: ExtentsAnswer) -> Vec<Question> {
     let gathering = Arc::new(Mutex::new(Gathering {
         parts: parts
@@ -152,7 +153,7 @@ mod tests {
         let parts = [part(0, 10), part(1, 20), part(2, 30)];
         let mut questions = questions(&parts, answer);
         let hole = |length| Extent { length, hole: true };
-        // The last first; the second one is lost, and of the first only a part is known.
+        // The last one first; the second one is lost, and the answer to the first one covers only its beginning.
         questions.pop().unwrap().answer.give(vec![hole(30)]);
         drop(questions.pop());
         assert!(answers.try_recv().is_err());

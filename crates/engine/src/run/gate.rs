@@ -1,4 +1,4 @@
-//! How much of one kind a drive is given at once: as much as it does within [`TARGET`], by what was measured of it. Where
+//! How much of one kind of operation a drive gets at once: as much as it does within [`TARGET`], as measured. While
 //! only records of streams wait behind it, as much as it does within [`DEEP_TARGET`].
 //!
 //! ```text
@@ -8,10 +8,10 @@
 //!                                                              └── the first in the line is woken, and has the turn
 //! ```
 //!
-//! A drive that has none is always given one: that is the minimum rate, and on a slow disk it is also the limit.
+//! A drive that has none in flight always gets one: that is the minimum rate, and on a slow disk also the limit.
 //!
-//! Invariant: a thread that was woken is not overtaken for [`TURN`]. The thread whose operation has ended runs already, and
-//! would take the room each time.
+//! Invariant: for [`TURN`], no other thread overtakes a thread that was woken. The thread whose operation has ended
+//! runs already, and would otherwise take the room each time.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -24,36 +24,36 @@ use std::time::Duration;
 
 use block::Instant;
 
-/// What the operations that a drive has of a kind may take together. A commit reads, writes its record and flushes, one after
-/// the other, and waits behind them in each of these.
+/// How long the operations of one kind that a drive has may take together. A commit reads, writes its record and
+/// flushes, one after the other, and waits behind these operations each time.
 const TARGET: Duration = Duration::from_micros(300);
 
-/// The same while only records of streams come. A stream has requests in flight for this long, and a drive that is far away is
-/// fast only with as many.
+/// The same while only records of streams come. A stream has requests in flight for this long, and a drive that is
+/// far away is fast only with that many.
 const DEEP_TARGET: Duration = Duration::from_millis(20);
 
-/// What a drive has at least while only records of streams come: two long operations, so that it begins with the next one
-/// while the answer is on its way.
+/// The least that a drive may have while only records of streams come: two long operations, so that the drive begins
+/// the second one while the answer to the first is on its way.
 const DEEP_BYTES_MIN: u64 = 2 * (OPERATION_BYTES + (256 << 10));
 
 /// The highest deep limit: the answer of a drive that reaches it takes 20 ms at 13 GB/s.
 const DEEP_BYTES_MAX: u64 = 256 << 20;
 
-/// What an operation costs a drive beside its bytes, as bytes: 2 ms of a disk that moves 100 MB/s are more, 20 us of a
-/// flash drive that moves 2 GB/s are less. How long they take in the end decides.
+/// What an operation costs a drive beside its bytes, as bytes. A disk that moves 100 MB/s and takes 2 ms costs more;
+/// a flash drive that moves 2 GB/s and takes 20 us costs about as much. The measured time decides in the end.
 pub(super) const OPERATION_BYTES: u64 = 32 << 10;
 
 /// The highest limit: a drive that reaches it moves 13 GB/s and more.
 const LIMIT_BYTES_MAX: u64 = 4 << 20;
 
-/// What was measured once is forgotten by this part with each operation that was slower. A thread that is late for want
-/// of a core makes drives look slow, and nothing makes them look fast: so the quickest of some operations counts.
+/// An operation that was slower than the estimate lowers it by this part of the difference. A thread that gets a core
+/// late makes drives look slow, and nothing makes them look fast: so the fastest of the last operations count.
 const FORGET: u64 = 32;
 
-/// A thread that was woken and has not begun anything for so long does not want to.
+/// A thread that was woken and has begun nothing for this long loses its turn.
 const TURN: Duration = Duration::from_millis(1);
 
-/// Who is to be woken.
+/// A thread that can be woken.
 pub(super) trait Waiter: Send + Sync {
     /// There may be room for an operation.
     fn wake(&self);
@@ -64,7 +64,7 @@ pub(super) trait Waiter: Send + Sync {
 struct Line {
     /// In the order in which they came.
     waiting: VecDeque<Arc<dyn Waiter>>,
-    /// Who was woken last and has not begun anything since, and when.
+    /// The thread that was woken last and has not begun anything since, and when it was woken.
     turn: Option<(Arc<dyn Waiter>, Instant)>,
 }
 
@@ -91,7 +91,7 @@ impl Measured {
         bytes.clamp(self.bytes_min, self.bytes_max)
     }
 
-    /// So much, the drive's operations at the time and one more, has taken so long.
+    /// Records that `ahead` bytes (all that the drive had at the time, this operation included) have taken `took`.
     fn learn(&self, took: Duration, ahead: u64) {
         let took = took.as_nanos().max(1);
         let does = u128::from(ahead) * self.target.as_nanos() / took;
@@ -115,13 +115,13 @@ pub(super) struct Gate {
     in_flight: AtomicU64,
     near: Measured,
     deep: Measured,
-    /// Whether anybody may be in the line.
+    /// Whether a thread may be in the line.
     waits: AtomicBool,
     line: Mutex<Line>,
 }
 
 impl Gate {
-    /// One that lets through `limit_min` bytes at once in any case.
+    /// A gate that lets `limit_min` bytes through at once in any case.
     pub(super) fn new(limit_min: u64) -> Arc<Self> {
         Arc::new(Self {
             in_flight: AtomicU64::default(),
@@ -132,12 +132,12 @@ impl Gate {
         })
     }
 
-    /// Whether the drive takes whatever it is given in no time.
+    /// Whether the drive has reached the highest limit.
     pub(super) fn is_open(&self) -> bool {
         self.near.bytes.load(Relaxed) == LIMIT_BYTES_MAX
     }
 
-    /// The limit by what was measured.
+    /// The measured limit.
     pub(super) fn limit(&self) -> u64 {
         self.near.bytes()
     }
@@ -155,7 +155,7 @@ impl Gate {
         Some(self.given(now, before, bytes))
     }
 
-    /// Begins one whatever the drive has.
+    /// Begins an operation whatever the drive has in flight.
     pub(super) fn begin_now(self: &Arc<Self>, now: Instant, bytes: u64) -> Given {
         let bytes = bytes + OPERATION_BYTES;
         let before = self.in_flight.fetch_add(bytes, Relaxed);
@@ -172,7 +172,7 @@ impl Gate {
         }
     }
 
-    /// As [`begin`](Self::begin), or `who` is woken in its turn when one has ended.
+    /// As [`begin`](Self::begin); if there is no room, `who` is woken in its turn when an operation has ended.
     pub(super) fn begin_or_wait(
         self: &Arc<Self>,
         now: Instant,
@@ -189,7 +189,7 @@ impl Gate {
             return begun;
         }
         self.wait(who);
-        // The last one may have ended before anybody was there to be woken.
+        // The last operation may have ended before `who` was in the line.
         self.begin(now, limit, bytes)
     }
 
@@ -197,7 +197,7 @@ impl Gate {
         self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether somebody else was woken just now. If it is the turn of `who`, it has it now.
+    /// Whether another thread was woken just now. If it is the turn of `who`, `who` uses it up.
     fn is_anothers_turn(&self, now: Instant, who: &Arc<dyn Waiter>) -> bool {
         if !self.waits.load(SeqCst) {
             return false;
@@ -221,7 +221,7 @@ impl Gate {
         self.waits.store(true, SeqCst);
     }
 
-    /// Who has waited longest: the turn is theirs.
+    /// Gives the turn to the thread that has waited longest.
     fn wake_next(&self, now: Instant) -> Option<Arc<dyn Waiter>> {
         if !self.waits.load(SeqCst) {
             return None;
@@ -249,13 +249,13 @@ pub(super) struct Given {
     since: Instant,
     /// When it was answered; until then, when it began.
     until: Instant,
-    /// Bytes that the drive had when it began, itself among them.
+    /// Bytes that the drive had when this operation began, its own included.
     ahead: u64,
     bytes: u64,
 }
 
 impl Given {
-    /// It has been answered: the next one that waits is woken.
+    /// The operation has been answered: wakes the next thread that waits.
     pub(super) fn ended(mut self, now: Instant) {
         let took = now.since(self.since);
         self.gate.near.learn(took, self.ahead);
@@ -320,7 +320,7 @@ mod tests {
         assert!(gate.limit() > 384 * KIB, "{}", gate.limit());
     }
 
-    /// How many operations of 4 KiB a drive has in the end that does one in `service` and takes `latency` for it.
+    /// How many operations of 4 KiB a drive has in the end, if it does one in `service` and takes `latency` for it.
     fn settles(service: Duration, latency: Duration) -> usize {
         let gate = Gate::new(128 * KIB);
         let (mut now, mut has) = (at(1), VecDeque::new());
@@ -348,8 +348,8 @@ mod tests {
         assert_eq!(settles(2 * MS, 2 * MS), 3);
     }
 
-    /// Bytes that a drive has in the end while only records of streams come, in operations of 256 KiB, if it moves so many bytes in a
-    /// millisecond and is so far away.
+    /// Bytes that a drive has in the end while only records of streams come, in operations of 256 KiB, if it moves
+    /// `bytes_per_ms` and its answers take `away`.
     fn settles_deep(bytes_per_ms: u64, away: Duration) -> u64 {
         const BYTES: u64 = 256 * KIB;
         let gate = Gate::new(64 * KIB);
@@ -376,7 +376,7 @@ mod tests {
     fn beside_records_of_streams_a_disk_has_two_operations_and_a_drive_far_away_as_many_as_it_needs()
      {
         assert_eq!(settles_deep(16_000, Duration::ZERO), 512 * KIB);
-        // 20 ms of 100 MB/s, and of 1 GB/s with 5 ms for the way: less would leave it idle.
+        // 20 ms of 100 MB/s, and of 1 GB/s with answers that take 5 ms: less would leave the drive idle.
         let disk = settles_deep(100_000, Duration::ZERO);
         assert!((1024 * KIB..=2048 * KIB).contains(&disk), "{disk}");
         let distant = settles_deep(1_000_000, 5 * MS);

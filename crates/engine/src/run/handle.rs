@@ -22,28 +22,28 @@ use crate::drive::Drive;
 use crate::status::PoolStatus;
 use crate::traffic::PoolTraffic;
 
-/// How long a drive that comes back may take to end what was asked of it before it left.
+/// How long a returning drive may take to end operations from before it left.
 const STILL_BUSY_MAX: Duration = Duration::from_secs(5);
 
 /// How to run a pool.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RunOptions {
-    /// Threads for the lanes, at most as many as there are lanes. If no number is given, half as many
-    /// as there are cores, or as many where the drives' own work is done by whoever asks for it.
+    /// Threads for the lanes, at most as many as there are lanes. By default half as many as there are cores, or as
+    /// many as cores where the submitting threads do the drives' own work.
     pub threads: Option<u16>,
-    /// Keep everything that the lanes are told, for [`PoolHandle::take_records`]. Takes memory
-    /// without bound: for tests.
+    /// Keep all inputs and outputs of the lanes, for [`PoolHandle::take_records`]. Takes memory without bound: for
+    /// tests.
     pub record: bool,
 }
 
 /// Threads for the lanes of a pool on these drives.
 fn threads_for(drives: &[Option<Drive>]) -> u16 {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    // Lanes then do the drives' part as well, and nobody else does anything for them.
+    // Lanes then do the drives' part as well, and no other thread works for them.
     let lanes_do_it_all = drives.iter().flatten().all(|drive| drive.works_in_caller);
-    // Else the other half is for those who ask (a front end's threads, a client) and for the
-    // kernel's workers, in which a loop device or a file system does its part. With as many
-    // threads as cores each finds less to do at once, and they take turns with all of these.
+    // Otherwise the other half is for threads that submit requests (a front end's, a client's) and for the kernel's
+    // workers, which do the part of a loop device or a file system. With as many lane threads as cores, each finds
+    // less to do at once, and they compete with all of these for the cores.
     let threads = if lanes_do_it_all {
         cores
     } else {
@@ -68,7 +68,7 @@ impl PoolHandle {
     /// Starts a pool that has been created or opened with `ticket`, and waits until that is done.
     ///
     /// # Errors
-    /// Why it was not done; or no thread could be started.
+    /// When creating or opening the pool failed, or no thread could be started.
     pub(crate) fn start(
         pool: Pool,
         drives: Vec<Option<Drive>>,
@@ -187,7 +187,7 @@ impl PoolHandle {
         self.admin(Admin::RenameVolume { name, new })
     }
 
-    /// Gives up a spare.
+    /// Removes a spare from the pool.
     ///
     /// # Errors
     /// As [`Pool::remove_spare`].
@@ -195,7 +195,7 @@ impl PoolHandle {
         self.admin(Admin::RemoveSpare { seat })
     }
 
-    /// Forgets what was counted against a drive.
+    /// Forgets the errors counted against a drive.
     ///
     /// # Errors
     /// As [`Pool::clear_drive`].
@@ -215,7 +215,7 @@ impl PoolHandle {
         })
     }
 
-    /// Puts a drive into a seat whose drive is out, or (`None`) brings that drive back.
+    /// Puts a drive into a seat whose drive is out, or (`None`) returns that drive.
     ///
     /// # Errors
     /// As [`Pool::insert_drive`].
@@ -245,8 +245,8 @@ impl PoolHandle {
         }
     }
 
-    /// Brings back the drive that left a seat: the one that is attached there still, or as it was found
-    /// again. What it still holds is left as it is, if it is what it should be.
+    /// Returns the drive that left a seat: the one that is still attached there, or `drive`, as it was found again.
+    /// Data on it that is still valid is not copied again.
     ///
     /// # Errors
     /// As [`Pool::return_drive`].
@@ -256,7 +256,7 @@ impl PoolHandle {
             None => self.drive(seat)?,
         };
         Self::insist(|| {
-            // Here and not on the pool's thread: a drive that has just come back may take its time.
+            // Here and not on the pool's thread: reading from a drive that has just returned may take a while.
             let proof = proof(&drive).map(Box::new);
             self.admin(Admin::ReturnDrive {
                 seat,
@@ -291,7 +291,7 @@ impl PoolHandle {
         self.admin(Admin::ReplaceDrive { seat, drive })
     }
 
-    /// Holds the rebuild, or lets it go on.
+    /// Pauses the rebuild, or resumes it.
     ///
     /// # Errors
     /// [`PoolError::Closing`] when the pool has stopped.
@@ -311,14 +311,14 @@ impl PoolHandle {
         if wait {
             return outcome.recv().unwrap_or(Err(PoolError::Closing));
         }
-        // A pool that cannot be scrubbed says so at once; one that can, later.
+        // A pool that cannot be scrubbed answers at once; else the answer comes when the scrub has ended.
         match outcome.recv_timeout(Duration::from_millis(50)) {
             Ok(outcome) => outcome,
             Err(_) => Ok(()),
         }
     }
 
-    /// Plans a scrub every so many days; 0: none.
+    /// Plans a scrub every `every_days` days; 0: none.
     ///
     /// # Errors
     /// As [`Pool::plan_scrub`].
@@ -326,7 +326,7 @@ impl PoolHandle {
         self.admin(Admin::PlanScrub { every_days })
     }
 
-    /// Holds the scrub, or lets it go on.
+    /// Pauses the scrub, or resumes it.
     ///
     /// # Errors
     /// [`PoolError::Closing`] when the pool has stopped.
@@ -334,7 +334,7 @@ impl PoolHandle {
         self.admin(Admin::PauseScrub { paused })
     }
 
-    /// How the pool is.
+    /// The state of the pool.
     ///
     /// # Errors
     /// [`PoolError::Closing`] when it has stopped.
@@ -346,7 +346,7 @@ impl PoolHandle {
         status.recv().map_err(|_| PoolError::Closing)
     }
 
-    /// What drives and volumes do.
+    /// The traffic of drives and volumes.
     ///
     /// # Errors
     /// [`PoolError::Closing`] when the pool has stopped.
@@ -358,28 +358,27 @@ impl PoolHandle {
         traffic.recv().map_err(|_| PoolError::Closing)
     }
 
-    /// Numbers the pool's events as those that follow the one with number `last`. To be called once, before
+    /// Numbers the pool's events as those that follow the one with number `last`. Call it once, before
     /// [`listen`](Self::listen).
     pub fn number_events_after(&self, last: u64) {
-        // A pool that has stopped has nothing to tell any more.
+        // A pool that has stopped has no more events.
         self.pool.send(PoolMessage::NumberAfter(last)).ok();
     }
 
-    /// Waits until nothing is being filled or computed anew; false if that took longer than
-    /// `timeout`.
+    /// Waits until nothing is being filled or resynced; false if that took longer than `timeout`.
     #[must_use]
     pub fn wait_idle(&self, timeout: Duration) -> bool {
         let (to, quiet) = std::sync::mpsc::channel();
         self.pool.send(PoolMessage::WaitIdle(to)).is_ok() && quiet.recv_timeout(timeout).is_ok()
     }
 
-    /// Has `listener` told of everything that the pool logs, from its opening on.
+    /// Calls `listener` with everything that the pool logs, from its opening on.
     pub fn listen(&self, listener: Listener) {
-        // A pool that has stopped has nothing to tell any more.
+        // A pool that has stopped has no more events.
         self.pool.send(PoolMessage::Listen(listener)).ok();
     }
 
-    /// What a lane has been told and has answered since the last call (see [`RunOptions::record`]).
+    /// The inputs and outputs of a lane since the last call (see [`RunOptions::record`]).
     #[must_use]
     pub fn take_records(&self, lane: u16) -> Vec<Record> {
         let (to, records) = std::sync::mpsc::channel();
@@ -390,8 +389,8 @@ impl PoolHandle {
         records.recv().unwrap_or_default()
     }
 
-    /// Closes the pool: no new requests, those in flight end, everything is flushed, and the
-    /// labels say "clean".
+    /// Closes the pool: refuses new requests, waits for those in flight, flushes everything, and marks the labels as
+    /// clean.
     ///
     /// # Errors
     /// When a drive fails meanwhile; the pool is stopped all the same.

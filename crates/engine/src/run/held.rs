@@ -1,7 +1,7 @@
-//! What a lane's thread holds back because a drive is not to have it yet (`admission.rs`).
+//! Operations that a lane's thread holds back because their drive may not have them yet (`admission.rs`).
 //!
-//! Long operations are cut on the way if their drive is to have them in pieces. The lane sees one operation: it is answered
-//! when all pieces are, and as the first of them that failed.
+//! Long operations are cut here if their drive takes them in pieces. The lane sees one operation: it ends when all
+//! pieces have ended, with the outcome of the first piece that failed.
 
 use std::sync::Arc;
 
@@ -18,27 +18,28 @@ use super::lane::token;
 struct Waiting {
     submission: Submission,
     lane: u16,
-    /// It is of the log, whose batches count in order.
+    /// The operation is of the log, whose batches count in order.
     log: bool,
 }
 
-/// What waits for one drive. Each volume has its share of it, by bytes, and what the pool does itself has one, too.
+/// Operations that wait for one drive. Each volume has its share of the drive, by bytes; the pool's own work has one,
+/// too.
 type Line = FairQueue<Option<VolumeId>, Waiting>;
 
-/// What a lane's thread holds back.
+/// The operations that a lane's thread holds back.
 #[derive(Default)]
 pub(super) struct Held {
     /// By seat, and by [`Kind`].
     waiting: Vec<[Line; 2]>,
-    /// How many wait, at all drives.
+    /// Number of operations that wait, at all drives.
     count: usize,
-    /// What the drives have, by token.
+    /// Counted operations that drives have, by token.
     in_flight: NameMap<u64, Given>,
-    /// Operations that have come.
+    /// Number of operations that have come.
     asked: u32,
     /// Operations that were cut, by token.
     cut: NameMap<u64, Cut>,
-    /// The token of the operation that a piece is of, by the piece's number.
+    /// The token of the operation of a piece, by the piece's number.
     pieces: NameMap<u64, u64>,
     /// The number of the last piece.
     last_piece: u64,
@@ -51,10 +52,10 @@ struct Cut {
     outcome: Outcome,
 }
 
-/// Pieces have the tokens of this lane: no other one has so high a number.
+/// Pieces have tokens with this lane number: no lane has so high a number.
 pub(super) const PIECES: u16 = u16::MAX;
 
-/// Of so many operations for a drive that is open one is counted.
+/// One of this many operations is counted while its drive is open.
 const ASK_EVERY: u32 = 16;
 
 /// Operations that may go to their drives now.
@@ -67,7 +68,7 @@ impl Held {
 
     /// Whether an operation may pass without being counted.
     pub(super) fn passes(&mut self, seats: &Seats, seat: Seat, kind: Kind) -> bool {
-        // If nobody sits there, the caller finds out.
+        // The seat is empty, which the caller finds out, or its drive has no queue.
         let Some(admission) = seats.admission(seat) else {
             return true;
         };
@@ -75,7 +76,7 @@ impl Held {
         admission.is_open(kind) && self.is_empty() && !self.asked.is_multiple_of(ASK_EVERY)
     }
 
-    /// An operation comes. What its drive may have of it is given back.
+    /// Takes an operation; returns as much as its drive may have now.
     pub(super) fn offer(
         &mut self,
         (now, seats, me): (Instant, &Seats, &Arc<dyn Waiter>),
@@ -106,7 +107,7 @@ impl Held {
         released
     }
 
-    /// The operation in pieces of at most so many bytes.
+    /// Cuts an operation into pieces of at most `piece` bytes.
     fn cut(&mut self, whole: Submission, piece: u64) -> Vec<Submission> {
         let length = whole.request.bytes_moved();
         if length <= piece {
@@ -135,12 +136,13 @@ impl Held {
         .collect()
     }
 
-    /// A short batch of the lane's log comes. It counts only when those before it do, so these go, too.
+    /// Releases the held log operations of a lane, before a short batch of its log: a batch counts only if all
+    /// earlier ones do.
     pub(super) fn release_log(&mut self, now: Instant, seats: &Seats, lane: u16) -> Released {
         self.release_if(now, seats, |waiting| waiting.log && waiting.lane == lane)
     }
 
-    /// All go: their drives change.
+    /// Releases all operations: their drives change.
     pub(super) fn release_all(&mut self, now: Instant, seats: &Seats) -> Released {
         self.release_if(now, seats, |_| true)
     }
@@ -171,7 +173,7 @@ impl Held {
         released
     }
 
-    /// What drives may have by now. `me` is woken when there may be more.
+    /// Releases the operations that drives may have by now. `me` is woken when there may be more.
     pub(super) fn release(
         &mut self,
         now: Instant,
@@ -190,7 +192,7 @@ impl Held {
         released
     }
 
-    /// What one drive may have of a kind by now.
+    /// Releases the operations of one kind that one drive may have by now.
     fn release_at(
         &mut self,
         (seat, kind): (Seat, Kind),
@@ -199,7 +201,8 @@ impl Held {
     ) {
         let waiting = &mut self.waiting[seat.index()][kind as usize];
         while let Some((volume, first)) = waiting.next(|_| true) {
-            // A discard only names a range: were that its length, the drive would seem to be as quick as it forgets.
+            // Not the request's length: a discard only names a range, and by its length the drive would seem very
+            // fast.
             let length = first.submission.request.bytes_moved();
             let begun = match seats.admission(seat) {
                 Some(admission) => {
@@ -220,7 +223,7 @@ impl Held {
         }
     }
 
-    /// A drive has answered. If that was an operation that counts, whoever has waited longest is woken.
+    /// A drive has answered. If the operation was counted, the thread that has waited longest is woken.
     pub(super) fn ended(&mut self, now: Instant, token: u64) {
         if !self.in_flight.is_empty()
             && let Some(given) = self.in_flight.remove(&token)
@@ -229,7 +232,7 @@ impl Held {
         }
     }
 
-    /// The piece of this number has ended. If it was the last one of its operation: that one's token and outcome.
+    /// A piece has ended. Returns the token and outcome of its operation if that was the last piece.
     pub(super) fn piece_ended(&mut self, piece: u64, outcome: Outcome) -> Option<(u64, Outcome)> {
         let whole = self.pieces.remove(&piece).expect("a piece ends once");
         let cut = self.cut.get_mut(&whole).expect("a piece of it was left");
@@ -242,7 +245,7 @@ impl Held {
         Some((whole, cut.outcome))
     }
 
-    /// Nothing that waits goes any more.
+    /// Drops all operations that wait.
     pub(super) fn clear(&mut self) {
         self.waiting.clear();
         self.count = 0;
@@ -295,7 +298,7 @@ mod tests {
             }
         }
 
-        /// What the drive may have of it at once.
+        /// What the drive may have of the operation at once.
         fn given(&mut self, lane: u16, seat: u16, service: Service, token: u64) -> Released {
             let submission = Submission {
                 request: Request {
@@ -312,7 +315,7 @@ mod tests {
                 .offer(shared, (lane, Seat(seat)), service, submission)
         }
 
-        /// Whether the drive may have it at once, and whole.
+        /// Whether the drive may have the operation at once, and whole.
         fn offer(&mut self, lane: u16, seat: u16, origin: Origin, token: u64) -> bool {
             tokens(self.given(lane, seat, Service::bulk(origin), token)) == [token]
         }
@@ -389,7 +392,7 @@ mod tests {
         for (volume, token) in [(1, 3), (1, 4), (1, 5), (2, 6)] {
             assert!(fixture.given(0, 0, short(volume), token).is_empty());
         }
-        // What the pool itself does has a place of its own.
+        // The pool's own work has a place of its own.
         assert!(fixture.offer(0, 0, CHECKPOINT, 7));
         fixture.held.ended(NOW, 2);
         assert_eq!(fixture.release(), [6]);
@@ -409,7 +412,7 @@ mod tests {
         }
         let released = fixture.held.release_log(NOW, &fixture.seats, 0);
         assert_eq!(tokens(released), [3]);
-        // Both count as what the drive has.
+        // Both count as operations that the drive has.
         fixture.held.ended(NOW, 2);
         assert!(fixture.release().is_empty());
         fixture.held.ended(NOW, 3);
@@ -434,7 +437,7 @@ mod tests {
     fn a_quick_drive_gets_pieces_and_one_that_fails_counts() {
         let mut fixture = Fixture::new();
         fixture.short();
-        // What it does in no time makes it quick.
+        // Operations that take no time make the drive fast.
         let admission = Arc::clone(fixture.seats.admission(Seat(0)).unwrap());
         while admission.piece_bytes(NOW, Kind::Bulk) != 128 << 10 {
             let none = admission.begin_now(NOW, Kind::Bulk, 0);

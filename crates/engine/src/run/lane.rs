@@ -33,14 +33,14 @@ use super::scratch::{Named, Spare};
 use super::{Clock, Seats};
 use crate::ring::LocalRing;
 
-/// Told when a lane has ended its part of a request.
+/// Receives the end of a lane's part of a request.
 pub(crate) trait PartEnded: Send + Sync {
-    /// Called once per part, with no memory of the request held any more. When it was the last
-    /// part, the answer is returned: the lane hands out many at once.
+    /// Called once per part, after the lane has dropped all memory of the request. The call for the last part returns
+    /// the answer: the lane hands out many answers at once.
     fn part_ended(&self, outcome: Outcome) -> Option<Answer>;
 
-    /// Called before that if some bytes of a read are not in the request's memory, where a drive
-    /// may still write.
+    /// Called before `part_ended` if some bytes of a read are in a bounce buffer: a late drive may still write to the
+    /// request's own memory.
     fn part_is_elsewhere(&self, _memory: &Memory, _patches: Vec<Patch>) {
         unreachable!("whoever reads says what to do with bytes that are elsewhere");
     }
@@ -51,14 +51,14 @@ pub(crate) struct Answer {
     pub(crate) to: Arc<dyn Completed>,
     pub(crate) token: u64,
     pub(crate) outcome: Outcome,
-    /// What is counted of it.
+    /// The request's counters.
     pub(crate) counted: Counted,
-    /// The bytes of a read that are not in the memory that came with it.
+    /// The bytes of a read, if they are not in the request's own memory.
     pub(crate) elsewhere: Option<Memory>,
 }
 
 impl Answer {
-    /// Tells whoever asked.
+    /// Delivers the answer to the client.
     pub(crate) fn give(self) {
         match (self.outcome, self.elsewhere) {
             (Ok(()), Some(bytes)) => self.to.completed_elsewhere(self.token, bytes),
@@ -67,20 +67,20 @@ impl Answer {
     }
 }
 
-/// Messages that a lane's thread takes before it hands out what they led to. A guess: enough to
-/// spare most wakes at depth, few enough to keep answers prompt.
+/// Messages that a lane's thread takes before it hands out the resulting operations and answers. A guess: enough to
+/// save most wakes at depth, few enough to keep answers prompt.
 const TURN_MAX: usize = 64;
 
-/// Messages after which drives are given what was asked of them so far. Measured on four loop devices at
-/// depth 32, where drives otherwise wait for the whole turn: 8 is quicker than no limit whether the host
-/// gives two CPUs or less; 4 is quicker still in the one case, and costs a tenth more CPU in the other.
+/// Messages after which drives get the operations that were asked for so far. Measured on four loop devices at depth
+/// 32, where drives otherwise wait for the whole turn: 8 is faster than no limit, whether the host gives two CPUs or
+/// fewer. 4 is faster still in the one case, and costs a tenth more CPU in the other.
 const SUBMIT_EVERY: usize = 8;
 
-/// Requests that a lane thread's ring has in the kernel at once; more wait in memory. As many as
-/// the ring threads take, which served all lanes together.
+/// Requests that a lane thread's ring has in the kernel at once; more wait in memory. As many as for one ring thread:
+/// ring threads used to serve all lanes together.
 const RING_DEPTH: u32 = 256;
 
-/// What reaches a lane's thread.
+/// A message to a lane's thread.
 pub(crate) enum LaneMessage {
     Request {
         lane: u16,
@@ -97,26 +97,26 @@ pub(crate) enum LaneMessage {
         lane: u16,
         command: Command,
     },
-    /// What bytes of a group hold.
+    /// Asks which bytes of a group are data and which are holes.
     Question(Question),
     Seats(Arc<Seats>),
-    /// The same, and what the thread's lanes are told of it: nothing is handed out in between.
+    /// The same with the commands that go with the change: no operation is submitted in between.
     SeatsAnd(Arc<Seats>, Vec<(u16, Command)>),
-    /// Memory that many requests will lie in.
+    /// Registers memory that many requests will lie in.
     Lend(Region),
     /// Several at once, in order.
     Batch(Vec<Self>),
-    /// Hand over what has been recorded.
+    /// Hands over the records so far.
     Records {
         lane: u16,
         to: Sender<Vec<Record>>,
     },
-    /// A drive may have room for something that was held back.
+    /// A drive may have room for an operation that was held back.
     Room,
     Stop,
 }
 
-/// Where a lane's messages go.
+/// Sends messages to a lane.
 #[derive(Clone)]
 pub(crate) struct LaneSender {
     lane: u16,
@@ -134,8 +134,7 @@ impl LaneSender {
         self.thread
     }
 
-    /// Sends; a lane that has stopped drops the message, and with it whatever waits for an answer
-    /// is answered by its own drop.
+    /// Sends a message. A lane that has stopped drops the message; the drop answers any request in it.
     pub(crate) fn send(&self, message: LaneMessage) {
         if self.queue.send(message).is_err() {
             tracing::debug!(lane = self.lane, "message to a stopped lane");
@@ -147,13 +146,13 @@ impl LaneSender {
 /// for nine years.
 const ID_BITS: u32 = 48;
 
-/// An operation of one of a thread's lanes, as the drives are told.
+/// The token with which a drive answers an operation of one of a thread's lanes.
 pub(super) fn token(lane: u16, id: IoId) -> u64 {
     debug_assert!(id.0 >> ID_BITS == 0, "lanes count from 1");
     u64::from(lane) << ID_BITS | id.0
 }
 
-/// Which operation of which lane a token is.
+/// The lane and the operation of a token.
 pub(super) fn operation(token: u64) -> (u16, IoId) {
     let lane = u16::try_from(token >> ID_BITS).expect("16 bits are left");
     (lane, IoId(token & ((1 << ID_BITS) - 1)))
@@ -164,7 +163,7 @@ fn completion(token: u64, outcome: Outcome) -> LaneMessage {
     LaneMessage::Completion { lane, id, outcome }
 }
 
-/// Passes drives' completions to the thread of the lanes that asked.
+/// Passes drives' completions to the thread of the lanes that submitted the operations.
 struct Sink {
     queue: Arc<Queue>,
     lease: Arc<Lease>,
@@ -211,13 +210,13 @@ struct Lane {
 
 /// A thread's lanes.
 struct LaneThread {
-    /// Every so-many-th of the pool's, from the thread's own number on.
+    /// Every n-th lane of the pool, from the thread's own number on, where n is the number of threads.
     lanes: Vec<Lane>,
-    /// Where each lane of the pool is among its thread's: a division for every message is dear.
+    /// The index of each lane of the pool in its thread: a division for every message is expensive.
     places: Vec<usize>,
     thread: u16,
     sink: Arc<dyn Completed>,
-    /// When what is being told has happened, as far as the lanes are concerned.
+    /// The time of the current input, as the lanes see it.
     now: Instant,
     spare: Spare,
     seats: Arc<Seats>,
@@ -229,17 +228,17 @@ struct LaneThread {
     /// Requests that have ended in this turn.
     answers: Vec<Answer>,
     lease: Arc<Lease>,
-    /// What a lane is to be told: empty between two messages.
+    /// Inputs for a lane: empty between two messages.
     inputs: VecDeque<Input>,
-    /// Memory to be made known to the ring.
+    /// Memory to register with the ring.
     lent: Vec<Region>,
-    /// What drives are not to have yet, and what they have of the like.
+    /// Operations held back from drives, and the counted ones that drives have.
     held: Held,
-    /// Requests that have not begun.
+    /// Long writes that have not begun.
     long_writes: LongWrites,
     /// Questions that wait for pages.
     questions: Vec<Question>,
-    /// Woken when a drive may have more of it.
+    /// Woken when a drive may have room for operations that this thread holds back.
     waiter: Arc<dyn Waiter>,
     stopped: bool,
 }
@@ -260,8 +259,7 @@ impl Drop for CloseAtEnd<'_> {
     }
 }
 
-/// Starts `threads` threads for the geometry's lanes. `record` keeps everything that the lanes are
-/// told.
+/// Starts `threads` threads for the geometry's lanes. With `record`, all inputs and outputs of the lanes are kept.
 pub(crate) fn start(
     geometry: &Arc<Geometry>,
     threads: u16,
@@ -375,7 +373,7 @@ impl LaneThread {
         }
     }
 
-    /// Tells the lanes whose time has come; how long it is until there is more to do.
+    /// Handles all timeouts that have passed; returns how long it is until the next one.
     fn time_out(&mut self) -> Option<Duration> {
         loop {
             let mut next = self.spare.trim(self.now);
@@ -394,7 +392,7 @@ impl LaneThread {
                 self.release();
                 next = next.into_iter().chain([self.now + LOOK]).min();
             }
-            // What they were told may have set another time.
+            // The inputs may have set new timeouts.
             if !fed {
                 let at: Instant = next?;
                 let now = self.clock.now();
@@ -406,8 +404,8 @@ impl LaneThread {
         }
     }
 
-    /// Takes the messages of a turn. Drives get what they are asked for while there is more to take:
-    /// they would have nothing to do meanwhile, and be asleep by the time they are asked.
+    /// Takes the messages of a turn. Drives get operations while messages are left: otherwise they would be idle
+    /// meanwhile, and asleep when the operations come.
     fn take_all(&mut self, messages: &mut Vec<LaneMessage>, mut ring: Option<&mut LocalRing>) {
         let mut taken = 0;
         for message in messages.drain(..) {
@@ -430,7 +428,7 @@ impl LaneThread {
                 {
                     self.submit_all();
                     if let Err(error) = ring.submit() {
-                        // What is left in the ring's queue goes with its next turn.
+                        // Entries that are left in the ring's queue go with its next turn.
                         tracing::debug!("io_uring_enter failed: {error}");
                     }
                 }
@@ -438,7 +436,7 @@ impl LaneThread {
         }
     }
 
-    /// What short requests need not wait for comes after them.
+    /// Begins the long writes of this turn, after the short requests: those need not wait for them.
     fn begin_long_writes(&mut self) {
         for message in self.long_writes.turn(self.now) {
             self.take(message);
@@ -483,7 +481,7 @@ impl LaneThread {
             }
             LaneMessage::Records { lane, to } => {
                 let records = self.lane(lane).records.as_mut().map(std::mem::take);
-                // Whoever asked may have gone.
+                // The receiver may have gone.
                 to.send(records.unwrap_or_default()).ok();
             }
             LaneMessage::Lend(region) => self.lent.push(region),
@@ -505,14 +503,14 @@ impl LaneThread {
         }
     }
 
-    /// Pages may have come.
+    /// Pages may have arrived.
     fn ask_again(&mut self) {
         for question in take(&mut self.questions) {
             self.question(question);
         }
     }
 
-    /// Tells the ring of memory that has been lent.
+    /// Registers lent memory with the ring.
     fn register(&mut self, ring: Option<&mut LocalRing>) {
         let lent = take(&mut self.lent);
         let Some(ring) = ring else { return };
@@ -523,14 +521,13 @@ impl LaneThread {
         }
     }
 
-    /// Whether this thread may still write and answer; if not, all that it would have said is dropped
-    /// and it ends.
+    /// Whether this thread may still write and answer. If not, drops its operations, fails its answers, and stops it.
     fn may_go_on(&mut self) -> bool {
         if self.lease.may_go_on() {
             return true;
         }
-        // Another has taken the pool over: not a block is written here any more, and nothing
-        // that was written since is acknowledged.
+        // Another opening has taken the pool over: this one writes no more blocks, and acknowledges nothing that was
+        // written since.
         self.outgoing.clear();
         self.held.clear();
         for answer in take(&mut self.answers) {
@@ -540,8 +537,8 @@ impl LaneThread {
         false
     }
 
-    /// Submits and answers everything that this turn has led to: once per drive and client, for a
-    /// wake costs more than a small request. Drives ask for themselves whether they may begin.
+    /// Submits the operations and gives the answers of this turn: once per drive and client, because a wake costs
+    /// more than a small request. Drives check for themselves whether they may begin.
     fn hand_out(&mut self) {
         if self.answers.is_empty() {
             self.submit_all();
@@ -551,14 +548,14 @@ impl LaneThread {
         }
     }
 
-    /// What was asked for before goes to the drives of before.
+    /// Submits earlier operations to the drives of before, as the seats are about to change.
     fn part_with_drives(&mut self) {
         let released = self.held.release_all(self.now, &self.seats);
         self.let_go(released);
         self.hand_out();
     }
 
-    /// What was held back goes where there is room.
+    /// Submits operations that were held back, where there is room.
     fn release(&mut self) {
         let released = self.held.release(self.now, &self.seats, &self.waiter);
         self.let_go(released);
@@ -570,7 +567,7 @@ impl LaneThread {
         }
     }
 
-    /// Submits what drives are to do so far.
+    /// Submits the operations that were queued for drives so far.
     fn submit_all(&mut self) {
         for (seat, batch) in (0..).map(Seat).zip(&mut self.outgoing) {
             if batch.is_empty() {
@@ -633,8 +630,8 @@ impl LaneThread {
         self.feed(lane, Input::Request(id, request, bytes));
     }
 
-    /// Tells a lane something and carries out what it answers, until it has nothing more to say. A
-    /// computation is carried out on the spot and its end told next.
+    /// Feeds an input to a lane and carries out its actions, until there are none left. A computation is carried out
+    /// on the spot, and its end is fed next.
     fn feed(&mut self, lane: u16, input: Input) {
         let now = self.now;
         let place = self.places[usize::from(lane)];
@@ -655,7 +652,7 @@ impl LaneThread {
             }
             while let Some(event) = self.lanes[place].array.poll_event() {
                 self.lanes[place].record(|| Output::Event(event.clone()));
-                // The pool outlives its lanes but for a panic.
+                // The pool's thread outlives the lanes, except for a panic.
                 self.pool.send(PoolMessage::Event(event)).ok();
             }
             next = self.inputs.pop_front();
@@ -763,7 +760,8 @@ impl LaneThread {
         self.put(seat, submission);
     }
 
-    /// Whether an operation waits outside of its drive if that has enough. Those that others make way for are noted.
+    /// Whether an operation waits outside of its drive if the drive has enough. Records the operations that others
+    /// make way for.
     fn may_wait(&self, seat: Seat, service: Service, request: Request) -> bool {
         let Some(admission) = self.seats.admission(seat) else {
             return service.bulk;
@@ -787,7 +785,7 @@ impl LaneThread {
         }
     }
 
-    /// A batch of a lane's log goes to its drives: it counts only when what the lane has logged before does.
+    /// Submits the held batches of a lane's log before a new one: a batch counts only if all earlier ones do.
     fn release_log(&mut self, lane: u16) {
         if !self.held.is_empty() {
             let released = self.held.release_log(self.now, &self.seats, lane);
@@ -795,7 +793,7 @@ impl LaneThread {
         }
     }
 
-    /// The drive gets what it may have by now of this and of what it was not to have before.
+    /// Submits or holds an operation, and submits the held operations that the drive may have by now.
     fn put_or_hold(&mut self, at: (u16, Seat), service: Service, submission: Submission) {
         if self.held.passes(&self.seats, at.1, Kind::of(service)) {
             self.put(at.1, submission);
@@ -832,20 +830,20 @@ fn request(kind: IoKind, offset: u64, length: u64) -> Request {
 }
 
 impl Lane {
-    /// Keeps what the lane has answered, if somebody wants to know.
+    /// Adds an output of the lane to its records, if they are kept.
     fn record(&mut self, output: impl FnOnce() -> Output) {
         if let Some(record) = self.records.as_mut().and_then(|all| all.last_mut()) {
             record.outputs.push(output());
         }
     }
 
-    /// The bytes of a slice, for as long as whoever asks wants them.
+    /// The bytes of a slice, valid for as long as the caller keeps them.
     fn memory(&self, slice: Slice) -> Memory {
         let (whole, range) = self.bytes(slice);
         whole.slice(range)
     }
 
-    /// Where the bytes of a slice are, for now.
+    /// The buffer of a slice and the slice's range in it.
     fn bytes(&self, slice: Slice) -> (&Memory, Range<usize>) {
         let whole = match slice.buffer {
             BufferId::Request(id) => &self.requests[&id].memory,

@@ -29,7 +29,7 @@ fn now() -> Duration {
     Duration::new(seconds, nanos)
 }
 
-/// The identity of this boot; nil where the kernel does not say, which is nobody's.
+/// The identity of this boot; a random one, equal to no other, where the kernel does not report it.
 fn boot() -> Uuid {
     std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
         .ok()
@@ -42,9 +42,9 @@ fn boot() -> Uuid {
 pub(crate) struct Lease {
     until_nanos: AtomicU64,
     lost: AtomicBool,
-    /// Asks for a renewal at once.
+    /// Sends requests for an immediate renewal.
     wanted: Mutex<Sender<Wanted>>,
-    /// When `permission` may ask for the next one.
+    /// When `permission` may request the next renewal.
     wanted_again_nanos: AtomicU64,
     changed: Condvar,
 }
@@ -55,8 +55,8 @@ enum Wanted {
 }
 
 impl Lease {
-    /// Whether something may go out now; waits for a renewal where that is not known. False when
-    /// the pool has been taken over.
+    /// Whether operations and answers may go out now; waits for a renewal where that is not known. False when the
+    /// pool has been taken over.
     pub(crate) fn may_go_on(&self) -> bool {
         let good = || {
             let now = u64::try_from(now().as_nanos()).unwrap_or(u64::MAX);
@@ -76,7 +76,7 @@ impl Lease {
             if good() {
                 return true;
             }
-            // A thread that renews no more has lost the lease or has been stopped.
+            // The renewing thread has ended: it has lost the lease or has been stopped.
             if wanted.send(Wanted::Renewal).is_err() {
                 return false;
             }
@@ -88,8 +88,8 @@ impl Lease {
         }
     }
 
-    /// Whether something may begin now, without waiting: what drives ask before each entry into the
-    /// kernel. Asks for a renewal where the answer is not known, now and then.
+    /// Whether an operation may begin now, without waiting: drives ask before each entry into the kernel. Requests a
+    /// renewal where that is not known, at most once per `AGAIN`.
     pub(crate) fn permission(&self) -> Permission {
         if self.is_lost() {
             return Permission::Revoked;
@@ -103,7 +103,7 @@ impl Lease {
             let again = nanos(now + AGAIN);
             self.wanted_again_nanos.store(again, Ordering::Relaxed);
             let wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
-            // A thread that renews no more has lost the lease or has been stopped.
+            // The renewing thread has ended: it has lost the lease or has been stopped.
             if wanted.send(Wanted::Renewal).is_err() {
                 return Permission::Revoked;
             }
@@ -111,7 +111,7 @@ impl Lease {
         Permission::Pending
     }
 
-    /// Whether another has taken the pool over.
+    /// Whether another opening has taken the pool over.
     pub(crate) fn is_lost(&self) -> bool {
         self.lost.load(Ordering::Acquire)
     }
@@ -131,7 +131,7 @@ impl Lease {
 /// The drives in use, shared with the thread that renews the lease.
 pub(crate) type InUse = Arc<Mutex<Vec<Drive>>>;
 
-/// Drives of a table of seats.
+/// The drives in those seats for which `takes_part` is true.
 pub(crate) fn in_use(seats: &Seats, takes_part: impl Fn(block::Seat) -> bool) -> Vec<Drive> {
     seats
         .iter()
@@ -148,7 +148,7 @@ pub(crate) struct Reservation(Holder);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HeldElsewhere;
 
-/// A new opening of a pool, whose facts it gives this generation.
+/// A new opening of a pool. It gives the pool's facts this generation.
 fn opening(pool: Uuid, generation: u64) -> Holder {
     Holder {
         pool,
@@ -250,7 +250,7 @@ impl LeaseKeeper {
         }
     }
 
-    /// Says on the drives that the pool has been closed.
+    /// Records on the drives that the pool has been closed.
     pub(crate) fn release(reservation: Reservation, drives: &[Drive]) {
         let closed = Holder {
             heartbeat: 0,
@@ -263,8 +263,8 @@ impl LeaseKeeper {
 struct Renewer {
     own: Holder,
     drives: InUse,
-    /// Drives that have our reservation. A drive that has come in since has not. One that has left is dropped
-    /// at once.
+    /// Drives that have our reservation. A drive that was added since does not have it. A drive that has left is
+    /// dropped at once (hence the weak references).
     reserved: Vec<Weak<dyn BlockDevice>>,
     lease: Arc<Lease>,
     pool: Sender<PoolMessage>,
@@ -318,7 +318,7 @@ impl Renewer {
         self.own.heartbeat += 1;
         write_all(&drives, HEARTBEAT_OFFSET, &self.own);
         let seen = read_all(self.own.pool, &drives, HOLDER_OFFSET);
-        // A drive that answers with an error takes nothing from us either.
+        // A drive that answers with an error counts as an answer, and shows no other holder.
         if seen.iter().all(Option::is_none) {
             return Renewal::Unanswered;
         }
@@ -334,18 +334,18 @@ enum Renewal {
     Usurped(Uuid),
 }
 
-/// Where the answers of several drives meet.
+/// Collects the answers of several drives.
 struct Answers(Mutex<Sender<(u64, Outcome)>>);
 
 impl Completed for Answers {
     fn completed(&self, token: u64, outcome: Outcome) {
         let sender = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // The last answers are not waited for.
+        // The receiver does not wait for late answers.
         sender.send((token, outcome)).unwrap_or_default();
     }
 }
 
-/// Asks all drives at once and waits for those that answer within a quarter of a period.
+/// Asks all drives at once, and waits for their answers for a quarter of a period.
 fn ask(
     drives: &[Drive],
     kind: RequestKind,
@@ -385,8 +385,7 @@ fn write_all(drives: &[Drive], offset: u64, holder: &Holder) {
     ask(drives, RequestKind::Write, offset, &memories);
 }
 
-/// What the drives say: nothing where one does not answer, and no holder where it fails or has no such
-/// block.
+/// The holders on the drives: `None` if a drive does not answer, `Some(None)` if it fails or has no such block.
 fn read_all(pool: Uuid, drives: &[Drive], offset: u64) -> Vec<Option<Option<Holder>>> {
     let length = usize::try_from(PAGE_BYTES).expect("a page is small");
     let memories: Vec<Memory> = drives.iter().map(|_| Memory::zeroed(length)).collect();
@@ -395,7 +394,7 @@ fn read_all(pool: Uuid, drives: &[Drive], offset: u64) -> Vec<Option<Option<Hold
         .into_iter()
         .zip(ends)
         .map(|(mut memory, end)| {
-            // A drive that has not answered may write to it yet.
+            // A drive that has not answered may still write to this memory.
             let good = end?.is_ok();
             let bytes = memory.unique().filter(|_| good);
             Some(bytes.and_then(|bytes| Holder::parse(pool, bytes)))

@@ -5,12 +5,13 @@
 //!           └─► long writes ─► wait ──at the end of a turn, a part──►
 //! ```
 //!
-//! A thread computes parity and checksums of what it begins: of a mebibyte for half a millisecond and more. A stream has
-//! several in flight, and where drives are fast the thread is what it waits for. A commit comes to the thread four times, with its
-//! request and with three answers of drives, and would wait each time for all that the stream has asked for.
+//! A thread computes parity and checksums of the writes that it begins: for a mebibyte this takes half a millisecond
+//! and more. A stream has several writes in flight, and with fast drives it waits for the thread. A commit comes to
+//! the thread four times, with its request and with three answers of drives, and each time would wait for all writes
+//! that the stream has submitted.
 //!
 //! Invariants:
-//! - To begin a request later is the same as if it had come later: nothing that is not answered has an order.
+//! - Beginning a request later is the same as if it had come later: requests without an answer have no order.
 //! - Each turn begins one long write at least, and they begin in the order in which they came.
 
 use std::collections::VecDeque;
@@ -20,16 +21,18 @@ use block::{Instant, RequestKind};
 
 use super::lane::LaneMessage;
 
-/// Writes of so many bytes are long. A page cache writes less at a time, and its writes are joined with their neighbours of a turn.
+/// Writes of this many bytes are long. A page cache writes less at a time, and its writes are joined with their
+/// neighbours of a turn.
 const LONG_BYTES: u64 = 128 << 10;
 
-/// Long writes that one turn begins while short requests come, if there is more than one.
+/// Bytes of long writes that one turn begins while short requests come; at least one write begins.
 const TURN_BYTES: u64 = 512 << 10;
 
-/// Short requests that have not come for so long do not come any more. Where they are rarer, drives are what they wait for.
+/// After this long without a short request, no more are expected. Where they are rarer, they wait for drives rather
+/// than for the thread.
 const QUIET: Duration = Duration::from_millis(50);
 
-/// What waits, and why.
+/// Long writes that wait for short requests.
 #[derive(Default)]
 pub(super) struct LongWrites {
     waiting: VecDeque<LaneMessage>,
@@ -37,7 +40,7 @@ pub(super) struct LongWrites {
     short_at: Option<Instant>,
 }
 
-/// Bytes of a request that moves some, and whether it writes.
+/// The length of a read or write, and whether it is a write.
 fn transfer(message: &LaneMessage) -> Option<(u64, bool)> {
     let LaneMessage::Request { request, .. } = message else {
         return None;
@@ -55,7 +58,7 @@ impl LongWrites {
         self.waiting.is_empty()
     }
 
-    /// A message comes. It is given back unless it waits.
+    /// Takes a message; returns it unless it waits.
     pub(super) fn offer(&mut self, now: Instant, message: LaneMessage) -> Option<LaneMessage> {
         match transfer(&message) {
             Some((bytes, _)) if bytes < LONG_BYTES => self.short_at = Some(now),
@@ -72,7 +75,7 @@ impl LongWrites {
         self.short_at.is_some_and(|at| now.since(at) <= QUIET)
     }
 
-    /// The writes that a turn begins when it has taken all messages.
+    /// The writes that a turn begins after it has taken all messages.
     pub(super) fn turn(&mut self, now: Instant) -> Vec<LaneMessage> {
         let limits = self.limits(now);
         let (mut begins, mut begun) = (Vec::new(), 0);

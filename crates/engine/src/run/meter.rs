@@ -1,7 +1,7 @@
-//! What a volume's clients ask, and how long they wait for it.
+//! Counts the requests of a volume's clients, and how long they take.
 //!
-//! Requests of 4 KiB on fast drives take little more than a microsecond of CPU, so counting must cost next to nothing:
-//! each thread of lanes counts in a place of its own, and reads the clock once for all answers that it hands out
+//! Requests of 4 KiB on fast drives take little more than a microsecond of CPU, so counting must cost next to
+//! nothing: each thread of lanes has counters of its own, and reads the clock once for all answers that it hands out
 //! together.
 
 use std::sync::Arc;
@@ -32,7 +32,7 @@ impl Meter {
         self.in_flight.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// It has ended; its answer may still be on its way.
+    /// A request has ended; its answer may still be on its way.
     pub(crate) fn end(&self) {
         self.in_flight.fetch_sub(1, Ordering::AcqRel);
     }
@@ -52,7 +52,7 @@ impl Meter {
     }
 }
 
-/// A request, as it is counted when it is answered.
+/// The facts of a request that are counted when it is answered.
 pub(crate) struct Counted {
     pub(crate) meter: Arc<Meter>,
     pub(crate) kind: RequestKind,
@@ -61,7 +61,7 @@ pub(crate) struct Counted {
 }
 
 impl Counted {
-    /// It is answered by a thread of lanes.
+    /// A thread of lanes answers the request.
     pub(crate) fn answered(&self, thread: u16, now: Instant, outcome: Outcome) {
         let took = Duration::from_nanos(now.0.saturating_sub(self.began.0));
         self.meter.answered[usize::from(thread)].end_alone(self.kind, self.bytes, took, outcome);

@@ -52,7 +52,7 @@ impl Clock {
 #[derive(Clone, Debug)]
 pub(crate) struct Seats {
     seats: Vec<Option<Seated>>,
-    /// Threads of lanes that ask.
+    /// The number of lane threads that submit operations.
     threads: u16,
 }
 
@@ -60,9 +60,10 @@ pub(crate) struct Seats {
 #[derive(Clone, Debug)]
 struct Seated {
     drive: Drive,
-    /// Shared by all that ask it for something. Memory has no queue in which a short operation waits.
+    /// Shared by all threads that use the drive. `None` for memory, which has no queue in which a short operation
+    /// waits.
     admission: Option<Arc<Admission>>,
-    /// What they have asked.
+    /// Counters of the operations that the threads have asked for.
     asked: Arc<Asked>,
 }
 
@@ -94,7 +95,7 @@ impl Seats {
         Some(&self.seated(seat)?.drive)
     }
 
-    /// None if nobody sits there, or has nothing to wait for.
+    /// `None` if the seat is empty, or its drive has no queue.
     pub(crate) fn admission(&self, seat: Seat) -> Option<&Arc<Admission>> {
         self.seated(seat)?.admission.as_ref()
     }

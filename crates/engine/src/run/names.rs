@@ -1,9 +1,9 @@
-//! What people call the drives of a pool: by number and by path.
+//! The names that people use for the drives of a pool: number and path.
 //!
-//! The pool's machine speaks of seats. A spare that takes over has another drive's seat from then on, while people
-//! go on calling both drives by the numbers that they had. What the machine reports is about the drives as they
-//! were when it happened, and its facts may be further by the time that it is read; so this is what the facts said
-//! before, until the driver carries out the change.
+//! The pool's state machine uses seats. A spare that takes over gets another drive's seat, while people keep calling
+//! both drives by their earlier numbers. A report is about the drives at the time when it was made, but the pool's
+//! facts may have changed by the time it is read. So `Names` keeps the numbers and paths from before a change, until
+//! the driver carries the change out.
 
 use array::pool::{PoolFacts, Report};
 use block::Seat;
@@ -28,7 +28,7 @@ impl Names {
         Seat(known.map_or_else(|| facts.number(seat), |(number, _)| *number))
     }
 
-    /// A report with people's numbers.
+    /// A report with drive numbers in place of seats.
     pub(super) fn renumbered(&self, facts: &PoolFacts, report: Report) -> Report {
         report.renumbered(|seat| self.number(facts, seat))
     }

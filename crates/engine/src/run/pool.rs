@@ -1,4 +1,4 @@
-//! The thread that runs a pool's machine.
+//! The thread that runs a pool's state machine.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
@@ -21,13 +21,13 @@ use crate::drive::Drive;
 use crate::status::{LoggedEvent, PoolStatus, drive_traffic};
 use crate::traffic::{PoolTraffic, VolumeLine};
 
-/// The pool's volumes by name, shared with everyone who opens them.
+/// The pool's volumes by name, shared with all code that opens them.
 pub(crate) type Volumes = RwLock<BTreeMap<String, Arc<Volume>>>;
 
-/// Where the answer to an administrator's command goes.
+/// Receives the outcome of an administrator's command.
 pub(crate) type Answer = Sender<Result<(), PoolError>>;
 
-/// An administrator's command. Seats are called by the numbers of their drives, as status shows them.
+/// An administrator's command. A seat is given by the number of its drive, as the status shows it.
 pub(crate) enum Admin {
     CreateVolume {
         name: String,
@@ -44,11 +44,11 @@ pub(crate) enum Admin {
         name: String,
         new: String,
     },
-    /// A spare, for good.
+    /// Removes a spare, for good.
     RemoveSpare {
         seat: Seat,
     },
-    /// What was counted against a drive is forgotten.
+    /// Forgets the errors counted against a drive.
     ClearDrive {
         seat: Seat,
     },
@@ -57,12 +57,12 @@ pub(crate) enum Admin {
         reason: OutReason,
         force: bool,
     },
-    /// A new one, into a seat.
+    /// Puts a new drive into a seat.
     InsertDrive {
         seat: Seat,
         drive: Drive,
     },
-    /// The one that left the seat.
+    /// Returns the drive that left the seat.
     ReturnDrive {
         seat: Seat,
         drive: Drive,
@@ -71,7 +71,7 @@ pub(crate) enum Admin {
     AddSpare {
         drive: Drive,
     },
-    /// In place of a working one, which stays in use until the new one is complete.
+    /// Replaces a working drive, which stays in use until the new one is complete.
     ReplaceDrive {
         seat: Seat,
         drive: Drive,
@@ -91,7 +91,7 @@ pub(crate) enum Admin {
 }
 
 impl Admin {
-    /// The same with the seat that has the drive of this number now.
+    /// The same command with the seat that the drive of this number has now.
     fn with_seat(
         mut self,
         of: impl Fn(Seat) -> Result<Seat, PoolError>,
@@ -109,10 +109,10 @@ impl Admin {
     }
 }
 
-/// Told of every event, on the pool's thread: it must not wait.
+/// Called with every event, on the pool's thread: it must not wait.
 pub type Listener = Box<dyn Fn(&LoggedEvent) + Send>;
 
-/// What reaches the pool's thread.
+/// A message to the pool's thread.
 pub(crate) enum PoolMessage {
     Event(Event),
     /// The write of a `WriteDurably` has ended.
@@ -122,15 +122,15 @@ pub(crate) enum PoolMessage {
     Admin(Admin, Answer),
     Status(Sender<PoolStatus>),
     Traffic(Sender<PoolTraffic>),
-    /// Events are numbered as those that follow the one with this number.
+    /// Numbers events as those that follow the one with this number.
     NumberAfter(u64),
-    /// The drive that is attached to a seat.
+    /// Asks for the drive that is attached to a seat.
     Drive(Seat, Sender<Result<Drive, PoolError>>),
-    /// Answer when nothing is being filled, resynced or recorded.
+    /// Answers when nothing is being filled, resynced or recorded.
     WaitIdle(Sender<()>),
-    /// Another opening of the pool is at work.
+    /// Another opening has taken the pool over.
     TakenOver(Uuid),
-    /// Tell what has been and will be logged.
+    /// Adds a listener, which gets all earlier and later events.
     Listen(Listener),
     Stop,
 }
@@ -150,7 +150,7 @@ impl Completed for Sink {
         } else {
             PoolMessage::Written(id, outcome)
         };
-        // A pool that has stopped waits for nothing.
+        // A pool that has stopped does not wait for the answer.
         self.pool.send(message).ok();
     }
 
@@ -167,7 +167,7 @@ pub(crate) struct PoolThread {
     clock: Clock,
     write_sink: Arc<dyn Completed>,
     flush_sink: Arc<dyn Completed>,
-    /// Seats of the writes in flight.
+    /// Drives of the writes in flight.
     writes: BTreeMap<IoId, Option<Drive>>,
     answers: BTreeMap<Ticket, Answer>,
     next_ticket: u64,
@@ -256,7 +256,7 @@ impl PoolThread {
                     self.pool.handle_completion(now, id, Half::Flush, outcome);
                 }
                 PoolMessage::Admin(command, answer) => self.admin(command, answer),
-                // Whoever asked may have gone.
+                // The receiver may have gone.
                 PoolMessage::Status(to) => to.send(self.status()).unwrap_or_default(),
                 PoolMessage::Traffic(to) => to.send(self.traffic()).unwrap_or_default(),
                 PoolMessage::NumberAfter(last) => self.events.number_after(last),
@@ -278,7 +278,7 @@ impl PoolThread {
         }
     }
 
-    /// Nothing goes out any more; whoever asks for something is told so.
+    /// Stops all volumes and lanes; commands that wait fail.
     fn taken_over(&mut self, by: Uuid) {
         self.usurper = Some(by);
         self.log(&Report::TakenOver { by });
@@ -292,11 +292,11 @@ impl PoolThread {
         for answer in std::mem::take(&mut self.answers).into_values() {
             answer.send(Err(PoolError::TakenOver)).unwrap_or_default();
         }
-        // Nothing that they wait for comes.
+        // They cannot get what they wait for: dropping them ends their wait.
         self.waiting.clear();
     }
 
-    /// The next message; `Some(None)` when the pool's time has come first, `None` at the end.
+    /// The next message; `Some(None)` when a timeout comes first, `None` at the end.
     fn next(&self, receiver: &Receiver<PoolMessage>) -> Option<Option<PoolMessage>> {
         let times = [self.pool.poll_timeout(), self.gather.poll_timeout()];
         let Some(at) = times.into_iter().flatten().min() else {
@@ -334,7 +334,7 @@ impl PoolThread {
         }
     }
 
-    /// The bytes are written; now flush them.
+    /// The bytes are written: flushes them.
     fn written(&mut self, id: IoId, outcome: Outcome) {
         let device = match self.writes.get(&id) {
             Some(Some(drive)) => Arc::clone(&drive.device),
@@ -451,7 +451,7 @@ impl PoolThread {
         }
     }
 
-    /// An error with people's numbers.
+    /// An error with drive numbers in place of seats.
     fn in_numbers(&self, error: PoolError) -> PoolError {
         let facts = self.pool.facts();
         error.renumbered(|seat| Seat(facts.number(seat)))
@@ -465,7 +465,7 @@ impl PoolThread {
         drive.ok_or(PoolError::NoSeat { seat, last })
     }
 
-    /// Attaches a drive to a seat, and tells the pool.
+    /// Attaches a drive to a seat, and informs the pool by `tell`.
     fn seat_drive(
         &mut self,
         seat: Seat,
@@ -476,7 +476,7 @@ impl PoolThread {
         if operations > 0 {
             return Err(PoolError::StillBusy { seat, operations });
         }
-        // Lanes must not have the new drive while they still use the seat.
+        // Lanes must not get the new drive while they still use the seat.
         self.pool.check_free(seat, drive.size_bytes)?;
         let old = self.seats.drive(seat).cloned();
         let facts = (Uuid::new_v4(), drive.uri.to_string(), drive.size_bytes);
@@ -487,12 +487,13 @@ impl PoolThread {
             self.seats.set(seat, old);
             self.tell_seats();
         }
-        // The seat's drive is another one now.
+        // The seat has another drive now.
         self.names = Names::new(self.pool.facts());
         started
     }
 
-    /// A successor takes the seat of the drive that it replaces, which is closed when it has ended what it was asked.
+    /// A successor takes the seat of the drive that it replaces. The replaced drive is closed when it has ended its
+    /// operations.
     fn succeed(&mut self, seat: Seat, with: Seat, commands: Vec<Command>) {
         self.seats.swap(seat, with);
         self.seats.set(with, None);
@@ -556,7 +557,7 @@ impl PoolThread {
 
     fn write(&mut self, id: IoId, seat: Seat, offset: u64, bytes: &[u8]) {
         if !self.lease.may_go_on() {
-            // Nobody waits for it any more.
+            // No command waits for this write any more.
             return;
         }
         let drive = self.seats.drive(seat).cloned();
@@ -576,7 +577,7 @@ impl PoolThread {
         }
     }
 
-    /// Whoever looks after the claims looks at the drives in use.
+    /// Gives the drives in use to the thread that renews the lease.
     fn share_drives(&self) {
         let facts = self.pool.facts();
         let takes_part = |seat: Seat| {

@@ -1,7 +1,7 @@
-//! What lanes ask of a drive, by what it is for.
+//! Operations that lanes ask of a drive, by purpose.
 //!
-//! Small requests on fast drives take little more than a microsecond of CPU, so each thread of lanes counts in a place of
-//! its own, to which no other thread writes. An operation is counted when it is asked for, also if it fails later.
+//! Small requests on fast drives take little more than a microsecond of CPU, so each thread of lanes has counters of
+//! its own, to which no other thread writes. An operation is counted when it is asked for, even if it fails later.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -35,12 +35,13 @@ struct Counters {
     discard_bytes: AtomicU64,
 }
 
-/// A thread's counters, apart from those of others in memory: two cache lines, because processors fetch them in pairs.
+/// A thread's counters, apart from those of other threads in memory: two cache lines, because processors fetch them
+/// in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Place([Counters; ORIGINS]);
 
-/// What lanes have asked of one drive since it took its seat.
+/// Operations that lanes have asked of one drive since it took its seat.
 #[derive(Debug)]
 pub(crate) struct Asked(Box<[Place]>);
 
@@ -49,7 +50,7 @@ impl Asked {
         Self((0..threads.max(1)).map(|_| Place::default()).collect())
     }
 
-    /// A thread of lanes asks for an operation. Each thread calls this with its own number alone.
+    /// Counts an operation that a thread of lanes asks for. Each thread calls this with its own number only.
     #[inline]
     pub(super) fn count(&self, thread: u16, origin: Origin, kind: RequestKind, bytes: u64) {
         let Some(place) = self.0.get(usize::from(thread)) else {
@@ -70,7 +71,7 @@ impl Asked {
         add(sum, bytes);
     }
 
-    /// All threads' counters together. Not a cut in time: each number by itself only grows.
+    /// All threads' counters together. The numbers are not of one moment, but each of them only grows.
     pub(crate) fn snapshot(&self) -> Purposes {
         let of = |origin| {
             let mut all = Operations::default();

@@ -1,4 +1,4 @@
-//! What a lane's thread is told, and how it is woken.
+//! The messages to a lane's thread, and how the thread is woken.
 //!
 //! ```text
 //!   anyone: send ─► messages ──take (all at once)──► lane thread ─► its ring's turn
@@ -6,11 +6,11 @@
 //!                                                        └─ drives' answers
 //! ```
 //!
-//! What the thread sends to itself (answers of drives that its own turn performed or reaped) takes
-//! neither lock nor wake: it waits in a place of the thread's own.
+//! Messages that the thread sends to itself (answers of drives that its own turn performed or
+//! reaped) take neither lock nor wake: they wait in a list of the thread's own.
 //!
-//! A thread with a ring sleeps in the ring's turn, where answers of drives and messages end its
-//! sleep alike; one without (no io_uring here) sleeps on the queue.
+//! A thread with a ring sleeps in the ring's turn: both messages and the answers of drives end that
+//! sleep. A thread without a ring (no io_uring here) sleeps on the queue.
 
 use std::cell::{Cell, RefCell};
 use std::ptr;
@@ -25,14 +25,14 @@ struct State {
     messages: Vec<LaneMessage>,
     /// The thread sleeps on the queue itself.
     asleep: bool,
-    /// Nobody takes messages any more.
+    /// The thread takes no more messages.
     closed: bool,
 }
 
 thread_local! {
-    /// The queue that this thread takes from; compared, never followed.
+    /// The queue that this thread takes from; compared, never dereferenced.
     static MINE: Cell<*const Queue> = const { Cell::new(ptr::null()) };
-    /// What this thread has sent to itself.
+    /// Messages that this thread has sent to itself.
     static OWN: RefCell<Vec<LaneMessage>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -41,7 +41,7 @@ thread_local! {
 pub(super) struct Queue {
     state: Mutex<State>,
     more: Condvar,
-    /// Set, before anything is taken, by a thread that has a ring.
+    /// Set by a thread that has a ring, before it takes any message.
     waker: OnceLock<Arc<Waker>>,
 }
 
@@ -51,13 +51,13 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on the calling thread is the one that takes, until it closes the queue.
+    /// Makes the calling thread the one that takes, until it closes the queue.
     pub(super) fn adopt(&self) {
         MINE.set(self);
     }
 
     fn is_mine(&self) -> bool {
-        // A thread that is being torn down takes nothing any more.
+        // A thread that is being torn down takes no more messages.
         MINE.try_with(|mine| ptr::eq(mine.get(), self))
             .unwrap_or(false)
     }
@@ -66,7 +66,7 @@ impl Queue {
         self.is_mine() && OWN.with_borrow(|own| !own.is_empty())
     }
 
-    /// Queues a message; gives it back when the thread has stopped.
+    /// Queues a message; returns it if the thread has stopped.
     pub(super) fn send(&self, message: LaneMessage) -> Result<(), LaneMessage> {
         if self.is_mine() {
             OWN.with_borrow_mut(|own| own.push(message));
@@ -87,12 +87,12 @@ impl Queue {
         Ok(())
     }
 
-    /// From now on `waker` is told of messages.
+    /// From now on, messages wake `waker`.
     pub(super) fn wake_by(&self, waker: Arc<Waker>) {
         assert!(self.waker.set(waker).is_ok(), "a thread has one ring");
     }
 
-    /// Everything that waits, into the empty `into`.
+    /// Moves all waiting messages into `into`, which must be empty.
     pub(super) fn take(&self, into: &mut Vec<LaneMessage>) {
         std::mem::swap(into, &mut self.lock().messages);
         if self.is_mine() {
@@ -100,12 +100,12 @@ impl Queue {
         }
     }
 
-    /// Whether nothing waits.
+    /// Whether no message waits.
     pub(super) fn is_empty(&self) -> bool {
         !self.has_own() && self.lock().messages.is_empty()
     }
 
-    /// Sleeps until something waits, or `timeout` is over: for a thread without a ring.
+    /// Sleeps until a message waits, or `timeout` is over: for a thread without a ring.
     pub(super) fn wait(&self, timeout: Option<Duration>) {
         if self.has_own() {
             return;
@@ -126,7 +126,7 @@ impl Queue {
         state.asleep = false;
     }
 
-    /// Refuses all further messages, and drops those that nobody took.
+    /// Refuses all further messages, and drops those that were not taken.
     pub(super) fn close(&self) {
         if self.is_mine() {
             MINE.set(ptr::null());
@@ -137,7 +137,7 @@ impl Queue {
             state.closed = true;
             std::mem::take(&mut state.messages)
         };
-        // Outside of the lock: whoever waits for an answer is answered by the drop.
+        // Outside of the lock: the drop answers the requests in the messages.
         drop(left);
     }
 }
@@ -165,7 +165,7 @@ mod tests {
                 assert!(mine.send(LaneMessage::Stop).is_ok());
             });
         });
-        // Would sleep for ever if it did not see its own.
+        // Would sleep for ever if it did not see its own message.
         mine.wait(None);
         let mut taken = Vec::new();
         other.take(&mut taken);

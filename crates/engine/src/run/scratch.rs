@@ -1,9 +1,8 @@
-//! The scratch memory of a thread's lanes: buffers that one operation gives back serve the next.
+//! The scratch memory of a thread's lanes: buffers that one operation releases are reused by the next.
 //!
-//! A page-aligned allocation of a few blocks is the slow path of every allocator, and a new one is
-//! zeroed; its content does not matter to a lane, which writes before it reads. Buffers are cut from
-//! regions, so that the thread's ring can have them registered: the kernel then pins them once, and not
-//! for each operation.
+//! A page-aligned allocation of a few blocks is the slow path of every allocator, and zeroes new memory. A lane does
+//! not need zeros: it writes before it reads. Buffers are cut from regions, so that the thread's ring can have them
+//! registered: the kernel then pins them once, and not for each operation.
 
 use std::time::Duration;
 
@@ -12,49 +11,50 @@ use block::{Instant, Memory, PAGE_BYTES, Region};
 
 use super::hash::NameMap;
 
-/// Longer buffers are not kept: they are rare, and filling them costs more than getting them.
+/// Longer buffers are not kept: they are rare, and filling them costs more than allocating them.
 const KEPT_PAGES_MAX: usize = 256;
-/// Pages of a region, or one buffer if that is longer: some tens of buffers are made known at once,
-/// and a size that is hardly used takes 256 KiB.
+/// Pages of a region, or one buffer if that is longer: some tens of buffers are registered at once, and a size that
+/// is hardly used takes 256 KiB.
 const REGION_PAGES: usize = 64;
-/// Bytes that wait for use, at most. Checkpoints give back in bursts what batches of the log have taken, up to all that these
-/// may have, and the next batches take it again.
+/// Bytes of unused buffers, at most. A checkpoint releases in a burst the buffers that batches of the log have taken,
+/// up to all that batches may have, and the next batches take them again.
 const KEPT_BYTES_MAX: usize = 256 << 20;
-/// Bytes that may wait for ever. More than that goes once nothing has needed it for a while.
+/// Bytes of unused buffers that are kept for ever. More than these are freed once nothing has needed them for
+/// `TRIM_EVERY`.
 const RESERVE_BYTES: usize = 8 << 20;
-/// That while.
+/// How long unused buffers beyond the reserve are kept.
 const TRIM_EVERY: Duration = Duration::from_secs(10);
 
 /// Buffers of one lane, by name.
 pub(super) type Named = NameMap<ScratchId, Memory>;
 
-/// Buffers in nobody's use.
+/// Buffers that are not in use.
 #[derive(Debug, Default)]
 pub(super) struct Spare {
     /// By length in pages.
     by_pages: Vec<Vec<Memory>>,
     bytes: usize,
-    /// The fewest bytes that there were since the last look at what is too much.
+    /// The fewest unused bytes since the last trim.
     bytes_least: usize,
     trim_at: Option<Instant>,
-    /// What has been cut and not been asked for by [`Spare::take_regions`].
+    /// Regions that have been cut and not yet returned by [`Spare::take_regions`].
     regions: Vec<Region>,
 }
 
-/// Up to a few sizes, at most an eighth more: batches of the log come in all lengths, and one of this
-/// length should serve the next of about that.
+/// Rounds up to one of a few sizes, at most an eighth more: batches of the log come in all lengths, and the buffer of
+/// one batch should serve another of about that length.
 fn rounded(pages: usize) -> usize {
     let step = (pages.next_power_of_two() / 16).max(1);
     pages.next_multiple_of(step)
 }
 
-/// Whether buffers of so many pages are cut from regions and wait for use.
+/// Whether buffers of `pages` pages are cut from regions and kept for reuse.
 const fn is_kept(pages: usize) -> bool {
     0 < pages && pages <= KEPT_PAGES_MAX
 }
 
 impl Spare {
-    /// At least `bytes` bytes, whatever is in them.
+    /// A buffer of at least `bytes` bytes, with any content.
     pub(super) fn take(&mut self, bytes: usize) -> Memory {
         let pages = rounded(bytes.div_ceil(PAGE_BYTES));
         let length = pages * PAGE_BYTES;
@@ -64,7 +64,7 @@ impl Spare {
         let pages = self.fitting(pages);
         if self.kept(pages).is_empty() {
             let (region, cut) = Region::cut((REGION_PAGES / pages).max(1), length);
-            // What waits is of lengths that are not asked for: a new region takes the place of some.
+            // The unused buffers have lengths that are not asked for: the new region takes the place of some.
             if self.bytes > RESERVE_BYTES {
                 self.let_go(region.len());
             }
@@ -78,8 +78,8 @@ impl Spare {
         memory
     }
 
-    /// The least length that waits and is at most half as long again; `pages` if none does. Batches of the log come in all
-    /// lengths, and a new region costs more than what a longer buffer has too much.
+    /// The shortest length, from `pages` to half as much again, of which a buffer is unused; `pages` if there is
+    /// none. Batches of the log come in all lengths, and a new region costs more than the excess of a longer buffer.
     fn fitting(&self, pages: usize) -> usize {
         let mut longer = pages..=(pages + pages / 2).min(KEPT_PAGES_MAX);
         let waits = |&length: &usize| {
@@ -90,12 +90,12 @@ impl Spare {
         longer.find(waits).unwrap_or(pages)
     }
 
-    /// Keeps a buffer for later if it is worth it and nothing else holds it.
+    /// Keeps a buffer for reuse if it is worth it and nothing else has a reference to it.
     pub(super) fn give(&mut self, mut memory: Memory) {
         let pages = memory.len() / PAGE_BYTES;
         let wanted = is_kept(pages)
             && self.bytes + memory.len() <= KEPT_BYTES_MAX
-            // A drive that is slow to let go of a request would still write into it.
+            // A drive that has not released a request yet may still write into it.
             && memory.unique_mut().is_some();
         if wanted {
             self.bytes += memory.len();
@@ -115,8 +115,8 @@ impl Spare {
         std::mem::take(&mut self.regions)
     }
 
-    /// Lets go of what nothing has needed for a while, but for a reserve; when to be called again, if
-    /// there may be more then.
+    /// Frees what nothing has needed for a while, except for a reserve; returns when to call it again, if there may
+    /// be more to free then.
     pub(super) fn trim(&mut self, now: Instant) -> Option<Instant> {
         if self.bytes <= RESERVE_BYTES {
             self.trim_at = None;
@@ -132,7 +132,7 @@ impl Spare {
         self.trim_at
     }
 
-    /// Frees about so many bytes, of the length of which most wait.
+    /// Frees about `bytes` bytes, each time of the length with the most unused bytes.
     fn let_go(&mut self, bytes: usize) {
         let end = self.bytes.saturating_sub(bytes);
         while self.bytes > end {
@@ -140,7 +140,7 @@ impl Spare {
             let Some((pages, kept)) = waiting.max_by_key(|(pages, kept)| pages * kept.len()) else {
                 return;
             };
-            // Those of one region together: it lives as long as any of them.
+            // Those of one region together: a region is freed with its last buffer.
             kept.sort_unstable_by_key(|memory| memory.as_ptr());
             let length = pages * PAGE_BYTES;
             let count = (self.bytes - end).div_ceil(length).min(kept.len());
@@ -175,7 +175,7 @@ mod tests {
         let mut spare = Spare::default();
         let four = spare.take(4 * PAGE_BYTES);
         let address = four.as_ptr();
-        // Nothing else waits of what the region had.
+        // No other buffer of the region is unused.
         let others: Vec<Memory> = (1..REGION_PAGES / 4)
             .map(|_| spare.take(4 * PAGE_BYTES))
             .collect();
@@ -244,7 +244,7 @@ mod tests {
         assert_eq!(spare.trim(now), None, "there is nothing");
         let all: Vec<Memory> = (0..24 << 8).map(|_| spare.take(PAGE_BYTES)).collect();
         let regions = spare.take_regions();
-        // As a checkpoint does it, in an order of its own.
+        // A checkpoint releases buffers in an order of its own.
         let (odd, even): (Vec<_>, Vec<_>) = (0..).zip(all).partition(|(index, _)| index % 2 == 1);
         for (_, memory) in odd.into_iter().chain(even) {
             spare.give(memory);

@@ -21,10 +21,10 @@ use crate::traffic::Traffic;
 /// The longest read or write that a volume takes: what NBD clients send at most.
 const REQUEST_BYTES_MAX: u32 = 32 << 20;
 
-/// Bytes that one question for extents is about at most, but for a single group: who asks hears of so much at a time, and a
-/// lane reads no more pages at once than describe it.
+/// Bytes that one question for extents covers at most: the client gets answers of this size, and a lane reads no more
+/// pages at once than describe it.
 const EXTENTS_BYTES_MAX: u64 = 1 << 30;
-/// Groups that it is about at most.
+/// Groups that one question covers at most.
 const EXTENTS_GROUPS_MAX: usize = 64;
 
 /// A volume of a running pool.
@@ -70,7 +70,7 @@ impl Volume {
         self.meter.in_flight()
     }
 
-    /// What its clients have asked, and how long that took.
+    /// The clients' requests so far, and how long they took.
     #[must_use]
     pub fn traffic(&self) -> Traffic {
         Traffic::new(&self.meter.snapshot())
@@ -81,7 +81,7 @@ impl Volume {
         self.closed.store(true, Ordering::SeqCst);
     }
 
-    /// The volume has another size or other groups.
+    /// Replaces the map: the volume has another size or other groups.
     pub(crate) fn remap(&self, map: VolumeMap) {
         *self.map.write().expect("no holder of the lock panics") = Arc::new(map);
     }
@@ -90,8 +90,8 @@ impl Volume {
         Arc::clone(&self.map.read().expect("no holder of the lock panics"))
     }
 
-    /// The parts of a request; a request that cannot be served is one part that a lane refuses,
-    /// so that it is answered from another thread like every other.
+    /// The parts of a request. A request that cannot be served is one part that a lane refuses: it is then answered
+    /// from another thread, like every other.
     fn parts(&self, request: &Request) -> Vec<Part> {
         let everywhere = |group: u64| {
             let lane = self.lanes.iter().map(LaneSender::lane);
@@ -109,7 +109,7 @@ impl Volume {
         match request.kind {
             RequestKind::Flush => everywhere(0).collect(),
             _ if !map.contains(request) => everywhere(u64::MAX).take(1).collect(),
-            // Nothing to do, but to be answered.
+            // Nothing to do but to answer.
             _ if request.length == 0 => everywhere(u64::MAX)
                 .take(1)
                 .map(|mut part| {
@@ -147,12 +147,12 @@ fn outcome(code: u8) -> Outcome {
     }
 }
 
-/// A request whose parts are under way. Should a part be dropped unanswered (its lane has stopped),
-/// the request ends with [`Fault::Shutdown`].
+/// A request whose parts are in progress. If a part is dropped unanswered (its lane has stopped), the request ends
+/// with [`Fault::Shutdown`].
 struct Join {
     parts: AtomicUsize,
     outcome: AtomicU8,
-    /// The request's memory and the parts of it that are elsewhere, if any are.
+    /// The request's memory and the parts of it that are in bounce buffers, if any are.
     elsewhere: Mutex<Option<(Memory, Vec<Patch>)>>,
     token: u64,
     to: Arc<dyn Completed>,
@@ -237,7 +237,7 @@ impl BlockDevice for Volume {
             memory,
             token,
         };
-        // As a rule there is one part, and nothing to gather.
+        // Usually there is one part, and nothing to put into a batch.
         let now = self.clock.now();
         self.begin(submission, (to, now), &mut LaneSender::send);
     }
@@ -275,7 +275,7 @@ impl BlockDevice for Volume {
     fn extents(&self, offset: u64, length: u64) -> Vec<Extent> {
         let (sender, answers) = std::sync::mpsc::channel();
         let answer = ExtentsAnswer::new(move |extents| {
-            // Whoever asked waits.
+            // The receiver waits below.
             sender.send(extents).ok();
         });
         self.find_extents(offset, length, answer);
@@ -318,7 +318,7 @@ impl Volume {
             token,
         } = submission;
         if self.closed.load(Ordering::SeqCst) {
-            // A request outside of everything: refused by the lane, from its thread.
+            // A request outside of the volume: the lane refuses it, from its thread.
             request.offset = u64::MAX;
         }
         let parts = self.parts(&request);
@@ -337,8 +337,8 @@ impl Volume {
         let mut memory = Some(memory);
         let mut parts = parts.into_iter().peekable();
         while let Some(part) = parts.next() {
-            // The last part takes the memory along: by the time the request is completed, none of
-            // it may be left here.
+            // The last part takes the memory along: when the request is completed, no reference to the memory may be
+            // left here.
             let memory = match parts.peek() {
                 Some(_) => memory.clone(),
                 None => memory.take(),

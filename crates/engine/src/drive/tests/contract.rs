@@ -104,7 +104,7 @@ fn deep_queues_complete_each_request_once_with_its_own_bytes() {
     }
 }
 
-/// Pieces of one buffer, last one first, with as much between them.
+/// Pieces of one buffer, the last one first, with gaps of the same length between them.
 fn scattered(buffer: &Memory, piece: usize, skew: usize) -> Memory {
     let count = (buffer.len() - skew) / (2 * piece);
     let starts = (0..count).rev().map(|index| skew + 2 * index * piece);
@@ -127,7 +127,8 @@ fn joined_memory_goes_in_one_request_however_many_ranges_it_has() {
         let piece = device.limits().block_bytes_min as usize;
         let most = SIZE as usize / piece / 4 * 3;
         let mut chance = Chance(13);
-        // Two, more than the kernel takes at once, and what direct I/O does not take as it is.
+        // Two ranges, more than the kernel takes at once, and memory that direct I/O cannot use
+        // directly.
         for (count, skew, fua) in [(2, 0, false), (most.min(1500), 0, true), (7, 24, false)] {
             let length = count * piece;
             let source = Memory::from_bytes(&chance.bytes(skew + 2 * length));
@@ -159,7 +160,7 @@ fn joined_memory_goes_in_one_request_however_many_ranges_it_has() {
                 "{drive:?} {count}"
             );
             assert!(bytes_of(&joined) == written, "{drive:?} {count}");
-            // What lies between the pieces is as it was.
+            // The bytes between the pieces have not changed.
             let mut between = copy(&target);
             for start in (0..count).map(|index| skew + 2 * index * piece) {
                 between[start..start + piece].fill(0x5a);

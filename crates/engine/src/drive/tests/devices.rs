@@ -1,9 +1,9 @@
 //! Real block devices: loop and zram, also when they are taken away under load.
 //!
-//! Linux does not let go of an open loop or zram device: `losetup -d` waits for the last user, and
-//! a zram reset is refused. What does take a device away under load is shrinking it to nothing
-//! (`losetup -c` after its file was cut), which is what a pulled disk looks like to its users; and
-//! a zram device that may use no memory fails its writes.
+//! Linux does not release an open loop or zram device: `losetup -d` waits for the last user, and a
+//! zram reset is refused. Shrinking a device to nothing (`losetup -c` after its file was cut) does
+//! take it away under load: a pulled disk looks like this to its users. And a zram device that may
+//! use no memory fails its writes.
 
 use std::fs;
 use std::path::Path;
@@ -103,8 +103,8 @@ impl Drop for Zram {
     }
 }
 
-/// Keeps 32 requests in flight while `disturb` runs and for as many requests after it; returns
-/// what came before the disturbance ended and what came last.
+/// Keeps 32 requests in flight while `disturb` runs, and for some hundred requests after it;
+/// returns the outcomes from before its end and from after it.
 fn under_load(drive: &Drive, disturb: impl FnOnce() + Send) -> (Vec<Outcome>, Vec<Outcome>) {
     let disturbed = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -197,7 +197,7 @@ fn a_mounted_device_is_busy() {
         ..Open::default()
     };
     let error = open(&device.device.parse().unwrap(), how);
-    // A process that another test is just starting has what it opened.
+    // A process that another test is just starting has the descriptors of this one.
     let unmounted = (0..100).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(10));
         run("umount", &[&directory]).is_ok()
@@ -229,7 +229,7 @@ fn a_loop_device_taken_away_under_load_is_gone_and_nothing_hangs() {
             let file = fs::File::options().write(true).open(&device.file).unwrap();
             let name = Path::new(&device.device).file_name().unwrap();
             let size = Path::new("/sys/block").join(name).join("size");
-            // Writes on their way make the file longer again until they see the new size.
+            // Writes in flight make the file longer again until they see the new size.
             eventually("the loop device shrinks to nothing", || {
                 file.set_len(0).unwrap();
                 run("losetup", &["-c", &device.device]).unwrap();
@@ -275,7 +275,7 @@ fn a_zram_device_gets_a_size_refuses_removal_under_load_and_fails_when_full() {
     });
     assert!(before.iter().chain(&after).all(Result::is_ok));
 
-    // As good as pulling it: no page may be stored any more.
+    // Like pulling the device: it may store no more pages.
     let (_, after) = under_load(&drive, || zram.set("mem_limit", "1").unwrap());
     assert!(
         after
@@ -283,7 +283,7 @@ fn a_zram_device_gets_a_size_refuses_removal_under_load_and_fails_when_full() {
             .any(|outcome| matches!(outcome, Err(Fault::Medium | Fault::Full)))
     );
     drop(drive);
-    // The system may look at a device that was written, for a moment.
+    // The system may open a device that was written, for a moment.
     eventually(
         "nothing holds the device after the drive was dropped",
         || zram.set("reset", "1").is_ok(),

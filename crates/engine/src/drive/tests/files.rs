@@ -31,7 +31,7 @@ fn a_drive_opens_once_however_it_is_named() {
         message.contains("in use by another Ravelin daemon") && message.contains(&own),
         "{message}"
     );
-    // Probing looks without the lock.
+    // Probing reads without the lock.
     let peek = open(&name.parse().unwrap(), Open::default()).unwrap();
     assert_eq!(sync::read(&*peek.device, 0, 4096).unwrap(), [0; 4096]);
     drop(peek);

@@ -1,4 +1,4 @@
-//! Writing drives' names, in the form that reads back as the same drive.
+//! Writes drives' names, in the form that parses to the same drive.
 
 use std::fmt::{self, Write as _};
 use std::os::unix::ffi::OsStrExt;
@@ -133,7 +133,8 @@ impl fmt::Display for Faults {
             f.write_char('+')?;
             write_size(length, f)?;
         }
-        // An empty `?` keeps the wrapped drive's own options its own.
+        // An empty `?` is written, too: without it the wrapped drive's options would be taken for
+        // the wrapper's.
         if options.0 { Ok(()) } else { f.write_char('?') }
     }
 }

@@ -10,9 +10,9 @@
 //!         | "faulty:" spec [ "?" fault-options ]     fail=eio & nth=7 & times=1 & on=read & bad=1M+4K
 //! ```
 //!
-//! The *last* `?` of a URI starts the options of the outermost kind, so `slow:` can wrap anything
-//! that brings its own. In a path, `?`, `@` and `%` are written `%3F`, `%40`, `%25` (an `@` before
-//! a later `/` may stand as it is), and any byte may be written `%XX`.
+//! The *last* `?` of a URI starts the options of the outermost kind, so `slow:` can wrap any drive that has options
+//! of its own. In a path, `?`, `@` and `%` are written `%3F`, `%40`, `%25` (an `@` before a later `/` may stand as it
+//! is), and any byte may be written `%XX`.
 
 mod display;
 mod parse;
@@ -28,7 +28,7 @@ use block::Hint;
 use self::parse::NEST_MAX;
 use super::faulty::Trap;
 
-/// A drive as it was named: what it is, and where it is housed.
+/// A drive as it was named: what it is, and its failure domain.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct DriveUri {
     /// What it is.
@@ -78,7 +78,7 @@ pub enum DriveSpec {
 /// How to do I/O on a file or device.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FileOptions {
-    /// `backend=`: who does reads, writes and flushes.
+    /// `backend=`: what carries out reads, writes and flushes.
     pub backend: Backend,
     /// `direct=`: bypass the page cache where the file can (the default).
     pub direct: bool,
@@ -93,7 +93,7 @@ impl Default for FileOptions {
     }
 }
 
-/// Who does a file drive's reads, writes and flushes.
+/// What carries out a file drive's reads, writes and flushes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Backend {
     /// io_uring where it works and pays, else threads.
@@ -125,7 +125,7 @@ pub struct Faults {
     pub bad: Vec<(u64, u64)>,
 }
 
-/// Why a drive's name could not be read.
+/// Why a drive's name could not be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseDriveUriError {
     /// Nothing where a drive or path should be.
@@ -169,7 +169,7 @@ pub enum ParseDriveUriError {
     /// `slow:` without anything that slows.
     #[error("`slow:` needs at least one of bandwidth=, iops= and latency=")]
     NoRate,
-    /// Wrappers in wrappers in wrappers.
+    /// Too many wrappers in each other.
     #[error("the drive is wrapped more than {NEST_MAX} times")]
     TooDeep,
     /// A character that a domain's name cannot have.
@@ -203,9 +203,9 @@ impl Hint for ParseDriveUriError {
 }
 
 impl DriveUri {
-    /// The same drive with paths made absolute against the current directory, so that the name
-    /// means the same to a daemon that runs elsewhere. Symbolic links stay: `/dev/disk/by-id`
-    /// names survive a reboot, what they point to does not.
+    /// The same drive with paths made absolute against the current directory, so that the name means the same to a
+    /// daemon that runs elsewhere. Symbolic links stay: `/dev/disk/by-id` names survive a reboot, their targets do
+    /// not.
     #[must_use]
     pub fn absolute(&self) -> Self {
         Self {
@@ -216,7 +216,7 @@ impl DriveUri {
 }
 
 impl DriveUri {
-    /// Whether both names mean one file or device, whatever links lead there. Memory is another one each time.
+    /// Whether both names lead to one file or device, through any links. Two drives in memory are never the same.
     #[must_use]
     pub fn is_same_drive(&self, other: &Self) -> bool {
         let (Some(one), Some(two)) = (self.spec.path(), other.spec.path()) else {
@@ -226,7 +226,7 @@ impl DriveUri {
     }
 }
 
-/// What tells a drive from every other one: a device's number, or a file's place in its file system.
+/// Identifies a drive: a device's number, or a file's place in its file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Identity {
     /// A block device.
@@ -235,7 +235,7 @@ pub enum Identity {
     File(u64, u64),
 }
 
-/// Which drive a path leads to; `None` if nowhere.
+/// The identity of the drive that a path leads to; `None` if it leads nowhere.
 #[must_use]
 pub fn identity(path: &Path) -> Option<Identity> {
     use std::os::unix::fs::{FileTypeExt, MetadataExt};

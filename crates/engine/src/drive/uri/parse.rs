@@ -1,4 +1,4 @@
-//! Reading drives' names.
+//! Parses drives' names.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -19,7 +19,7 @@ impl FromStr for DriveUri {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (rest, domain) = match text.rsplit_once('@') {
-            // An @ inside a directory's name is just a letter.
+            // An @ inside a directory's name is an ordinary character.
             Some((rest, domain)) if !domain.contains('/') => (rest, Some(domain)),
             _ => (text, None),
         };
@@ -88,8 +88,8 @@ impl DriveSpec {
     }
 }
 
-/// Splits `kind:rest`. What begins with `/` or `.`, or has no kind-like word before a colon, is a
-/// path.
+/// Splits `kind:rest`. A text that begins with `/` or `.`, or has no word like a kind before a
+/// colon, is a path.
 fn split_kind(text: &str) -> Option<(&str, &str)> {
     let (kind, rest) = text.split_once(':')?;
     let mut bytes = kind.bytes();
@@ -202,7 +202,7 @@ impl Rate {
     }
 }
 
-/// Times that a test can wait for; anything longer is a slip of the pen.
+/// The longest time that a test can wait for; anything longer is a typing error.
 const DURATION_MAX: Duration = Duration::from_secs(3600);
 
 fn parse_duration(text: &str) -> Option<Duration> {
@@ -285,7 +285,7 @@ impl Faults {
     }
 }
 
-/// Decodes `%XX`; a `%` that is not followed by two hexadecimal digits stands for itself.
+/// Decodes `%XX`; a `%` that is not followed by two hexadecimal digits is kept.
 fn decode_path(text: &str) -> Option<PathBuf> {
     if text.is_empty() || text.contains('\0') {
         return None;
