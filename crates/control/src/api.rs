@@ -1,7 +1,7 @@
-//! What goes over the wire, the same for server and client.
+//! The JSON documents of the API, the same types for server and client.
 //!
-//! Sizes are bytes. Requests refuse fields that they do not know, so that a misspelt option is an
-//! error and not a default.
+//! Sizes are bytes. Requests with unknown fields are refused, so that a misspelt option is an error and not a
+//! default.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -19,24 +19,24 @@ use crate::exports::EXPORTS;
 /// The longest request body, in bytes.
 pub const BODY_BYTES_MAX: usize = 1 << 20;
 
-/// What kind of failure, for programs: the words around it are for people.
+/// The kind of a failure, for programs; the texts beside it are for people.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// What was asked for cannot be, whatever the state of things.
+    /// The request is invalid, whatever the state of the pools.
     Usage,
-    /// It is about something that is not there.
+    /// An object that the request names does not exist.
     NotFound,
-    /// The state of things forbids it: a name, drive or socket is in use, or data would be lost.
+    /// The current state does not permit it: a name, drive or socket is in use, or data would be lost.
     Conflict,
-    /// Nobody answers at the daemon's socket.
+    /// No process answers at the daemon's socket.
     NoDaemon,
-    /// It was tried and did not succeed.
+    /// The operation was attempted and failed.
     #[default]
     Failed,
 }
 
-/// Why something was not done.
+/// Why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
     /// What was not done.
@@ -46,7 +46,7 @@ pub struct Problem {
     /// One thing to try; may be empty.
     #[serde(rename = "try")]
     pub hint: String,
-    /// What kind of failure.
+    /// The kind of failure.
     #[serde(default)]
     pub kind: Kind,
     /// The part of a text in the request that is wrong.
@@ -55,7 +55,7 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// What was not done, and why and what to try as `error` has them.
+    /// A problem whose `why` and `hint` are taken from `error`.
     pub fn of(kind: Kind, what: impl Into<String>, error: &(impl Hint + ?Sized)) -> Self {
         Self {
             what: what.into(),
@@ -84,14 +84,14 @@ impl Hint for Problem {
 pub struct Span {
     /// The whole text.
     pub text: String,
-    /// First byte that is meant.
+    /// First byte of the part.
     pub start: usize,
-    /// The byte after the last one.
+    /// The byte after the part's last one.
     pub end: usize,
 }
 
 impl Span {
-    /// The `part` of `text` that is meant.
+    /// The `part` of `text`.
     #[must_use]
     pub fn new(text: &str, part: Range<usize>) -> Self {
         Self {
@@ -140,7 +140,7 @@ pub struct CreatePool {
     /// `-o journal=intent -o checksum=off`: neither data in a journal nor checksums.
     #[serde(default)]
     pub unprotected: bool,
-    /// Take drives that hold something.
+    /// Use drives even if they contain data.
     #[serde(default)]
     pub force: bool,
     /// Check everything and write nothing.
@@ -148,14 +148,14 @@ pub struct CreatePool {
     pub dry_run: bool,
 }
 
-/// `POST pools/NAME/scrub`: begins a scrub, or holds it, or lets it go on, or plans it.
+/// `POST pools/NAME/scrub`: begins, pauses, resumes or schedules a scrub.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScrubPool {
-    /// Hold the one under way, or let it go on.
+    /// Pause the scrub in progress (true), or resume it (false).
     #[serde(default)]
     pub pause: Option<bool>,
-    /// Begin none now, but one every so many days; 0: none any more.
+    /// Do not begin a scrub now; begin one every so many days. 0: no more scheduled scrubs.
     #[serde(default)]
     pub every_days: Option<u32>,
 }
@@ -167,25 +167,25 @@ pub struct CreatedPool {
     pub name: String,
     /// Its scheme.
     pub scheme: String,
-    /// Whether it exists now; false after a dry run.
+    /// True if the pool exists now; false after a dry run.
     pub created: bool,
-    /// Capacity in words.
+    /// How the capacity is computed, as text.
     pub arithmetic: String,
-    /// Bytes of user data that it holds.
+    /// Capacity for user data, in bytes.
     pub capacity_bytes: u64,
-    /// What it survives, how long a rebuild takes, and where the bytes go.
+    /// How many failures the pool survives, how long a rebuild takes, and how the space is divided.
     #[serde(default)]
     pub plan: PoolPlan,
-    /// What is, or was, on its drives.
+    /// What is on its drives, or was before.
     pub overwrites: Vec<Overwrite>,
 }
 
-/// Something that a new pool puts an end to.
+/// Contents of a drive that the operation overwrites.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Overwrite {
     /// The drive.
     pub drive: String,
-    /// What is on it, with its article.
+    /// What is on it, with the article.
     pub holds: String,
 }
 
@@ -194,25 +194,25 @@ pub struct Overwrite {
 pub struct Pools {
     /// By name.
     pub pools: Vec<PoolSummary>,
-    /// What was there before the daemon started and is not now.
+    /// Pools and exports of an earlier run that are not restored.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failed_restores: Vec<FailedRestore>,
 }
 
-/// A pool or an export that a start of the daemon did not bring back. It is tried again at the next
-/// start, and forgotten by `pool export` or `volume detach`.
+/// A pool or an export that the start of the daemon did not restore. The next start tries again; `pool export` or
+/// `volume detach` removes it from the list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailedRestore {
     /// The pool.
     pub pool: String,
     /// Its identity.
     pub uuid: String,
-    /// The volume, where the pool is open and only an export of it is missing.
+    /// The volume, if the pool is open and only this export failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub volume: Option<String>,
     /// Why.
     pub problem: Problem,
-    /// It may yet come back by itself: its drives are waited for, or it is being opened.
+    /// The daemon is still working on it: it waits for the pool's drives, or is opening the pool.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub restoring: bool,
 }
@@ -226,11 +226,11 @@ pub struct PoolSummary {
     pub uuid: String,
     /// Its scheme.
     pub scheme: String,
-    /// How it is.
+    /// Its health.
     pub health: Health,
-    /// Bytes of user data that it can hold.
+    /// Capacity for user data, in bytes.
     pub capacity_bytes: u64,
-    /// Of those, not yet given to volumes.
+    /// The part of it that is not yet allocated to volumes.
     pub free_bytes: u64,
     /// Seats, waiting spares included.
     pub drives: usize,
@@ -265,7 +265,7 @@ pub struct FoundPool {
     pub scheme: String,
     /// Newest generation found.
     pub generation: u64,
-    /// Drives that the newest label knows.
+    /// Number of drives according to the newest label.
     pub drives: usize,
     /// Drives found.
     pub paths: Vec<PathBuf>,
@@ -280,7 +280,7 @@ pub struct Import {
     /// Directories, files and devices; all block devices if empty.
     #[serde(default)]
     pub places: Vec<PathBuf>,
-    /// Open it although too much is missing.
+    /// Open it although too many drives are missing.
     #[serde(default)]
     pub degraded: bool,
 }
@@ -291,7 +291,7 @@ pub struct Status {
     /// The pool.
     #[serde(flatten)]
     pub pool: PoolStatus,
-    /// Where its volumes are served.
+    /// The exports of its volumes.
     pub exports: Vec<Export>,
 }
 
@@ -305,7 +305,7 @@ pub struct Events {
 /// `GET pools/{name}/idle`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Idle {
-    /// Whether nothing is being filled or computed anew.
+    /// True if no rebuild or resync is running.
     pub idle: bool,
 }
 
@@ -318,13 +318,13 @@ pub struct DriveChange {
     /// The new drive of a replacement.
     #[serde(default)]
     pub new: Option<String>,
-    /// Go on although data is lost.
+    /// Go on even if data is lost.
     #[serde(default)]
     pub force: bool,
-    /// `offline`: rebuild onto spares what the drive held, as `fail` does.
+    /// `offline`: rebuild the drive's contents onto spares, as `fail` does.
     #[serde(default)]
     pub rebuild: bool,
-    /// `add` and `replace`: say what is on the new drive, and change nothing.
+    /// `add` and `replace`: report what is on the new drive, and change nothing.
     #[serde(default)]
     pub dry_run: bool,
 }
@@ -338,7 +338,7 @@ pub struct ChangedDrive {
     pub path: String,
     /// `current`, `filling`, `out`, `waiting`, or `removed`.
     pub state: String,
-    /// What is, or was, on a new drive.
+    /// What is on a new drive, or was before.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub overwrites: Vec<Overwrite>,
 }
@@ -361,16 +361,16 @@ pub struct RenameVolume {
     pub name: String,
 }
 
-/// `POST drives/wipe`: removes whatever tells what a drive holds.
+/// `POST drives/wipe`: removes labels and signatures, so that the drive counts as empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WipeDrive {
     /// The drive.
     pub drive: String,
-    /// The drive once more: what it holds is lost.
+    /// The drive's name again, as a confirmation: its contents are lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirm: Option<String>,
-    /// Say what it holds, and change nothing.
+    /// Report what it holds, and change nothing.
     #[serde(default)]
     pub dry_run: bool,
 }
@@ -380,9 +380,9 @@ pub struct WipeDrive {
 pub struct WipedDrive {
     /// The drive.
     pub drive: String,
-    /// What it holds, or held, with its article; none if nothing that is known.
+    /// What it holds or held, with the article; none if no known contents were found.
     pub holds: Option<String>,
-    /// Whether that is gone now.
+    /// True if these contents are wiped now.
     pub wiped: bool,
 }
 
@@ -392,13 +392,13 @@ pub struct WipedDrive {
 pub struct ResizeVolume {
     /// Its new size.
     pub size_bytes: u64,
-    /// Cut off what does not fit; `pool` must then name the pool.
+    /// Permit a smaller size: data beyond the new end is lost. `pool` must then name the pool.
     #[serde(default)]
     pub shrink: bool,
-    /// The pool's name once more, where data is lost.
+    /// The pool's name again, as a confirmation if data is lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
-    /// Shrink it although it is attached.
+    /// Shrink it even if it is attached.
     #[serde(default)]
     pub force: bool,
 }
@@ -407,7 +407,7 @@ pub struct ResizeVolume {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeleteVolume {
-    /// The pool's name once more: what the volume holds is lost.
+    /// The pool's name again, as a confirmation: the volume's data is lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
 }
@@ -416,10 +416,10 @@ pub struct DeleteVolume {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DestroyPool {
-    /// The pool's name once more: what it holds is lost.
+    /// The pool's name again, as a confirmation: the pool's data is lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
-    /// Cut off clients that are connected.
+    /// Disconnect clients.
     #[serde(default)]
     pub force: bool,
 }
@@ -440,9 +440,9 @@ pub struct Volume {
     pub name: String,
     /// Its identity.
     pub uuid: String,
-    /// Bytes that clients see.
+    /// Its size for clients.
     pub size_bytes: u64,
-    /// Where it is served.
+    /// Its exports.
     pub exports: Vec<Export>,
 }
 
@@ -450,21 +450,21 @@ pub struct Volume {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "AttachFields")]
 pub struct Attach {
-    /// By which [kind of export](crate::exports::EXPORTS), and where; one. `nbd` with `unix:PATH` or `tcp:ADDRESS:PORT`, or
-    /// `fuse` with the file that the volume is to be; absolute.
+    /// The [kind of export](crate::exports::EXPORTS) and the place; exactly one entry. `nbd` with `unix:PATH` or
+    /// `tcp:ADDRESS:PORT`, or `fuse` with the file that the volume appears as, an absolute path.
     #[serde(flatten)]
     pub at: BTreeMap<String, String>,
-    /// By FUSE: with a loop device over that file.
+    /// By FUSE: create a loop device over that file.
     #[serde(default, skip_serializing_if = "is_false")]
     pub loop_device: bool,
-    /// Whatever would change the volume is refused.
+    /// Refuse requests that change the volume.
     #[serde(default, skip_serializing_if = "is_false")]
     pub read_only: bool,
     /// By NBD: clients must use TLS.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<AttachTls>,
-    /// By NBD: clients must use TLS with one of the keys in this file, lines of `NAME:KEY`; absolute. In place of
-    /// `tls`.
+    /// By NBD: clients must use TLS with one of the keys in this file, lines of `NAME:KEY`; an absolute path. Instead
+    /// of `tls`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls_psk: Option<PathBuf>,
     /// By NBD over TCP: serve other machines without TLS.
@@ -472,7 +472,7 @@ pub struct Attach {
     pub insecure: bool,
 }
 
-/// The same as it is read: fields that are not known are kinds of exports, or errors.
+/// The same document when parsed: an unknown field is a kind of export or an error.
 #[derive(Deserialize)]
 struct AttachFields {
     #[serde(flatten)]
@@ -515,15 +515,16 @@ impl TryFrom<AttachFields> for Attach {
     }
 }
 
-/// Files of a server's TLS, in PEM; absolute.
+/// Files of a server's TLS, in PEM; absolute paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AttachTls {
-    /// The server's certificate and those between it and its authority.
+    /// The server's certificate and the intermediate certificates up to its authority.
     pub certificate: PathBuf,
     /// Its private key.
     pub key: PathBuf,
-    /// Authorities of which clients must show a certificate; without it any client is served that uses TLS.
+    /// Certificate authorities: a client must present a certificate of one of them. Without this, any client that
+    /// uses TLS is served.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_authority: Option<PathBuf>,
 }
@@ -540,27 +541,27 @@ pub struct Export {
     pub pool: String,
     /// The volume.
     pub volume: String,
-    /// `unix:PATH`, `tcp:ADDRESS:PORT` with the port that was taken, or `fuse:FILE`.
+    /// `unix:PATH`, `tcp:ADDRESS:PORT` with the port that was assigned, or `fuse:FILE`.
     pub address: String,
-    /// What an NBD client connects to, or the file.
+    /// The URI for NBD clients, or the file's path.
     pub uri: String,
-    /// The loop device made over the file, or the device that the kernel's NBD client has made of it.
+    /// The loop device over the file, or the device of the kernel's NBD client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<PathBuf>,
-    /// The device's name that stays.
+    /// The device's stable name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<PathBuf>,
-    /// Whether whatever would change the volume is refused.
+    /// True if requests that change the volume are refused.
     #[serde(default, skip_serializing_if = "is_false")]
     pub read_only: bool,
-    /// Clients now; for a file, how often it is open, and for a loop device, whether it is held.
+    /// Connected clients. For a file: how often it is open. With a loop device: whether the device is in use.
     pub clients: usize,
 }
 
 /// Answer to attaching and detaching.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Exports {
-    /// What was begun or ended.
+    /// The exports that began or ended.
     pub exports: Vec<Export>,
 }
 
@@ -568,11 +569,11 @@ pub struct Exports {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClosePool {
-    /// Cut off clients that are connected.
+    /// Disconnect clients.
     #[serde(default)]
     pub force: bool,
 }
 
-/// An answer that only says that it was done.
+/// An empty answer: the request succeeded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Done {}

@@ -11,47 +11,47 @@ use serde::de::DeserializeOwned;
 
 use crate::api::{ErrorBody, Problem};
 
-/// Longest answer that is read, in bytes. The longest known, the status of a pool of 65,536 seats
-/// with its thousand events, stays below it.
+/// Longest answer that is read, in bytes. The longest answer known is the status of a pool of 65,536 seats with its
+/// thousand events; it stays below this.
 const ANSWER_BYTES_MAX: u64 = 256 << 20;
 
-/// Talks to the daemon at a socket.
+/// A client of the daemon at a socket.
 #[derive(Clone, Debug)]
 pub struct Client {
     socket: PathBuf,
 }
 
-/// Why there is no answer, or not the one that was hoped for.
+/// Why there is no answer, or an error instead of one.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// Nobody listens.
+    /// No process listens at the socket.
     #[error("no daemon answers at {}", socket.display())]
     NoDaemon {
-        /// Where.
+        /// The socket.
         socket: PathBuf,
     },
-    /// The socket is there, but not for this user; or the conversation broke off.
+    /// The socket exists, but this user has no access to it, or the connection broke off.
     #[error("the daemon at {} cannot be talked to: {source}", socket.display())]
     Io {
-        /// Where.
+        /// The socket.
         socket: PathBuf,
         /// The operating system's reason.
         source: io::Error,
     },
-    /// Something that is no answer of this API.
+    /// The answer is not one of this API.
     #[error("what answers at {} does not speak this API: {why}", socket.display())]
     Garbled {
-        /// Where.
+        /// The socket.
         socket: PathBuf,
         /// What was wrong.
         why: String,
     },
-    /// The daemon says no.
+    /// The daemon refused the request.
     #[error("{problem}")]
     Refused {
         /// HTTP's status.
         status: u16,
-        /// Its reasons.
+        /// The reason.
         problem: Box<Problem>,
     },
 }
@@ -68,7 +68,7 @@ impl Hint for ClientError {
 }
 
 impl Client {
-    /// Of the daemon at `socket`.
+    /// A client of the daemon at `socket`.
     #[must_use]
     pub fn new(socket: impl Into<PathBuf>) -> Self {
         Self {
@@ -82,7 +82,7 @@ impl Client {
         &self.socket
     }
 
-    /// Asks without a body. `path` comes after `/v1/`; see [`path`] for names in it.
+    /// Sends a GET request without a body. `path` comes after `/v1/`; see [`path`] for names in it.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -90,7 +90,7 @@ impl Client {
         self.call("GET", path, &[])
     }
 
-    /// Sends `body` with a method.
+    /// Sends `body` with an HTTP method.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -140,8 +140,8 @@ impl Client {
         let mut bytes = Vec::new();
         let received = stream.take(ANSWER_BYTES_MAX).read_to_end(&mut bytes);
         if bytes.is_empty() {
-            // A daemon that refuses a request may answer before it has read all of it, so the
-            // answer counts for more than what became of sending.
+            // A daemon that refuses a request may answer before it has read the whole request. The send then fails,
+            // but the answer counts.
             sent.map_err(io)?;
             received.map_err(io)?;
             return Err(io(io::ErrorKind::UnexpectedEof.into()));
@@ -160,7 +160,7 @@ impl Client {
     }
 }
 
-/// An answer, in pieces.
+/// A parsed response.
 #[derive(Debug, PartialEq, Eq)]
 struct Response<'a> {
     status: u16,
@@ -168,8 +168,7 @@ struct Response<'a> {
 }
 
 impl<'a> Response<'a> {
-    /// Takes an answer apart. The body's length must be said: then an answer that broke off is
-    /// not taken for a whole one.
+    /// Parses a response. `Content-Length` is required: without it, a response that broke off would look complete.
     fn parse(bytes: &'a [u8]) -> Result<Self, &'static str> {
         let end = bytes
             .windows(4)
@@ -196,7 +195,7 @@ impl<'a> Response<'a> {
     }
 }
 
-/// A path from its parts, each of which may have any characters.
+/// Builds a path from its parts, each of which may have any characters.
 #[must_use]
 pub fn path(parts: &[&str]) -> String {
     let parts: Vec<String> = parts.iter().map(|part| encode(part)).collect();
@@ -205,7 +204,7 @@ pub fn path(parts: &[&str]) -> String {
 
 fn encode(part: &str) -> String {
     use std::fmt::Write as _;
-    // A lone dot or two would be taken for steps in the path.
+    // `.` and `..` would be path steps.
     let dots = part.bytes().all(|byte| byte == b'.');
     part.bytes().fold(String::new(), |mut text, byte| {
         if byte.is_ascii_alphanumeric() || b"-_~".contains(&byte) || (byte == b'.' && !dots) {

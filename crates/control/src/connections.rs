@@ -6,8 +6,8 @@
 //!               └────────► closed            ▼                       └────────► closed
 //! ```
 //!
-//! A client that sends nothing, or a byte a second, or does not take its answer, has its connection for some
-//! seconds and no longer; then others get it. What the daemon does for a request takes as long as it takes.
+//! A client that sends nothing, sends a byte a second, or does not read its answer loses its connection after some
+//! seconds, and the slot goes to another client. The daemon's own work on a request has no time limit here.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,21 +34,21 @@ use crate::api::BODY_BYTES_MAX;
 const AT_ONCE: u32 = 64;
 /// How long a client may take to send its request: clients of a local socket send it in one go.
 const ASKING: Duration = Duration::from_secs(5);
-/// How long it may take to take its answer.
+/// How long a client may take to read its answer.
 const ANSWERING: Duration = Duration::from_secs(5);
 /// How long to wait when no connection can be accepted.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// How far a connection's request is.
+/// Progress of a connection's request.
 #[derive(Debug, Default)]
 struct Turn {
-    /// All of it is there.
+    /// The whole request has arrived.
     asked: Notify,
-    /// Its answer is known.
+    /// The answer is ready to be sent.
     answered: Notify,
 }
 
-/// Answers requests until `stop`, and then until all that had been sent are answered.
+/// Answers requests until `stop`, and then those that had been sent before.
 pub(crate) async fn serve(listener: UnixListener, router: Router, stop: impl Future<Output = ()>) {
     let router = router.layer(from_fn(take_whole));
     let slots = Arc::new(Semaphore::new(AT_ONCE as usize));
@@ -74,11 +74,11 @@ pub(crate) async fn serve(listener: UnixListener, router: Router, stop: impl Fut
     }
     drop(listener);
     stopping.send_replace(true);
-    // Every connection gives its slot back.
+    // Having all slots means that every connection has ended.
     slots.acquire_many(AT_ONCE).await.ok();
 }
 
-/// Serves a connection until its request is answered, or it takes too long.
+/// Serves a connection until its request is answered or a time limit expires.
 async fn answer_one(
     stream: UnixStream,
     router: Router,
@@ -105,7 +105,7 @@ async fn answer_one(
     }
 }
 
-/// Returns when a connection is to be closed, whatever its client does.
+/// Returns when a connection must be closed, whatever its client does. The result says why.
 async fn overdue(turn: &Turn, mut stopped: watch::Receiver<bool>) -> &'static str {
     tokio::select! {
         asked = timeout(ASKING, turn.asked.notified()) => {
@@ -120,7 +120,7 @@ async fn overdue(turn: &Turn, mut stopped: watch::Receiver<bool>) -> &'static st
     "did not take its answer in time"
 }
 
-/// Has a request handled when all of it is there.
+/// Reads the whole body, then passes the request on.
 async fn take_whole(
     Extension(turn): Extension<Arc<Turn>>,
     request: Request,

@@ -1,6 +1,6 @@
 //! The daemon's state: pools by name, and where their volumes are served.
 //!
-//! All methods block; the routes call them from threads that may.
+//! All methods may block. The routes call them on tokio's blocking threads.
 
 mod drives;
 mod exports;
@@ -29,34 +29,35 @@ use crate::state::StateFile;
 pub use drives::Change;
 use exports::Exported;
 
-/// How long closing a pool waits for requests of this daemon that still look at it. They end by
-/// themselves; what takes longest is [`Daemon::idle`].
+/// How long closing a pool waits for requests of this daemon that still have a reference to it. These requests end in
+/// bounded time; the longest one is [`Daemon::idle`].
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long the locks of a killed daemon may last: its last writes must end first. A guess, with
-/// slow disks in mind; on an idle machine it is a few tens of milliseconds.
+/// How long the drive locks of a killed daemon may remain: its last writes must end first. A guess, with slow disks
+/// in mind; on an idle machine it is a few tens of milliseconds.
 const LAST_LOCKS: Duration = Duration::from_secs(5);
 
-/// All pools that are open here. Ends well only by [`Daemon::close`].
+/// All pools that are open in this daemon. Call [`Daemon::close`] before dropping: only that closes the pools
+/// cleanly.
 #[derive(Default)]
 pub struct Daemon {
-    /// `None` holds the name of a pool that is being opened or closed.
+    /// `None`: the name is reserved while its pool is being opened or closed.
     pools: Mutex<BTreeMap<String, Option<Arc<PoolHandle>>>>,
     exports: Mutex<Vec<Exported>>,
-    /// What a next life shall begin with.
+    /// The pools and exports to restore at the next start.
     state: Option<StateFile>,
-    /// Programs to be told.
+    /// Programs to run for each event.
     hooks: Option<Hooks>,
-    /// Where devices of attached volumes have names that stay.
+    /// Directory of stable names (links) for the devices of attached volumes.
     links: Option<PathBuf>,
-    /// What this life did not begin with although it should have, or has not yet.
+    /// Pools and exports of an earlier run that are not restored: the attempt failed, or is not finished.
     failed_restores: Mutex<Vec<FailedRestore>>,
-    /// How far the restoration is.
+    /// Progress of the restoration.
     restoration: restore::Restoration,
 }
 
-/// A name that is reserved while its pool is opened or closed; it is free again when this is
-/// dropped, unless the pool has been put there.
+/// A name that is reserved while its pool is opened or closed. Dropping this frees the name, unless the pool has been
+/// put there.
 struct Reserved<'a> {
     daemon: &'a Daemon,
     name: &'a str,
@@ -92,7 +93,7 @@ impl Drop for Reserved<'_> {
 }
 
 impl Daemon {
-    /// Without pools. Those of an earlier life come back by [`Daemon::restore`].
+    /// A daemon without pools. [`Daemon::restore`] opens the pools of an earlier run.
     #[must_use]
     pub fn new(state: StateFile, hooks: Option<Hooks>, links: Option<PathBuf>) -> Self {
         Self {
@@ -103,7 +104,7 @@ impl Daemon {
         }
     }
 
-    /// Tells hooks what a pool cannot tell itself.
+    /// Sends an event to the hooks that the pool itself cannot report.
     fn tell(&self, event: &str, pool: &str, text: &str) {
         if let Some(hooks) = &self.hooks {
             let now = std::time::SystemTime::now();
@@ -111,7 +112,8 @@ impl Daemon {
         }
     }
 
-    /// Has a pool's events kept on disk, numbered as those that follow the ones that are there.
+    /// Writes the pool's events to disk from now on. Their numbers follow those of the events that are already in the
+    /// file.
     fn keep_events(&self, handle: &PoolHandle) {
         let Some(files) = self.state.as_ref().map(StateFile::events) else {
             return;
@@ -168,13 +170,13 @@ impl Daemon {
             .collect()
     }
 
-    /// Returns when nobody sits on what every request needs.
+    /// Takes and releases each lock that every request needs: returns if none of them is held for good.
     pub(crate) fn touch(&self) {
         drop(self.pools());
         drop(self.exports());
     }
 
-    /// A line for each pool.
+    /// A summary of each open pool.
     #[must_use]
     pub fn list(&self) -> Vec<PoolSummary> {
         let line = |status: PoolStatus| PoolSummary {
@@ -190,7 +192,7 @@ impl Daemon {
         self.statuses().into_iter().map(line).collect()
     }
 
-    /// How a pool is.
+    /// The status of a pool and its exports.
     pub fn status(&self, name: &str) -> Result<Status, Failure> {
         let what = format!("the status of pool `{name}` cannot be told");
         let handle = self.handle(name, &what)?;
@@ -201,7 +203,7 @@ impl Daemon {
         Ok(Status { pool, exports })
     }
 
-    /// The lines of a pool's log after line number `after`.
+    /// The pool's events with numbers above `after`: older ones from disk, newer ones from the pool's memory.
     pub fn events(&self, name: &str, after: u64) -> Result<Vec<LoggedEvent>, Failure> {
         let pool = self.status(name)?.pool;
         let first = pool.events.first().map_or(u64::MAX, |event| event.number);
@@ -213,7 +215,7 @@ impl Daemon {
         Ok(events)
     }
 
-    /// What drives and volumes of a pool do.
+    /// The traffic of a pool's drives and volumes.
     pub fn traffic(&self, name: &str) -> Result<PoolTraffic, Failure> {
         let what = format!("what is done in pool `{name}` cannot be told");
         let handle = self.handle(name, &what)?;
@@ -222,13 +224,13 @@ impl Daemon {
             .map_err(|error| Failure::pool(&what, &error))
     }
 
-    /// Waits, for `timeout` at most, until nothing in the pool is filled or computed anew.
+    /// Waits, for `timeout` at most, until no rebuild or resync runs in the pool.
     pub fn idle(&self, name: &str, timeout: Duration) -> Result<bool, Failure> {
         let handle = self.handle(name, &format!("pool `{name}` cannot be waited for"))?;
         Ok(handle.wait_idle(timeout))
     }
 
-    /// Checks a pool's plan, and, unless that is all that is asked, makes the pool.
+    /// Checks a pool specification and, unless the request is a dry run, creates the pool.
     pub fn create(&self, request: &CreatePool) -> Result<CreatedPool, Failure> {
         let name = &request.name;
         let what = format!("pool `{name}` was not created");
@@ -265,8 +267,8 @@ impl Daemon {
         Ok(created)
     }
 
-    /// Refuses drives that belong to a pool that is open here: their locks would only say that
-    /// some daemon has them.
+    /// Refuses drives of a pool that is open in this daemon. Without this check the drive locks would catch them, but
+    /// could only report that some daemon has the drive.
     fn refuse_own<'a>(
         &self,
         mut uris: impl Iterator<Item = &'a DriveUri>,
@@ -293,7 +295,7 @@ impl Daemon {
         }
     }
 
-    /// Pools whose labels are in these places and that are not open here.
+    /// Pools whose labels are found in these places, without those that are open here.
     #[must_use]
     pub fn scan(&self, places: &[PathBuf]) -> Vec<FoundPool> {
         let open: BTreeSet<String> = self.statuses().into_iter().map(|pool| pool.uuid).collect();
@@ -311,12 +313,13 @@ impl Daemon {
             .collect()
     }
 
-    /// Opens a pool that is somewhere in these places.
+    /// Opens a pool whose labels are found in the request's places.
     pub fn import(&self, request: &Import) -> Result<Status, Failure> {
         let what = format!("pool `{}` was not imported", request.name);
         let failed = |error: &AssembleError| Failure::assemble(&what, error, "");
         if self.pools().contains_key(&request.name) {
-            // Scripts that set up everything after a start find it done.
+            // Success if the same pool is open already: a script that imports after each start may run after the
+            // restoration.
             let open = self.status(&request.name)?;
             let found = assemble::scan(&request.places).into_iter();
             if { found }.any(|pool| pool.uuid.to_string() == open.pool.uuid) {
@@ -347,7 +350,7 @@ impl Daemon {
         Ok(())
     }
 
-    /// Closes a pool: its volumes are served no longer, its drives are free.
+    /// Closes a pool: ends its exports and releases its drives.
     pub fn export(&self, name: &str, force: bool) -> Result<(), Failure> {
         if !self.pools().contains_key(name) && self.forget_failed_restores(name) {
             return Ok(());
@@ -357,7 +360,8 @@ impl Daemon {
         let taken_over = taken_over.filter(|status| status.pool.taken_over.is_some());
         let taken_down = self.take_down(name, force, &what);
         if let Some(status) = &taken_over {
-            // It is open here no longer, but was not closed: who has it must hear of that from us.
+            // Another host has taken the pool over. Forget the pool here also if closing fails; the error below
+            // explains the state.
             self.forget(&status.pool);
         }
         let let_go = taken_over.is_some() && !self.pools().contains_key(name);
@@ -373,7 +377,7 @@ impl Daemon {
         Ok(())
     }
 
-    /// Begins a scrub of a pool, or holds it, or lets it go on, or plans it.
+    /// Begins, pauses, resumes or schedules a scrub of a pool.
     pub fn scrub(&self, name: &str, request: ScrubPool) -> Result<(), Failure> {
         let what = format!("pool `{name}` is not scrubbed");
         let handle = self.handle(name, &what)?;
@@ -406,11 +410,11 @@ impl Daemon {
                     continue;
                 }
             };
-            // Memory is gone with the pool, and a drive that is missing cannot be written.
+            // `mem:` drives are gone with the pool, and a missing drive cannot be written.
             let Some(path) = uri.spec.path().filter(|path| path.exists()) else {
                 continue;
             };
-            // The name may meanwhile mean a drive with another pool on it.
+            // The path may lead to a drive of another pool by now.
             let ours = assemble::scan(&[path.to_owned()]);
             if !ours.iter().any(|pool| pool.uuid.to_string() == status.uuid) {
                 continue;
@@ -429,13 +433,13 @@ impl Daemon {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Ends a pool's exports and closes it. What it last was is returned.
+    /// Ends a pool's exports and closes the pool. Returns its last status.
     fn take_down(&self, name: &str, force: bool, what: &str) -> Result<PoolStatus, Failure> {
         let handle = self.handle(name, what)?;
         if !force {
             self.refuse_clients(name, None, what)?;
         }
-        // A pool that has stopped by itself has no status; it is put away all the same.
+        // A pool that has already stopped has no status. Close it all the same and report the error afterwards.
         let status = handle.status().map_err(|error| Failure::pool(what, &error));
         drop(handle);
         let (reserved, handle) = {
@@ -480,8 +484,8 @@ impl Daemon {
     }
 }
 
-/// Refuses a request that loses data and does not name the pool in its body: a path that was put together
-/// wrongly, or a program that tries paths, loses nothing.
+/// Refuses a destructive request whose body does not name the pool. Protects against paths that were put together
+/// wrongly and against programs that try paths.
 fn named(said: Option<&str>, pool: &str, what: &str) -> Result<(), Failure> {
     if said == Some(pool) {
         return Ok(());
@@ -494,8 +498,8 @@ fn named(said: Option<&str>, pool: &str, what: &str) -> Result<(), Failure> {
     Err(Failure::request(what, why, hint))
 }
 
-/// Tries again while a drive is locked by nobody who lives. The kernel takes a killed daemon's rings
-/// down after it has reaped the process, and until then they hold the drives and their locks.
+/// Tries again while a drive is locked and no live process holds the lock. The kernel tears down the rings of a
+/// killed daemon after it has reaped the process; until then the rings hold the drives and their locks.
 fn patiently<T>(mut work: impl FnMut() -> Result<T, AssembleError>) -> Result<T, AssembleError> {
     let deadline = Instant::now() + LAST_LOCKS;
     loop {
@@ -508,8 +512,8 @@ fn patiently<T>(mut work: impl FnMut() -> Result<T, AssembleError>) -> Result<T,
     }
 }
 
-/// Whether a drive is taken, but by no process that can be seen. A block device does not tell a
-/// lingering claim from a mount.
+/// True if a drive is in use, but by no process that can be seen. On a block device, a claim of a killed daemon
+/// cannot be distinguished from a mount.
 fn is_unheld(error: &OpenDriveError) -> bool {
     match error {
         OpenDriveError::InUse { holder, .. } => holder.is_empty(),
@@ -525,7 +529,7 @@ fn is_unheld(error: &OpenDriveError) -> bool {
     }
 }
 
-/// Closes a pool when nobody else looks at it any more.
+/// Waits until this is the last reference to the pool, then closes the pool.
 fn close(mut handle: Arc<PoolHandle>, what: &str) -> Result<(), Failure> {
     let deadline = Instant::now() + CLOSE_TIMEOUT;
     let handle = loop {
@@ -572,7 +576,7 @@ fn plan(request: &CreatePool, what: &str) -> Result<NewPool, Failure> {
     })
 }
 
-/// What is on the drives of a new pool. Drives that cannot be opened are left to `prepare`.
+/// The previous contents of a new pool's drives. Drives that cannot be opened are skipped: `prepare` reports them.
 fn occupied(new: &NewPool) -> Vec<Overwrite> {
     let uris = new.drives.iter().chain(&new.spares);
     uris.filter_map(|uri| match assemble::open_empty(uri, false) {

@@ -1,12 +1,13 @@
-//! Events of pools, kept from one life of the daemon to the next: a file for each pool, `events/UUID` in the state
-//! directory, with one event in a line of JSON.
+//! Events of pools, preserved across restarts of the daemon: a file for each pool, `events/UUID` in the state
+//! directory, with one event per line of JSON.
 //!
 //! ```text
 //!  pool threads ── try_send ──► queue of 1024 ──► one thread ── append; cut in half when too long ──► files
 //! ```
 //!
-//! A pool's thread does not wait for the file. Where the disk does not keep up, events are left out here, and the
-//! numbers of those before and after say how many. A line that a stop has cut short is left out when it is read.
+//! A pool's thread does not wait for the file. If the disk is too slow and the queue is full, events are dropped; the
+//! gap in the event numbers shows how many. An incomplete line, cut short by a stop, is skipped when the file is
+//! read.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -18,17 +19,17 @@ use engine::status::LoggedEvent;
 
 /// Events that may wait to be written.
 const QUEUE_MAX: usize = 1024;
-/// The longest file; then its older half goes. About five thousand events.
+/// The maximum size of a file. A longer file loses its older half. About five thousand events.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 enum Message {
     /// An event of the pool with this identity.
     Event(String, LoggedEvent),
-    /// Answer when all before is written.
+    /// Reply when all earlier messages have been written.
     Written(Sender<()>),
 }
 
-/// Where events are kept.
+/// The directory of event files, and the queue of their writer thread.
 #[derive(Clone, Debug)]
 pub(crate) struct EventFiles {
     directory: PathBuf,
@@ -36,7 +37,7 @@ pub(crate) struct EventFiles {
 }
 
 impl EventFiles {
-    /// Begins to keep events in `state`, the daemon's directory.
+    /// Begins to write events to `state`, the daemon's directory.
     ///
     /// # Errors
     /// When the directory cannot be made, or there is no thread.
@@ -54,7 +55,7 @@ impl EventFiles {
         Ok(Self { directory, queue })
     }
 
-    /// Keeps an event. Never waits.
+    /// Queues an event for writing. Never waits.
     pub(crate) fn keep(&self, pool: &str, event: &LoggedEvent) {
         let message = Message::Event(pool.to_owned(), event.clone());
         if self.queue.try_send(message).is_err() {
@@ -62,7 +63,7 @@ impl EventFiles {
         }
     }
 
-    /// The events of a pool that are kept, oldest first.
+    /// The stored events of a pool, oldest first.
     pub(crate) fn read(&self, pool: &str) -> Vec<LoggedEvent> {
         let (to, written) = channel();
         if self.queue.send(Message::Written(to)).is_ok() {
@@ -71,7 +72,7 @@ impl EventFiles {
         events(&self.directory.join(pool))
     }
 
-    /// Forgets a pool's events.
+    /// Deletes a pool's events.
     pub(crate) fn forget(&self, pool: &str) {
         self.read(pool);
         fs::remove_file(self.directory.join(pool)).ok();
@@ -99,7 +100,7 @@ fn write_all(directory: &Path, messages: &Receiver<Message>) {
                 }
                 failing = written.is_err();
             }
-            // Whoever asked may have gone.
+            // The receiver may be gone.
             Message::Written(to) => to.send(()).unwrap_or_default(),
         }
     }
@@ -120,7 +121,7 @@ fn append(path: &Path, event: &LoggedEvent) -> io::Result<()> {
     Ok(())
 }
 
-/// Leaves the newer half of a file. It is found old or new, and whole.
+/// Drops the older half of a file. The rename is atomic: a reader finds the old or the new file, whole.
 fn cut_in_half(path: &Path) -> io::Result<()> {
     let bytes = fs::read(path)?;
     let half = bytes.len() / 2;

@@ -1,4 +1,4 @@
-//! From the engine's errors to answers: a status, and what, why, and one thing to try.
+//! Maps the engine's errors to responses: a status, and what, why, and one thing to try.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ use engine::drive::OpenDriveError;
 
 use crate::api::{ErrorBody, Kind, Problem, Span};
 
-/// What HTTP's status says to programs that do not see it.
+/// The failure kind that corresponds to an HTTP status, for programs that do not see the status.
 fn kind(status: StatusCode) -> Kind {
     match status {
         StatusCode::NOT_FOUND => Kind::NotFound,
@@ -28,7 +28,7 @@ fn kind(status: StatusCode) -> Kind {
 pub struct Failure {
     /// HTTP's status.
     pub status: StatusCode,
-    /// What is told.
+    /// The body of the response.
     pub problem: Problem,
 }
 
@@ -61,7 +61,7 @@ impl Failure {
         Self::new(StatusCode::BAD_REQUEST, what, why, hint)
     }
 
-    /// What the request names is not there.
+    /// An object that the request names does not exist.
     pub fn missing(
         what: impl Into<String>,
         why: impl Into<String>,
@@ -70,7 +70,7 @@ impl Failure {
         Self::new(StatusCode::NOT_FOUND, what, why, hint)
     }
 
-    /// The state of things forbids it.
+    /// The current state does not permit the operation.
     pub fn conflict(
         what: impl Into<String>,
         why: impl Into<String>,
@@ -79,7 +79,7 @@ impl Failure {
         Self::new(StatusCode::CONFLICT, what, why, hint)
     }
 
-    /// Why, and one thing to try, as `error` has them.
+    /// `why` and `hint` are taken from `error`.
     pub(crate) fn of(status: StatusCode, what: impl Into<String>, error: &impl Hint) -> Self {
         Self {
             status,
@@ -87,14 +87,14 @@ impl Failure {
         }
     }
 
-    /// The scheme of a request is wrong in one part of it.
+    /// One part of the request's scheme is wrong.
     pub(crate) fn scheme(what: &str, error: &impl Hint, scheme: &str, part: Range<usize>) -> Self {
         let mut failure = Self::of(StatusCode::BAD_REQUEST, what, error);
         failure.problem.span = Some(Box::new(Span::new(scheme, part)));
         failure
     }
 
-    /// A pool could not be put together; `scheme` is what the request called it.
+    /// A pool could not be assembled. `scheme` is the scheme as the request spelled it.
     #[must_use]
     pub fn assemble(what: &str, error: &AssembleError, scheme: &str) -> Self {
         let status = match error {
@@ -214,7 +214,7 @@ mod tests {
             problem.hint,
             "check the name, or give a size to make a file"
         );
-        // Errors without a hint have nothing to be cut off.
+        // Errors without a hint: nothing is cut off from the text.
         let error = AssembleError::Io {
             drive: path.to_owned(),
             doing: "reading",

@@ -1,17 +1,16 @@
-//! Programs that are run when something happens: the executables of a directory, one after the
-//! other in the order of their names, once for each event.
+//! Programs that are run for events: the executables of a directory, one after the other in the order of their names,
+//! once for each event.
 //!
 //! ```text
 //!  pool threads ── try_send ──► queue of 256 ──► one thread ── spawn, wait ──► hooks
 //! ```
 //!
-//! A pool's thread only puts the event into the queue. Where hooks do not keep up, events are left
-//! out, and the next one that is delivered says how many: a pool must not wait for a program, and
-//! memory must not grow with its slowness. A program that takes too long is killed with its
-//! children.
+//! A pool's thread only queues the event: a pool must not wait for a program, and memory must not grow if a program
+//! is slow. If the queue is full, events are dropped, and the next event that is delivered carries their count. A
+//! program that exceeds its time limit is killed with its children.
 //!
-//! Each gets the event on its standard input, as one line of JSON, and its main parts in the
-//! environment. What it writes to standard error goes where the daemon's log goes.
+//! Each program gets the event on its standard input, as one line of JSON, and its main parts in the environment. Its
+//! standard error is the daemon's, so its messages go where the daemon's log goes.
 
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -27,22 +26,22 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use serde::Serialize;
 
-/// Events that may wait. A guess: a rebuild makes a few, a drive that dies some tens.
+/// Events that may be queued. A guess: a rebuild makes a few, a drive failure some tens.
 const QUEUE_MAX: usize = 256;
-/// How long the daemon's end waits for hooks that still run.
+/// How long a stop of the daemon waits for hooks that still run.
 const LAST_HOOKS: Duration = Duration::from_secs(5);
 
-/// Where hooks find programs.
+/// `PATH` of hooks.
 const HOOK_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Something that happened, as hooks are told.
+/// An event as it is passed to hooks.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct HookEvent {
     /// `pool_open`, `pool_closed`, `pool_missing`, or a report of the pool: `drive_out`, …
     pub(crate) event: String,
     pub(crate) pool: String,
     pub(crate) at_milliseconds: u64,
-    /// For people.
+    /// The event in words.
     pub(crate) text: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) seat: Option<u16>,
@@ -64,25 +63,25 @@ impl HookEvent {
     }
 }
 
-/// Where hooks are and what they may take.
+/// The hooks' directory and limits.
 #[derive(Clone, Debug)]
 pub struct HookOptions {
     /// The directory; it need not exist yet.
     pub directory: PathBuf,
-    /// How long one program may take.
+    /// How long one program may run.
     pub time_limit: Duration,
-    /// The daemon's socket, for those that ask it something.
+    /// The daemon's socket, for hooks that use the API.
     pub socket: PathBuf,
 }
 
-/// The queue's end that takes.
+/// The sending end of the event queue.
 #[derive(Clone, Debug)]
 pub struct Hooks {
     queue: SyncSender<HookEvent>,
     dropped: Arc<AtomicU64>,
 }
 
-/// Resolves when the last event has been delivered.
+/// Reports when the last event has been delivered.
 #[derive(Debug)]
 pub struct HooksEnd(Receiver<()>);
 
@@ -90,7 +89,7 @@ impl Hooks {
     /// Starts the thread that runs hooks.
     ///
     /// # Errors
-    /// When there is no thread.
+    /// If the thread cannot be started.
     pub fn start(options: HookOptions) -> std::io::Result<(Self, HooksEnd)> {
         let (queue, events) = sync_channel(QUEUE_MAX);
         let (alive, end) = sync_channel::<()>(0);
@@ -107,7 +106,7 @@ impl Hooks {
         Ok((Self { queue, dropped }, HooksEnd(end)))
     }
 
-    /// Never waits.
+    /// Queues an event, or drops and counts the event if the queue is full. Never waits.
     pub(crate) fn send(&self, event: HookEvent) {
         match self.queue.try_send(event) {
             Ok(()) | Err(TrySendError::Disconnected(_)) => {}
@@ -119,7 +118,8 @@ impl Hooks {
 }
 
 impl HooksEnd {
-    /// Waits, not for ever, until what is in the queue has been delivered. All senders must be gone.
+    /// Waits, for [`LAST_HOOKS`] at most, until all queued events have been delivered. All senders must have been
+    /// dropped.
     pub(crate) fn wait(&self) {
         if let Err(std::sync::mpsc::RecvTimeoutError::Timeout) = self.0.recv_timeout(LAST_HOOKS) {
             tracing::warn!("hooks still run; going on without them");
@@ -137,7 +137,7 @@ fn programs(directory: &Path) -> Vec<PathBuf> {
         .filter(|entry| {
             let name = entry.file_name();
             let name = name.as_encoded_bytes();
-            // What editors and package managers leave lying about.
+            // Skip hidden files and what editors and package managers leave behind.
             !name.starts_with(b".") && !name.ends_with(b"~") && !name.contains(&b'#')
         })
         .map(|entry| entry.path())
@@ -147,7 +147,8 @@ fn programs(directory: &Path) -> Vec<PathBuf> {
     programs
 }
 
-/// Whether a file is a program, and one that only those may change who may do what we may.
+/// True if a file is executable, and only root or the daemon's user can change it: a hook runs with the daemon's
+/// rights.
 fn may_run(path: &Path) -> bool {
     let Ok(found) = std::fs::metadata(path) else {
         return false;
@@ -188,7 +189,7 @@ fn deliver(options: &HookOptions, event: &HookEvent, dropped: u64) {
 fn run(options: &HookOptions, program: &Path, event: &HookEvent, line: &str) {
     let mut command = Command::new(program);
     command
-        // What the daemon was started with is none of its business, and may be secret.
+        // The daemon's environment may contain secrets, and no hook needs it.
         .env_clear()
         .env("PATH", HOOK_PATH)
         .env("LANG", "C.UTF-8")
@@ -209,7 +210,8 @@ fn run(options: &HookOptions, program: &Path, event: &HookEvent, line: &str) {
         Err(error) => return said(&error.to_string()),
     };
     if let Some(mut input) = child.stdin.take() {
-        // It fits into the pipe, so this does not wait; and a hook need not read it.
+        // The line fits into the pipe's buffer, so this does not wait. An error is no fault: a hook need not read its
+        // input.
         let _ = input.write_all(line.as_bytes());
     }
     let in_time = wait(&child, options.time_limit);
@@ -224,10 +226,10 @@ fn run(options: &HookOptions, program: &Path, event: &HookEvent, line: &str) {
     }
 }
 
-/// Whether a child ends in time.
+/// True if a child ends in time.
 fn wait(child: &Child, limit: Duration) -> bool {
     let Ok(descriptor) = pidfd_open(Pid::from_child(child), PidfdFlags::empty()) else {
-        // Before Linux 5.3; then there is no limit.
+        // Kernels before 5.3 have no pidfd: no time limit there.
         return true;
     };
     let limit = Timespec {

@@ -6,10 +6,9 @@
 //!                                      api::*  (the same structs at both ends)
 //! ```
 //!
-//! Every answer is one JSON document. What fails answers with a status and
-//! `{"error":{"what":…,"why":…,"try":…}}`: 400 where the request itself is wrong, 404 where what it
-//! names is not there, 409 where the state of things forbids it, 500 where the daemon or a drive
-//! failed.
+//! Every response is one JSON document. A failed request returns a status and `{"error":{"what":…,"why":…,"try":…}}`:
+//! 400 if the request itself is wrong, 404 if an object that the request names does not exist, 409 if the current
+//! state does not permit the operation, 500 if the daemon or a drive failed.
 
 pub mod api;
 pub mod client;

@@ -1,4 +1,4 @@
-//! Which path asks what of the daemon.
+//! Maps HTTP paths to methods of [`Daemon`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use crate::api::{
 use crate::daemon::Change;
 use crate::{Daemon, Failure};
 
-/// The longest that [`idle`] waits: connections must not outlive a stop of the daemon by much.
+/// The longest that [`idle`] waits: a connection must not delay a stop of the daemon by much.
 const IDLE_SECONDS_MAX: u64 = 5;
 
 type Shared = State<Arc<Daemon>>;
@@ -77,7 +77,7 @@ pub(crate) fn router(daemon: Arc<Daemon>) -> Router {
         .with_state(daemon)
 }
 
-/// A JSON body whose faults are answered in our shape. An empty body is an empty object.
+/// A JSON body. Parse errors are returned as a [`Failure`]. An empty body counts as an empty object.
 struct Body<T>(T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
@@ -107,7 +107,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
     }
 }
 
-/// The parts of a path, whose faults are answered in our shape.
+/// The parameters of a path. Parse errors are returned as a [`Failure`].
 struct At<T>(T);
 
 impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for At<T> {
@@ -122,7 +122,7 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for At<T> {
     }
 }
 
-/// What is asked behind a path, whose faults are answered in our shape.
+/// The query of a URI. Parse errors are returned as a [`Failure`].
 struct Asked<T>(T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Asked<T> {
@@ -137,7 +137,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Asked<T> {
     }
 }
 
-/// Runs what blocks on a thread that may.
+/// Runs blocking work on one of tokio's blocking threads.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
 ) -> Answer<T> {

@@ -1,4 +1,4 @@
-//! Listening, serving, and stopping in good order.
+//! The control socket and the daemon's life cycle: listen, restore, serve, stop.
 
 use std::borrow::Cow;
 use std::io;
@@ -15,8 +15,8 @@ use crate::hooks::{HookOptions, Hooks};
 use crate::state::{StateError, StateFile};
 use crate::{Daemon, Failure, connections, routes, supervisor};
 
-/// Signals that come so soon after the first are the same order to stop: who signals a process and its group, as `timeout` does, or
-/// a terminal and a script, does not mean to cut the end short.
+/// Signals that follow the first one within this time count as the same request to stop. Programs like `timeout`
+/// signal a process and its group, and so do a terminal and a script together; that must not abort the clean end.
 const ONE_ORDER: Duration = Duration::from_millis(500);
 
 /// How long requests under way may go on after a stop was asked for.
@@ -25,22 +25,22 @@ const LAST_REQUESTS: Duration = Duration::from_secs(10);
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 128;
 
-/// Why there is no daemon.
+/// Why the daemon does not run or did not end cleanly.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// Another daemon answers there.
+    /// Another daemon answers at the socket.
     #[error("the socket {} is in use: another daemon answers there", path.display())]
     Busy {
         /// The socket.
         path: PathBuf,
     },
-    /// Something else is there.
+    /// The path exists and is not a socket.
     #[error("{} exists and is not a socket", path.display())]
     NotASocket {
         /// The path.
         path: PathBuf,
     },
-    /// The operating system says no.
+    /// The operating system refused it.
     #[error("cannot listen at {}: {source}", path.display())]
     Listen {
         /// The socket.
@@ -48,10 +48,10 @@ pub enum ServeError {
         /// Its reason.
         source: io::Error,
     },
-    /// It cannot keep what it must know in its next life.
+    /// The state directory cannot be used.
     #[error("{0}")]
     State(#[from] StateError),
-    /// No threads or signals.
+    /// Threads or signal handlers could not be set up.
     #[error("the daemon cannot run: {0}")]
     System(#[from] io::Error),
     /// Pools did not close cleanly.
@@ -82,8 +82,7 @@ fn told(failures: &[Failure]) -> String {
     failures.iter().map(one).collect::<Vec<_>>().join("; ")
 }
 
-/// A socket that is listened on. Its file goes when this is dropped, unless another daemon has put
-/// its own there.
+/// A listening socket. Dropping this removes its file, unless another daemon has put its own socket there.
 #[derive(Debug)]
 pub struct Socket {
     listener: UnixListener,
@@ -91,10 +90,10 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// Lets a group's members ask, too. They may then do everything that the daemon can.
+    /// Gives members of a group access, too. They may then do everything that the daemon can.
     ///
     /// # Errors
-    /// When there is no such group, or the socket cannot be given to it.
+    /// If there is no such group, or the socket cannot be given to it.
     pub fn open_to_group(&self, path: &Path, group: &str) -> io::Result<()> {
         use std::os::unix::fs::PermissionsExt;
         let number = group_number(group)?;
@@ -102,11 +101,11 @@ impl Socket {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o660))
     }
 
-    /// Listens at `path`, for this user only: whoever could connect could wipe drives. The file of
-    /// a daemon that was killed is replaced.
+    /// Listens at `path`, accessible to this user only: a client can wipe drives. Replaces the file of a daemon that
+    /// was killed.
     ///
     /// # Errors
-    /// [`ServeError`] says who or what is in the way.
+    /// [`ServeError`] names the obstacle.
     pub fn bind(path: &Path) -> Result<Self, ServeError> {
         let path = path.to_owned();
         match export::socket::listen(&path, 0o600, BACKLOG) {
@@ -147,26 +146,26 @@ fn group_number(group: &str) -> io::Result<u32> {
     number.ok_or_else(unknown)
 }
 
-/// What a daemon is to know besides its socket.
+/// The daemon's options besides its socket.
 #[derive(Debug)]
 pub struct Options {
-    /// What it knows of its last life.
+    /// The state directory.
     pub state: StateFile,
-    /// Programs to be told what happens.
+    /// Programs to run for each event.
     pub hooks: Option<HookOptions>,
-    /// Where devices of attached volumes get names that stay, `POOL/VOLUME`.
+    /// Directory of stable names for the devices of attached volumes, `POOL/VOLUME`.
     pub links: Option<PathBuf>,
-    /// How long its start waits for drives that are not there: opening a pool without a drive puts
-    /// it out, and it would have to be filled again.
+    /// How long the start waits for missing drives. A pool that is opened without a drive puts that drive out, and
+    /// the drive would have to be filled again.
     pub late_drives: Duration,
 }
 
-/// Opens what the state says was open, meanwhile answers requests, and serves until SIGTERM or SIGINT; then ends the exports,
-/// closes the pools and removes the socket. A second signal, not right after the first, ends the process at once. `ready` is
-/// called when all that came back is there; requests are answered before.
+/// Restores the pools of the state directory, answers requests meanwhile, and serves until SIGTERM or SIGINT. Then
+/// ends the exports, closes the pools and removes the socket. A second signal later than `ONE_ORDER` after the
+/// first ends the process at once. Calls `ready` when the restoration is complete; requests are answered before that.
 ///
 /// # Errors
-/// When it cannot begin, or the end was not clean.
+/// If the start fails, or the end was not clean.
 pub fn run(socket: &Socket, options: Options, ready: impl FnOnce()) -> Result<(), ServeError> {
     let Options {
         state,
@@ -175,7 +174,7 @@ pub fn run(socket: &Socket, options: Options, ready: impl FnOnce()) -> Result<()
         late_drives,
     } = options;
     let (hooks, hooks_end) = hooks.map(Hooks::start).transpose()?.unzip();
-    // Here, so that programs which are started by that thread do not inherit it.
+    // After the hook thread's start, so that programs started by that thread do not inherit the setting.
     no_waiting_for_ourselves();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -190,7 +189,7 @@ pub fn run(socket: &Socket, options: Options, ready: impl FnOnce()) -> Result<()
         let restoring = Arc::clone(&daemon);
         let mut restored =
             tokio::task::spawn_blocking(move || restoring.restore(&pools, late_drives));
-        // Who asks meanwhile waits in the socket's queue.
+        // Clients that connect meanwhile wait in the socket's queue.
         let first = Arc::clone(&daemon);
         tokio::task::spawn_blocking(move || first.wait_for_first())
             .await
@@ -199,7 +198,7 @@ pub fn run(socket: &Socket, options: Options, ready: impl FnOnce()) -> Result<()
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
         let router = routes::router(Arc::clone(&daemon));
         let serving = tokio::spawn(connections::serve(listener, router, async move {
-            // An error means that nobody can ask any more, which is the same.
+            // An error means that the sender is gone: stop as well.
             stopped.await.ok();
         }));
         let mut living = None;
@@ -215,7 +214,7 @@ pub fn run(socket: &Socket, options: Options, ready: impl FnOnce()) -> Result<()
                     restored_well(outcome);
                     supervisor::ready(&daemon);
                     ready.take().into_iter().for_each(|ready| ready());
-                    // A supervisor expects to hear of its life from then on.
+                    // A supervisor expects watchdog notifications from here on.
                     living = Some(tokio::spawn(supervisor::live(Arc::clone(&daemon))));
                     continue;
                 }
@@ -227,7 +226,7 @@ pub fn run(socket: &Socket, options: Options, ready: impl FnOnce()) -> Result<()
         supervisor::stopping();
         daemon.stop_restoring();
         if ready.is_some() {
-            // What is being opened is closed with the others.
+            // Pools that are still being opened are closed together with the others.
             restored_well(restored.await);
         }
         living.inspect(tokio::task::JoinHandle::abort);
@@ -255,21 +254,21 @@ pub fn run(socket: &Socket, options: Options, ready: impl FnOnce()) -> Result<()
             Err(error) => Err(io::Error::other(error).into()),
         }
     });
-    // Not for ever: a request that hangs must not keep the process.
+    // With a time limit: a request that hangs must not keep the process alive.
     runtime.shutdown_timeout(Duration::from_secs(1));
-    // The daemon was the last to put events into their queue.
+    // The daemon has ended, so no more events enter the queue.
     if let Some(end) = hooks_end {
         end.wait();
     }
     ended
 }
 
-/// A file system on a volume writes its dirty pages through this process. When memory is short, an
-/// allocation here must not wait for just that; all threads inherit this.
+/// Sets `PR_SET_IO_FLUSHER`. A file system on a volume writes its dirty pages through this process. When memory is
+/// short, an allocation in this process must not wait for that write-back. All threads inherit the setting.
 fn no_waiting_for_ourselves() {
     if let Err(error) = rustix::process::configure_io_flusher_behavior(true) {
         let needs = "it needs CAP_SYS_RESOURCE";
-        // Only root mounts file systems on volumes.
+        // Warn only as root: only root mounts file systems on volumes.
         if rustix::process::geteuid().is_root() {
             tracing::warn!(
                 "no PR_SET_IO_FLUSHER, {needs}: when memory is short, file systems on volumes may hang: {error}"

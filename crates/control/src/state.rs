@@ -1,10 +1,9 @@
-//! What a daemon knows from its last life: the pools that were open and where their volumes were
-//! served, in `exports.json` of its state directory.
+//! The daemon's memory across restarts: the pools that were open and where their volumes were served, in
+//! `exports.json` of its state directory.
 //!
-//! The file is written anew, beside the old one, and takes its name when it is on disk: whoever
-//! reads it finds the old or the new one whole. It says what *shall* be: an export is noted before
-//! it begins and struck out after it has ended, so that a daemon that is killed in between leaves
-//! nothing that its successor does not know of.
+//! An update writes a new file beside the old one, syncs the new file and renames it over the old one: a reader finds
+//! the old or the new content, whole. The file states what *shall* be open and served. An export is recorded before
+//! it begins and removed after it has ended, so the file names everything that a killed daemon may leave behind.
 
 use std::borrow::Cow;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -21,15 +20,15 @@ use crate::api::Attach;
 use crate::event_files::EventFiles;
 
 const FILE: &str = "exports.json";
-/// Held by the daemon that lives in the directory.
+/// Locked by the daemon that uses the directory.
 const LOCK: &str = "lock";
-/// Of the file's shape.
+/// Version of the file's format.
 const VERSION: u32 = 1;
 
 /// Why a state directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
-    /// Another daemon lives there.
+    /// Another daemon uses the directory.
     #[error(
         "the state directory {} is in use by another daemon (process {holder})",
         directory.display()
@@ -37,10 +36,10 @@ pub enum StateError {
     Busy {
         /// The directory.
         directory: PathBuf,
-        /// Who has it.
+        /// The process that has it.
         holder: String,
     },
-    /// The operating system says no.
+    /// The operating system refused it.
     #[error("the state directory {} cannot be used: {source}", directory.display())]
     System {
         /// The directory.
@@ -86,7 +85,7 @@ impl SavedExport {
     }
 }
 
-/// A loop device, and what tells it from a later one of the same number.
+/// A loop device, and what distinguishes it from a later one with the same number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SavedDevice {
     /// The device.
@@ -101,19 +100,18 @@ struct Document {
     pools: Vec<SavedPool>,
 }
 
-/// An open state directory, this daemon's alone.
+/// An open state directory, locked by this daemon.
 #[derive(Debug)]
 pub struct StateFile {
     path: PathBuf,
     _lock: File,
     pools: Mutex<Vec<SavedPool>>,
-    /// What has happened to pools.
+    /// The events of pools.
     events: EventFiles,
 }
 
 impl StateFile {
-    /// Opens a directory, which is made if need be. A file in it that cannot be understood is set
-    /// aside.
+    /// Opens a directory, and creates it if it does not exist. A file in it that cannot be parsed is renamed.
     ///
     /// # Errors
     /// When another daemon has it, or it cannot be read and written.
@@ -171,12 +169,12 @@ impl StateFile {
         &self.events
     }
 
-    /// All pools that shall be open.
+    /// All pools that are recorded as open.
     pub(crate) fn pools(&self) -> Vec<SavedPool> {
         self.lock().clone()
     }
 
-    /// Notes that a pool shall be open; what is served of it stays as it was.
+    /// Records that a pool is open. Its recorded exports stay.
     pub(crate) fn remember_pool(&self, name: &str, uuid: &str, places: Vec<PathBuf>) {
         self.change(|pools| {
             if let Some(pool) = pools.iter_mut().find(|pool| pool.uuid == uuid) {
@@ -193,12 +191,12 @@ impl StateFile {
         });
     }
 
-    /// Strikes a pool out, with all that is served of it.
+    /// Removes a pool and its exports.
     pub(crate) fn forget_pool(&self, uuid: &str) {
         self.change(|pools| pools.retain(|pool| pool.uuid != uuid));
     }
 
-    /// Notes that a volume shall be served; false if that was noted already.
+    /// Records an export. False if it was recorded already.
     pub(crate) fn remember_export(&self, uuid: &str, volume: &str, attach: &Attach) -> bool {
         let mut new = false;
         self.change(|pools| {
@@ -216,7 +214,7 @@ impl StateFile {
         new
     }
 
-    /// Notes the loop device that was made for an export.
+    /// Records the loop device that was created for an export.
     pub(crate) fn remember_device(
         &self,
         uuid: &str,
@@ -233,7 +231,7 @@ impl StateFile {
         });
     }
 
-    /// Strikes out what is served of a pool and is `which`; how much that was.
+    /// Removes the exports of a pool for which `which` is true, and returns them.
     pub(crate) fn forget_exports(
         &self,
         uuid: &str,
@@ -248,8 +246,8 @@ impl StateFile {
         gone
     }
 
-    /// Changes what is noted, and writes it if it is not as before. A file that cannot be written is
-    /// no reason to refuse what was asked: it is told in the log, and the next change tries again.
+    /// Changes the record, and writes the file if the record differs. The request succeeds even if the file cannot be
+    /// written: the error is logged, and the next change writes the file again.
     fn change(&self, change: impl FnOnce(&mut Vec<SavedPool>)) {
         let mut pools = self.lock();
         let before = pools.clone();

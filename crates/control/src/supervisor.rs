@@ -1,7 +1,7 @@
-//! What whoever started the daemon is told, where that is systemd: that it is ready, what it does,
-//! that it lives, that it ends.
+//! Notifications to the process that started the daemon, if that is systemd (`sd_notify`): ready, status, watchdog,
+//! stopping.
 //!
-//! There is no `RELOADING`: the daemon has no configuration that it could read again.
+//! `RELOADING` is never sent: the daemon has no configuration that it could read again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,13 +11,13 @@ use sd_notify::NotifyState;
 use crate::Daemon;
 
 fn tell(states: &[NotifyState<'_>]) {
-    // Without a supervisor this does nothing. One that does not listen is none of our business.
+    // Without a supervisor this does nothing. If the supervisor's socket fails, the daemon goes on.
     if let Err(error) = sd_notify::notify(states) {
         tracing::debug!("the supervisor is not told: {error}");
     }
 }
 
-/// What came back after the start is there, and requests are answered.
+/// The start is complete: pools and exports are restored as far as possible, and requests are answered.
 pub(crate) fn ready(daemon: &Daemon) {
     let missing = match daemon.failed_restores().len() {
         0 => String::new(),
@@ -27,15 +27,15 @@ pub(crate) fn ready(daemon: &Daemon) {
     tell(&[NotifyState::Ready, NotifyState::Status(&status)]);
 }
 
-/// The end begins.
+/// The daemon begins to stop.
 pub(crate) fn stopping() {
     let status = "ending exports, closing pools";
     tell(&[NotifyState::Stopping, NotifyState::Status(status)]);
 }
 
-/// Says that the daemon lives, as often as the supervisor wants to hear it, for as long as it does:
-/// the runtime turns and nobody sits on the locks that every request needs. A drive that hangs does
-/// not make a daemon dead.
+/// Sends the watchdog notification at half the interval that the supervisor demands. Sent only if the runtime
+/// schedules tasks and no lock that every request needs is held for good. A drive that hangs does not count: the
+/// daemon is alive all the same.
 pub(crate) async fn live(daemon: Arc<Daemon>) {
     let Some(limit) = sd_notify::watchdog_enabled() else {
         return;

@@ -1,16 +1,17 @@
-//! File descriptors: clients of exports get most of a process's, and never the last.
+//! Reserve of file descriptors: clients of exports may use most of the process's descriptors, but never the last
+//! ones.
 //!
-//! The kernel gives each new descriptor the lowest free number, so one near the limit says that the table is nearly
-//! full. What is kept back is for those who rule the process: the control socket, drives that come, a pool's labels.
+//! The kernel assigns the lowest free number to each new descriptor, so a number near the limit means that the table
+//! is nearly full. The reserve is for the daemon itself: the control socket, new drives, a pool's labels.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use rustix::process::{Resource, getrlimit};
 
-/// Descriptors that clients of exports do not get; of a short table a quarter.
+/// Descriptors reserved from clients of exports; at most a quarter of the limit.
 const KEPT: u64 = 128;
 
-/// Whether a client's new connection is among the descriptors that are kept back, and must be closed.
+/// True if a client's new connection uses a reserved descriptor. The caller must then close it.
 pub(crate) fn is_kept_back(socket: &OwnedFd) -> bool {
     let Some(limit) = getrlimit(Resource::Nofile).current else {
         return false;

@@ -1,7 +1,7 @@
 //! A device as one file, through FUSE.
 //!
-//! A regular file is mounted over with a file system whose root *is* a regular file: what was an
-//! empty file is the device from then on, and a loop device makes a kernel block device of it.
+//! A file system whose root *is* a regular file is mounted over an empty regular file: that file appears as the
+//! device from then on, and a loop device makes a kernel block device of it.
 //!
 //! ```text
 //!  ext4 ─ /dev/loop0 ── read, write, fsync, fallocate ──► /run/data.img   (the kernel's FUSE)
@@ -18,16 +18,15 @@
 //! | fsync, and flush (at each close) | `Flush` |
 //! | fallocate, punch hole (a loop device's discard) | `Trim` |
 //! | fallocate, zero range (a loop device's write-zeroes) | `WriteZeroes` |
-//! | lseek, `SEEK_HOLE` and `SEEK_DATA` | no request: what the device says of its extents |
+//! | lseek, `SEEK_HOLE` and `SEEK_DATA` | no request: a query of the device's extents |
 //!
-//! The file is opened for direct I/O whatever the opener says: the page cache belongs to the file
-//! system on top, and a second one below it would hold everything twice and delay its errors. Reads
-//! and writes are asynchronous in the kernel too, so that a loop device with `--direct-io=on` has
-//! many of them in flight at once.
+//! The file is opened for direct I/O, whatever flags the opener passes: the page cache belongs to the file system on
+//! top. A second page cache below it would hold all data twice and delay errors. Reads and writes are asynchronous in
+//! the kernel, too, so a loop device with `--direct-io=on` has many of them in flight at once.
 //!
-//! **Memory pressure.** Writing back dirty pages of the file system on top needs this process. Its
-//! allocations must therefore not wait for such write-back: the reader thread, and what it starts,
-//! says so by `PR_SET_IO_FLUSHER`. A daemon says it for its other threads.
+//! **Memory pressure.** Write-back of dirty pages of the file system on top needs this process. Allocations of this
+//! process must therefore not wait for such write-back. The reader thread sets `PR_SET_IO_FLUSHER` for that, and
+//! threads that it starts inherit the setting. A daemon sets it for its other threads.
 
 mod file;
 mod in_flight;
@@ -53,27 +52,27 @@ use file::DeviceFile;
 use in_flight::InFlight;
 use place::{MountState, Place};
 
-/// What mounts are known by in the kernel's table.
+/// The mounts' source name in the kernel's mount table.
 const SOURCE: &str = "ravelin";
-/// How long dropping a [`FuseFile`] waits for what is in flight, and for the kernel to let go.
+/// How long dropping a [`FuseFile`] waits for requests in flight, and for the kernel to end the session.
 const GOODBYE: Duration = Duration::from_secs(5);
 
-/// Why a device could not be had as a file.
+/// Why a device could not be mounted as a file.
 #[derive(Debug, thiserror::Error)]
 pub enum FuseError {
     /// This kernel, or this container, has no FUSE.
     #[error("/dev/fuse cannot be opened: {source}")]
     NoFuse {
-        /// What opening it gave.
+        /// The error of opening it.
         source: io::Error,
     },
-    /// The name is taken by something that is not a file.
+    /// The path is something else than a regular file.
     #[error("{} is not a regular file", .file.display())]
     NotAFile {
         /// The name.
         file: PathBuf,
     },
-    /// Mounting over the file would hide what it is for others.
+    /// The file exists already: mounting over it would hide its contents.
     #[error("{} exists already and is not Ravelin's", .file.display())]
     Exists {
         /// The file.
@@ -85,12 +84,12 @@ pub enum FuseError {
         /// The file.
         file: PathBuf,
     },
-    /// The file could not be looked at or created.
+    /// The file could not be examined or created.
     #[error("{} cannot be prepared: {source}", .file.display())]
     Prepare {
         /// The file.
         file: PathBuf,
-        /// What the system said.
+        /// The operating system's error.
         source: io::Error,
     },
     /// The kernel or `fusermount3` refused.
@@ -98,7 +97,7 @@ pub enum FuseError {
     Mount {
         /// The file.
         file: PathBuf,
-        /// What it said.
+        /// Its error.
         source: io::Error,
     },
 }
@@ -117,7 +116,7 @@ impl Hint for FuseError {
     }
 }
 
-/// A device that is a file for as long as this lives. Dropping it unmounts.
+/// A device that is mounted as a file. Dropping this unmounts it.
 pub struct FuseFile {
     place: Place,
     in_flight: Arc<InFlight>,
@@ -134,12 +133,12 @@ impl fmt::Debug for FuseFile {
 }
 
 impl FuseFile {
-    /// Mounts `device` over `file`, which is made for that and must not exist, unless a killed process of ours has
-    /// left it: what that has mounted there is unmounted first. Only the caller's user (and root, if that is the
-    /// caller) may open the file.
+    /// Mounts `device` over `file`. The file is created for that and must not exist, except for one that a killed
+    /// process of this program left behind: a dead mount on it is unmounted first. Only the caller's user (and root,
+    /// if that is the caller) may open the file.
     ///
     /// # Errors
-    /// When there is no FUSE, the file is not one to mount over, or the mount is refused.
+    /// If there is no FUSE, the file cannot be mounted over, or the mount is refused.
     pub fn mount(file: &Path, device: Arc<dyn BlockDevice>) -> Result<Self, FuseError> {
         place::check_fuse()?;
         let mut place = Place::prepare(file)?;
@@ -156,7 +155,8 @@ impl FuseFile {
             MountOption::DefaultPermissions,
             MountOption::NoAtime,
         ];
-        // A loop device's work is done by kernel threads, and an ordinary user may not say so.
+        // The kernel threads of a loop device run as root, so they need access. Only root may permit access by other
+        // users.
         config.acl = if root {
             SessionACL::All
         } else {
@@ -179,7 +179,7 @@ impl FuseFile {
                 }
             })
             .map_err(mount_error)?;
-        // From here on dropping unmounts, also when the next step fails.
+        // From here on a drop unmounts, also if the next step fails.
         place.mounted();
         Ok(Self {
             place,
@@ -213,11 +213,11 @@ impl FuseFile {
     }
 }
 
-/// Removes what a killed process that had mounted `file` has left there: the dead mount, loop devices
-/// over it, and the empty file that was mounted over. What is there otherwise is left alone.
+/// Removes what a killed process left behind at `file`: the dead mount, loop devices over it, and the empty file
+/// below the mount. Anything else there stays as it is.
 ///
 /// # Errors
-/// When it cannot be removed.
+/// If it cannot be removed.
 pub fn remove_dead(file: &Path) -> io::Result<()> {
     place::remove_dead(file)
 }
@@ -226,7 +226,7 @@ impl Drop for FuseFile {
     fn drop(&mut self) {
         match self.place.state() {
             MountState::Ours => {
-                // They end with the file, so their last words are sent on while it is there.
+                // The loop devices end with the file. Write back their file systems while the file is still served.
                 loops::let_go(self.place.path());
             }
             MountState::Dead | MountState::NotOurs => {}
@@ -234,7 +234,7 @@ impl Drop for FuseFile {
         let deadline = Instant::now() + GOODBYE;
         match self.place.state() {
             MountState::Ours => {
-                // Busy, as a rule because a loop device still has the file: cut it off.
+                // Busy, usually because a loop device still has the file open: force it.
                 if self.unmounter.unmount().is_err() {
                     self.place.cut_off();
                 }
@@ -242,7 +242,8 @@ impl Drop for FuseFile {
             MountState::Dead => self.place.cut_off(),
             MountState::NotOurs => {}
         }
-        // By `fusermount3` a busy file is only detached; the last one to close it ends the session.
+        // `fusermount3` only detaches a busy mount, and the session would then end with the last close. Abort the
+        // connection if the session does not end soon.
         let short = Instant::now() + Duration::from_millis(500);
         if !self.ended(short) {
             self.place.abort();

@@ -1,8 +1,7 @@
-//! The ways in: protocols through which other programs use a [`block::BlockDevice`].
+//! Exports: protocols through which other programs use a [`block::BlockDevice`].
 //!
-//! This crate knows requests, sockets and clients, and nothing of RAID: what it serves is any
-//! device behind the trait. [`nbd`] speaks the Network Block Device protocol, [`fuse`] makes
-//! the device a file.
+//! This crate handles requests, sockets and clients. It contains no RAID: it serves any device that implements the
+//! trait. [`nbd`] implements the Network Block Device protocol, [`fuse`] presents the device as a file.
 
 mod descriptors;
 pub mod fuse;

@@ -14,13 +14,13 @@
 //!                          └──────────────────────── worker ◄────────────────────────────────┘
 //! ```
 //!
-//! A few worker threads own all connections. A worker sleeps in epoll on its sockets and on one
-//! eventfd; one receive takes every request that waits in a socket, completions from the device's
-//! threads gather in the worker's mailbox, and one send answers all that have gathered. What parses
-//! ([`protocol`], [`Handshake`], [`Session`]) does no I/O, so that it can be fuzzed.
+//! A few worker threads own all connections. A worker sleeps in epoll on its sockets and on one eventfd. One receive
+//! takes all requests that wait in a socket. Completions from the device's threads collect in the worker's mailbox,
+//! and one send carries all replies that have collected. The parsers ([`protocol`], [`Handshake`], [`Session`]) do no
+//! I/O, so they can be fuzzed.
 //!
-//! Memory is bounded by back-pressure: a connection whose requests in flight and unsent replies
-//! reach its limit is not read until some have left.
+//! Memory is bounded by back-pressure: a connection whose requests in flight and unsent replies reach its limit is
+//! not read until some of the replies have been sent.
 
 mod batching;
 pub(crate) mod buffers;

@@ -1,9 +1,9 @@
-//! A Unix socket's file: taken from the dead, never from the living.
+//! A Unix socket's file: replaces the file of a server that has ended, never that of a running one.
 //!
-//! A server that is killed leaves its socket's file behind, and nothing listens there any more: a
-//! connection is refused. Between finding that and putting a new socket there, another server may
-//! have done the same, and between `bind` and `listen` a living one refuses too. So all of it
-//! happens under a lock on the directory, which ends with the process that holds it.
+//! A server that is killed leaves its socket's file behind. No process listens there any more: a connection is
+//! refused. Two races follow. Between this check and the bind of a new socket, another server may do the same.
+//! Between `bind` and `listen` a running server refuses connections, too. So all of it happens under a lock on the
+//! directory; the kernel releases the lock if its process ends.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -21,8 +21,8 @@ use rustix::net::{
     socket_with,
 };
 
-/// How long another server may hold a directory's lock; then we go on without. It is held for the
-/// time of a few system calls, unless by someone who means harm.
+/// How long to wait for another server's lock on the directory; then go on without the lock. The lock is held for a
+/// few system calls, unless a process blocks it on purpose.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Why a path could not be listened at.
@@ -34,13 +34,13 @@ pub enum SocketError {
         /// The socket file.
         path: PathBuf,
     },
-    /// Something else than a socket is there.
+    /// The path exists and is not a socket.
     #[error("{} exists and is not a socket", path.display())]
     NotASocket {
         /// The file.
         path: PathBuf,
     },
-    /// A socket is there at which nobody listens, and this program has not put it there.
+    /// The path is a socket on which no process listens, and this program has not created it.
     #[error("{} is a socket that another program has left behind", path.display())]
     Left {
         /// The file.
@@ -52,7 +52,7 @@ pub enum SocketError {
         /// The path.
         path: PathBuf,
     },
-    /// The operating system says no.
+    /// The operating system refused it.
     #[error("cannot listen at {}: {source}", path.display())]
     System {
         /// The path.
@@ -75,7 +75,7 @@ impl Hint for SocketError {
     }
 }
 
-/// A socket's file. It is removed when this is dropped, unless another server has put its own there.
+/// A socket's file. Dropping this removes the file, unless another server has put its own there.
 #[derive(Debug)]
 pub struct SocketFile {
     path: PathBuf,
@@ -93,19 +93,19 @@ impl Drop for SocketFile {
     }
 }
 
-/// Listens at `path` with a socket that does not block and whose file has the permission bits
-/// `mode` from the moment that anybody can connect. A dead server's file is replaced.
+/// Listens at `path` with a non-blocking socket. Its file has the permission bits `mode` before any client can
+/// connect. Replaces the file of a server that has ended.
 ///
 /// # Errors
-/// Who or what is in the way.
+/// [`SocketError`].
 pub fn listen(path: &Path, mode: u32, backlog: i32) -> Result<(OwnedFd, SocketFile), SocketError> {
     listen_and(path, mode, backlog, remove_if_dead)
 }
 
-/// The same where nothing may be replaced.
+/// The same, but never replaces a file.
 ///
 /// # Errors
-/// As [`listen`]; and where there is a dead server's file.
+/// As [`listen`]; and [`SocketError::Left`] if there is a file of a server that has ended.
 pub fn listen_anew(
     path: &Path,
     mode: u32,
@@ -146,7 +146,7 @@ fn listen_and(
             device: found.dev(),
             inode: found.ino(),
         };
-        // Nobody can connect before `listen`, so nobody slips in before the bits are set.
+        // No client can connect before `listen`, so the bits are set in time.
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
         listen_on(&socket, backlog)?;
         Ok(file)
@@ -155,10 +155,10 @@ fn listen_and(
     Ok((socket, file))
 }
 
-/// Removes what a dead server has left at `path`, if it did.
+/// Removes the socket file at `path` if no process listens there.
 ///
 /// # Errors
-/// What else is there.
+/// If the path is something else, or a server listens there.
 pub fn remove_dead(path: &Path) -> Result<(), SocketError> {
     let address = address(path)?;
     let _lock = lock_directory(path);
@@ -182,7 +182,7 @@ fn new_socket(path: &Path) -> Result<OwnedFd, SocketError> {
     })
 }
 
-/// The directory, locked; `None` where that cannot be had.
+/// Opens and locks the directory of `path`. `None` if that fails.
 fn lock_directory(path: &Path) -> Option<File> {
     let parent = path.parent().filter(|parent| *parent != Path::new(""));
     let directory = File::open(parent.unwrap_or(Path::new("."))).ok()?;
@@ -201,7 +201,7 @@ fn lock_directory(path: &Path) -> Option<File> {
     }
 }
 
-/// Removes a socket file at which nobody answers.
+/// Removes a socket file on which no process listens.
 fn remove_if_dead(path: &Path, address: &SocketAddrUnix) -> Result<(), SocketError> {
     if !is_dead(path, address)? {
         return Ok(());
@@ -212,7 +212,7 @@ fn remove_if_dead(path: &Path, address: &SocketAddrUnix) -> Result<(), SocketErr
     })
 }
 
-/// Whether a socket file is there at which nobody answers; not where it has gone meanwhile.
+/// True if the path is a socket on which no process listens. False if the file does not exist.
 fn is_dead(path: &Path, address: &SocketAddrUnix) -> Result<bool, SocketError> {
     let system = |source: io::Error| SocketError::System {
         path: path.to_owned(),
@@ -228,7 +228,7 @@ fn is_dead(path: &Path, address: &SocketAddrUnix) -> Result<bool, SocketError> {
     match connect(new_socket(path)?, address) {
         Err(Errno::CONNREFUSED) => Ok(true),
         Err(error @ (Errno::ACCESS | Errno::PERM)) => Err(system(error.into())),
-        // A full backlog (EAGAIN) is a server too, only a busy one.
+        // A full backlog (EAGAIN) means a server that runs but is busy.
         _ => Err(SocketError::Busy { path: path.into() }),
     }
 }

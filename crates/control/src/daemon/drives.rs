@@ -1,4 +1,4 @@
-//! Drives in and out of the daemon's pools.
+//! Commands that change or wipe drives of the daemon's pools.
 
 use std::time::{Duration, Instant};
 
@@ -14,25 +14,25 @@ use super::Daemon;
 use crate::Failure;
 use crate::api::{ChangedDrive, DriveChange, Overwrite, WipeDrive, WipedDrive};
 
-/// How long a drive may take to be closed once its pool has given it up.
+/// How long closing a drive may take after its pool has released it.
 const LET_GO: Duration = Duration::from_secs(5);
 
-/// What is done with a drive.
+/// A change to a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// It is taken out for good.
+    /// Takes the drive out for good.
     Fail,
-    /// It is taken out for a while.
+    /// Takes the drive out for a while.
     Offline,
-    /// It comes back.
+    /// Returns the drive to its seat.
     Online,
-    /// Another one takes its seat.
+    /// Puts another drive in its seat.
     Replace,
-    /// It waits for a seat.
+    /// Adds the drive as a spare.
     Add,
-    /// A spare waits no longer.
+    /// Removes a spare.
     Remove,
-    /// What was counted against it is forgotten, and if that put it out it comes back.
+    /// Clears the drive's error counts; if these had taken the drive out, returns the drive.
     Clear,
 }
 
@@ -64,13 +64,13 @@ impl Change {
     }
 }
 
-/// A drive's name, parsed.
+/// Parses a drive's URI.
 pub(super) fn parse(text: &str, what: &str) -> Result<DriveUri, Failure> {
     text.parse()
         .map_err(|error: ParseDriveUriError| Failure::of(StatusCode::BAD_REQUEST, what, &error))
 }
 
-/// A change under way: the pool, and what to say should it fail.
+/// A change in progress: the pool, and the beginning of the error message.
 struct At<'a> {
     handle: &'a PoolHandle,
     what: &'a str,
@@ -96,7 +96,7 @@ impl Daemon {
         };
         tracing::info!(pool, drive = request.drive, change = change.verb(), "asked");
         let changed = self.change(&at, change, request);
-        // Other drives may belong to it now.
+        // The pool's drives may have changed.
         self.remember(pool);
         changed
     }
@@ -148,7 +148,7 @@ impl Daemon {
         }
     }
 
-    /// Removes whatever tells what a drive holds, if it belongs to no pool that is open here.
+    /// Wipes the signatures and labels on a drive, if the drive belongs to no pool that is open here.
     pub fn wipe_drive(&self, request: &WipeDrive) -> Result<WipedDrive, Failure> {
         let what = format!("drive {} was not wiped", request.drive);
         let uri = parse(&request.drive, &what)?;
@@ -213,7 +213,7 @@ impl Daemon {
         })
     }
 
-    /// Opens a drive that takes a seat of a pool, and removes what is left of an earlier life in one.
+    /// Opens a drive that takes a seat of a pool, and wipes its earlier label and journal.
     fn new_drive(&self, name: &str, force: bool, what: &str) -> Result<Drive, Failure> {
         let uri = parse(name, what)?;
         self.refuse_own(std::iter::once(&uri), what)?;
@@ -250,7 +250,7 @@ impl At<'_> {
             .filter(|seat| number.map_or_else(|| names(seat), |number| seat.seat == number))
             .collect();
         if let [first, .., last] = found.as_slice() {
-            // Memory has no name of its own.
+            // `mem:` drives have no names of their own.
             let (count, first, last) = (found.len(), first.seat, last.seat);
             return Err(Failure::conflict(
                 self.what,
@@ -272,7 +272,7 @@ impl At<'_> {
         })
     }
 
-    /// The drive that has come since.
+    /// The drive that was not among the seats `before`.
     fn newest(&self, before: &[SeatStatus]) -> Result<SeatStatus, Failure> {
         let is_new = |seat: &SeatStatus| before.iter().all(|known| known.drive != seat.drive);
         let gone = || {
@@ -282,9 +282,10 @@ impl At<'_> {
         self.seats()?.into_iter().find(is_new).ok_or_else(gone)
     }
 
-    /// How the seat is now.
+    /// The current state of the seat.
     fn changed(&self, seat: &SeatStatus) -> Result<ChangedDrive, Failure> {
-        // A drive that has replaced another one has its number by then; one that is back is given a new identity.
+        // By identity first: a replacement drive may have taken the old drive's number by now. Then by number: a
+        // drive that has returned gets a new identity.
         let seats = self.seats()?;
         let now = { seats.iter() }
             .find(|now| now.drive == seat.drive)
@@ -311,7 +312,7 @@ impl At<'_> {
         self.changed(&seat)
     }
 
-    /// Gives up a spare, and removes the label that says that it is one.
+    /// Removes a spare from the pool, and wipes its label.
     fn remove(&self, name: &str) -> Result<ChangedDrive, Failure> {
         let seat = self.seat(name)?;
         self.handle
@@ -327,7 +328,7 @@ impl At<'_> {
         if !uri.spec.path().is_some_and(std::path::Path::exists) {
             return Ok(gone);
         }
-        // It is closed a moment after the pool has given it up.
+        // The pool closes the drive a moment after it has released the drive.
         let deadline = Instant::now() + LET_GO;
         let wiped = loop {
             let wiped = assemble::open_empty(&uri, true)
@@ -362,7 +363,7 @@ impl At<'_> {
         let seat = self.seat(name)?;
         match self.handle.insert_drive(Seat(seat.seat), None) {
             Ok(()) => self.changed(&seat),
-            // It was not there when the pool was opened; perhaps it is now.
+            // The drive was missing when the pool was opened; it may be present now.
             Err(PoolError::NoSeat { .. }) => {
                 let drive = self.returned(&seat)?;
                 self.handle
@@ -408,7 +409,7 @@ impl At<'_> {
     fn replace(&self, old: &SeatStatus, new: Drive) -> Result<ChangedDrive, Failure> {
         let before = self.seats()?;
         if old.state == "current" {
-            // What it holds is not thrown away: it stays in use until the new drive has everything.
+            // Do not discard the old drive's data: the drive stays in use until the new one has everything.
             self.handle
                 .replace_drive(Seat(old.seat), new)
                 .map_err(|error| self.failed(&error))?;
@@ -421,10 +422,10 @@ impl At<'_> {
                 .map_err(|error| self.failed(&error))?;
             took_out = true;
         }
-        // Where a spare has taken its place, the new drive is a spare in its stead.
+        // If a spare has taken the seat's place, the new drive becomes a spare.
         if let Err(error) = self.handle.insert_drive(Seat(old.seat), Some(new)) {
             if took_out {
-                // Back to how it was; what it says matters less than why the new one was refused.
+                // Undo. Report why the new drive was refused; an error of the undo matters less.
                 self.handle.insert_drive(Seat(old.seat), None).ok();
             }
             return Err(self.failed(&error));

@@ -1,4 +1,4 @@
-//! Volumes served: what is served where, and what is remembered of it.
+//! Exports of volumes: begins and ends them, and records them for the next start.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,18 +14,18 @@ use crate::api::{Attach, Export};
 use crate::exports::{self, EXPORTS, Served, Serving};
 use crate::state::SavedExport;
 
-/// How long a client that has hung up may still count as one.
+/// How long a client that has disconnected may still be counted as connected.
 const GOODBYE: Duration = Duration::from_secs(1);
 
 /// A volume at an address.
 pub(super) struct Exported {
     pool: String,
     volume: String,
-    /// As it was asked for.
+    /// As requested.
     attach: Attach,
-    /// Not asked for in this life of the daemon.
+    /// Restored at start: not requested in this run of the daemon.
     restored: bool,
-    /// The name that stays of its own device. It goes before the device does.
+    /// The stable name of its own device. The field order matters: the link is dropped before the device.
     link: Option<DeviceLink>,
     served: Box<dyn Served>,
 }
@@ -55,14 +55,14 @@ impl Daemon {
         self.exports.lock().expect("no holder of the lock panics")
     }
 
-    /// Where a volume, or every volume of a pool, is served.
+    /// The exports of a volume, or of every volume of a pool.
     pub(super) fn exports_of(&self, pool: &str, volume: Option<&str>) -> Vec<Export> {
         let exports = self.exports();
         let of = exports.iter().filter(|exported| exported.is(pool, volume));
         of.map(Exported::view).collect()
     }
 
-    /// Refuses when clients are connected.
+    /// Refuses if clients are connected.
     pub(super) fn refuse_clients(
         &self,
         pool: &str,
@@ -99,7 +99,8 @@ impl Daemon {
 
     /// Serves a volume.
     pub fn attach(&self, pool: &str, name: &str, request: &Attach) -> Result<Export, Failure> {
-        // Scripts that attach after each start find it done.
+        // Success if the restoration has attached the volume in the same way: a script that attaches after each start
+        // may run after the restoration.
         let restored = self.exports().iter().find_map(|exported| {
             let same = exported.is(pool, Some(name)) && exported.attach == *request;
             (same && exported.restored).then(|| exported.view())
@@ -111,7 +112,7 @@ impl Daemon {
         let uuid = self.status(pool)?.pool.uuid;
         let noted = self.remember_export(&uuid, name, request);
         let served = self.serve(pool, name, request, false, &what);
-        // With the port that was taken, so that it is the same next time.
+        // The same request with the port that was assigned, so that the next start uses the same port.
         let taken = served.as_ref().ok().and_then(|(_, taken)| taken.clone());
         if noted && (taken.is_some() || served.is_err()) {
             self.forget_exports(&uuid, |export| export.is(name, request));
@@ -127,11 +128,11 @@ impl Daemon {
         served
     }
 
-    /// Serves a volume as it was served in an earlier life.
+    /// Serves a volume as an earlier run did.
     pub(super) fn attach_again(&self, pool: &str, export: &SavedExport) -> Result<Export, Failure> {
         let (name, request) = (&export.volume, &export.attach);
         let what = format!("volume `{pool}/{name}` was not attached again");
-        // A killed daemon's sockets and mounts are dead when the kernel has taken it down.
+        // The sockets and mounts of a killed daemon remain in use until the kernel has torn the process down.
         let deadline = Instant::now() + GOODBYE;
         loop {
             remove_dead(export);
@@ -146,7 +147,8 @@ impl Daemon {
         }
     }
 
-    /// Serves a volume: what is served, and what to ask for to get the same place again, if that is not the request.
+    /// Serves a volume. Returns the export, and the request that gets the same place again if that differs from
+    /// `request`.
     fn serve(
         &self,
         pool: &str,
@@ -203,7 +205,7 @@ impl Daemon {
         );
         exports.push(exported);
         drop(exports);
-        // The pool may have begun to close meanwhile, and then did not see this export.
+        // If the pool has begun to close meanwhile, closing may have missed this export. End it here.
         drop(handle);
         if self.handle(pool, what).is_err() {
             self.end_exports(pool, Some(name));
@@ -211,14 +213,14 @@ impl Daemon {
         Ok((view, taken))
     }
 
-    /// Gives a device its name that stays. It can be had by its number without one.
+    /// Creates the stable name of a device. Without a link the device can still be used by its number.
     fn link_to(&self, device: Option<&Path>, (pool, name): (&str, &str)) -> Option<DeviceLink> {
         let made = DeviceLink::make(self.links.as_ref()?, pool, name, device?);
         made.inspect_err(|error| tracing::warn!(pool, name, "no link to its device: {error}"))
             .ok()
     }
 
-    /// Serves a volume no longer, anywhere.
+    /// Ends all exports of a volume.
     pub fn detach(&self, pool: &str, name: &str, force: bool) -> Result<Vec<Export>, Failure> {
         let what = format!("volume `{pool}/{name}` was not detached");
         let uuid = self.status(pool)?.pool.uuid;
@@ -240,7 +242,7 @@ impl Daemon {
         Ok(ended)
     }
 
-    /// Devices of a volume get its size: of the first that does not, which it is and why.
+    /// Sets the size of a volume's devices. Returns the first device that failed and its error.
     pub(super) fn resize_devices(
         &self,
         pool: &str,
@@ -259,7 +261,7 @@ impl Daemon {
         Ok(())
     }
 
-    /// Ends what serves a volume, or every volume of a pool.
+    /// Ends the exports of a volume, or of every volume of a pool.
     pub(super) fn end_exports(&self, pool: &str, volume: Option<&str>) -> Vec<Export> {
         let ended: Vec<Exported> = self
             .exports()
@@ -274,7 +276,7 @@ impl Daemon {
     }
 }
 
-/// Removes what a killed daemon has left where a volume was served, if it is in use no longer.
+/// Removes sockets, mounts and devices of an export that a killed daemon left behind, if they are no longer in use.
 pub(super) fn remove_dead(export: &SavedExport) {
     for kind in EXPORTS {
         if let Some(place) = export.attach.at.get(kind.name()) {

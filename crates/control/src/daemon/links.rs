@@ -1,10 +1,10 @@
-//! Names that stay: `DIR/POOL/VOLUME` leads to the block device of an attached volume, whatever its number.
+//! Stable names: `DIR/POOL/VOLUME` is a link to the block device of an attached volume, whatever the device's number.
 
 use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-/// A symbolic link to a device. It goes when this is dropped, unless it leads elsewhere by then.
+/// A symbolic link to a device. Dropping this removes the link, unless the link leads to another device by then.
 #[derive(Debug)]
 pub(super) struct DeviceLink {
     path: PathBuf,
@@ -12,10 +12,10 @@ pub(super) struct DeviceLink {
 }
 
 impl DeviceLink {
-    /// Makes the link. What an earlier life has left there leads to a device that is something else by now.
+    /// Creates the link. Replaces a link of an earlier run: the device that it names may be another one by now.
     ///
     /// # Errors
-    /// When something that is no link is in the way, or the directory cannot be written.
+    /// If a file that is no link has this path, or the directory cannot be written.
     pub(super) fn make(dir: &Path, pool: &str, volume: &str, device: &Path) -> io::Result<Self> {
         let place = dir.join(pool);
         std::fs::create_dir_all(&place)?;
@@ -43,7 +43,7 @@ impl Drop for DeviceLink {
     fn drop(&mut self) {
         if std::fs::read_link(&self.path).is_ok_and(|to| to == self.device) {
             std::fs::remove_file(&self.path).ok();
-            // Others of the pool may be there still.
+            // Fails, as intended, if the directory still has links of the pool's other volumes.
             if let Some(place) = self.path.parent() {
                 std::fs::remove_dir(place).ok();
             }

@@ -1,14 +1,14 @@
-//! From one life of the daemon to the next: what is remembered, and how it comes back.
+//! Restores pools and exports of the daemon's earlier run, and records them for the next one.
 //!
 //! ```text
-//!   remembered ─► looked for ─── drives are there ───────────► opened, its exports served
+//!   recorded ───► looked for ─── drives are there ───────────► opened, its exports served
 //!                     │                                           ▲
-//!                     └── some are not ─► waited for ── time is up or they are there ─► opened, or missing
+//!                     └── some are not ─► waited for ── timeout or they are there ─► opened, or failed
 //! ```
 //!
-//! Each pool comes back by itself. Requests are answered once no pool is being opened whose drives were there at once,
-//! or after [`ANSWER_AFTER`]: scripts find what they expect, and a pool without its drives keeps nobody waiting. Until a pool
-//! has come back it is among those that are missing, with the reason.
+//! Each pool is restored independently of the others. The daemon answers requests once all pools whose drives were
+//! found at once are open, or after [`ANSWER_AFTER`]: scripts find what they expect, and a pool with missing drives
+//! delays no request. Until a pool is restored, the list of failed restores contains it, with the reason.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,19 +27,19 @@ use crate::Failure;
 use crate::api::{Attach, Export, FailedRestore, Kind, Problem};
 use crate::state::{SavedDevice, SavedExport, SavedPool, StateFile};
 
-/// How often a drive that is late is looked for.
+/// How often to look for missing drives.
 const RETRY_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Requests are answered after this time though pools are still being opened.
+/// Requests are answered after this time even if pools are still being opened.
 const ANSWER_AFTER: Duration = Duration::from_secs(5);
 
-/// How far the restoration is.
+/// Progress of the restoration.
 #[derive(Default)]
 pub(super) struct Restoration {
-    /// Pools that are looked for the first time, or being opened after that.
+    /// Pools in their first attempt: being looked for, or being opened.
     first: Mutex<usize>,
     fewer: Condvar,
-    /// The daemon ends: nothing more comes back.
+    /// The daemon is stopping: restore nothing more.
     stopped: AtomicBool,
 }
 
@@ -49,7 +49,7 @@ impl Restoration {
     }
 }
 
-/// Counts a pool among the first until it is open, missing, or waited for.
+/// Counts a pool in `Restoration::first` until the pool is open, has failed, or waits for drives.
 struct First<'a>(&'a Restoration);
 
 impl Drop for First<'_> {
@@ -59,7 +59,7 @@ impl Drop for First<'_> {
     }
 }
 
-/// Where the drives of a pool are.
+/// The paths of a pool's drives.
 fn places(status: &PoolStatus) -> Vec<PathBuf> {
     let paths = status.seats.iter().filter_map(|seat| {
         let uri: DriveUri = seat.path.parse().ok()?;
@@ -74,14 +74,14 @@ impl Daemon {
         failed_restores.expect("no holder of the lock panics")
     }
 
-    /// What should be here since an earlier life and is not.
+    /// Pools and exports of an earlier run that are not restored.
     #[must_use]
     pub fn failed_restores(&self) -> Vec<FailedRestore> {
         self.missing().clone()
     }
 
-    /// Remembers a pool that is open, and where its drives are now. One that is memory through and
-    /// through ends with the daemon.
+    /// Records an open pool and the current paths of its drives. A pool of `mem:` drives only is not recorded: it
+    /// ends with the daemon.
     pub(super) fn remember(&self, name: &str) {
         let Some(state) = &self.state else { return };
         let Ok(status) = self.status(name) else {
@@ -93,7 +93,7 @@ impl Daemon {
         }
     }
 
-    /// Forgets a pool that was closed for good.
+    /// Forgets a pool that was closed on request.
     pub(super) fn forget(&self, status: &PoolStatus) {
         if let Some(state) = &self.state {
             state.forget_pool(&status.uuid);
@@ -101,7 +101,7 @@ impl Daemon {
         self.missing().retain(|missing| missing.uuid != status.uuid);
     }
 
-    /// Forgets a pool that did not come back; whether there was one.
+    /// Forgets a pool whose restore failed or is pending. True if there was one.
     pub(super) fn forget_failed_restores(&self, pool: &str) -> bool {
         let gone: Vec<FailedRestore> = self
             .missing()
@@ -118,7 +118,7 @@ impl Daemon {
         !gone.is_empty()
     }
 
-    /// A volume's export that did not come back is of no interest any more; whether there was one.
+    /// Drops the failed restores of a volume's exports from the list. True if there was one.
     pub(super) fn missing_no_more(&self, uuid: &str, volume: &str) -> bool {
         let mut missing = self.missing();
         let before = missing.len();
@@ -126,13 +126,13 @@ impl Daemon {
         missing.len() < before
     }
 
-    /// Remembers that a volume is to be served; false if that was to be already.
+    /// Records an export. False if it was recorded already.
     pub(super) fn remember_export(&self, uuid: &str, volume: &str, attach: &Attach) -> bool {
         let state = self.state.as_ref();
         state.is_some_and(|state| state.remember_export(uuid, volume, attach))
     }
 
-    /// Remembers the loop device that was made: after a crash nothing else may tell whose it was.
+    /// Records the loop device that was created: after a crash nothing else may identify it as ours.
     pub(super) fn remember_device(&self, uuid: &str, attach: &Attach, served: &Export) {
         let (Some(state), Some(device), true) = (&self.state, &served.device, attach.loop_device)
         else {
@@ -151,7 +151,7 @@ impl Daemon {
         }
     }
 
-    /// What is to come back. Until it has, it counts as missing.
+    /// The pools to restore. Each is listed as a failed restore until it is open.
     pub(crate) fn begin_restoring(&self) -> Vec<SavedPool> {
         let pools = self.state.as_ref().map(StateFile::pools);
         let pools = pools.unwrap_or_default();
@@ -167,11 +167,10 @@ impl Daemon {
         pools
     }
 
-    /// Opens the pools that were open in an earlier life, and serves their volumes where they were
-    /// served. Drives that are not there are waited for. What does not come back is in the log and in
-    /// [`Daemon::failed_restores`].
+    /// Opens the pools that were open in an earlier run and restores their exports. Waits up to `late_drives` for
+    /// missing drives. Failures are logged and listed in [`Daemon::failed_restores`].
     pub(crate) fn restore(&self, pools: &[SavedPool], late_drives: Duration) {
-        // One pool's drives must not keep another one waiting.
+        // In parallel: the missing drives of one pool must not delay another pool.
         std::thread::scope(|scope| {
             for pool in pools {
                 let first = First(&self.restoration);
@@ -180,7 +179,7 @@ impl Daemon {
         });
     }
 
-    /// Waits until no pool is being opened whose drives were there at once; not for long.
+    /// Waits until all pools whose drives were found at once are open, for [`ANSWER_AFTER`] at most.
     pub(crate) fn wait_for_first(&self) {
         let some = |left: &mut usize| *left > 0;
         let waiting = self.restoration.first();
@@ -188,12 +187,12 @@ impl Daemon {
         drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// From now on no more drives are waited for.
+    /// Stops waiting for drives.
     pub(crate) fn stop_restoring(&self) {
         self.restoration.stopped.store(true, Ordering::SeqCst);
     }
 
-    /// Whether a pool is still to come back: nobody has imported or forgotten it meanwhile.
+    /// True if the pool is still to be restored: no request has imported or forgotten it meanwhile.
     fn is_coming(&self, uuid: &str) -> bool {
         let missing = self.missing();
         let mut coming = missing.iter().filter(|missing| missing.restoring);
@@ -204,7 +203,8 @@ impl Daemon {
         self.statuses().iter().any(|pool| pool.uuid == uuid)
     }
 
-    /// Looks for a pool's drives until all that it counts on are there. `None` if nobody wants it any more.
+    /// Looks for a pool's drives until all that the pool counts on are there. `None` if the pool is no longer to be
+    /// restored.
     fn find_patiently(
         &self,
         saved: &SavedPool,
@@ -259,7 +259,7 @@ impl Daemon {
             .and_then(|found| self.open(&found, false, &what));
         match opened {
             Ok(()) => self.restore_exports(&saved.uuid),
-            // Somebody has imported it meanwhile, or forgotten it.
+            // A request has imported or forgotten the pool meanwhile.
             Err(_) if !self.is_coming(&saved.uuid) || self.is_open(&saved.uuid) => {}
             Err(failure) => {
                 saved.exports.iter().for_each(remove_dead);
@@ -269,7 +269,7 @@ impl Daemon {
         }
     }
 
-    /// Serves the volumes of a pool that has just been opened as they were served before.
+    /// Restores the exports of a pool that has just been opened.
     pub(super) fn restore_exports(&self, uuid: &str) {
         let Some(state) = &self.state else { return };
         self.missing()
@@ -286,7 +286,7 @@ impl Daemon {
                 }
             }
         }
-        // Now all of it is here.
+        // The pool and its exports have been processed: remove the pool's own entry.
         self.missing()
             .retain(|missing| missing.uuid != uuid || !missing.restoring);
     }
@@ -310,7 +310,7 @@ impl Daemon {
     }
 }
 
-/// Why a pool is not here yet.
+/// The problem that is shown for a pool that is still being restored.
 fn not_yet(pool: &str, why: &str) -> Problem {
     Problem {
         what: format!("pool `{pool}` is not open yet"),

@@ -6,7 +6,7 @@ use super::{Daemon, named};
 use crate::Failure;
 use crate::api::{CreateVolume, DeleteVolume, RenameVolume, ResizeVolume, Volume};
 
-/// The longest load that the daemon runs.
+/// The longest benchmark that the daemon runs.
 const BENCH_TIME_MAX: std::time::Duration = std::time::Duration::from_secs(300);
 
 impl Daemon {
@@ -36,7 +36,7 @@ impl Daemon {
         })
     }
 
-    /// Makes a volume of zeros.
+    /// Creates a volume; it reads as zeros.
     pub fn create_volume(&self, pool: &str, request: &CreateVolume) -> Result<Volume, Failure> {
         let name = &request.name;
         let what = format!("volume `{pool}/{name}` was not created");
@@ -46,7 +46,7 @@ impl Daemon {
         self.volume(pool, name, &what)
     }
 
-    /// Runs a load against a volume, from inside the daemon.
+    /// Runs a benchmark load on a volume, inside the daemon.
     pub fn bench(
         &self,
         pool: &str,
@@ -60,7 +60,7 @@ impl Daemon {
             return Err(Failure::missing(what, why, "see `ravelin volume list`"));
         };
         let device: std::sync::Arc<dyn block::BlockDevice> = volume;
-        // Longer runs would keep the daemon from stopping.
+        // A longer run would delay a stop of the daemon.
         if load.time > BENCH_TIME_MAX {
             let why = format!("{} s are longer than it may take", load.time.as_secs());
             return Err(Failure::request(what, why, "--time 300 at most"));
@@ -69,7 +69,7 @@ impl Daemon {
             .map_err(|error| Failure::of(StatusCode::BAD_REQUEST, what, &error))
     }
 
-    /// Gives a volume another size.
+    /// Resizes a volume.
     pub fn resize_volume(
         &self,
         pool: &str,
@@ -118,7 +118,7 @@ impl Daemon {
         self.volume(pool, name, &what)
     }
 
-    /// Gives a volume that is served nowhere another name.
+    /// Renames a volume that has no exports.
     pub fn rename_volume(
         &self,
         pool: &str,
@@ -140,14 +140,14 @@ impl Daemon {
         handle
             .rename_volume(name, &request.name)
             .map_err(|error| Failure::pool(&what, &error))?;
-        // One that did not come back after a start would come back to the wrong name.
+        // A failed restore of this volume would be retried under the old name.
         let uuid = self.status(pool)?.pool.uuid;
         self.forget_exports(&uuid, |export| export.volume == name);
         self.missing_no_more(&uuid, name);
         self.volume(pool, &request.name, &what)
     }
 
-    /// Deletes a volume that is served nowhere.
+    /// Deletes a volume that has no exports.
     pub fn delete_volume(
         &self,
         pool: &str,
@@ -168,7 +168,7 @@ impl Daemon {
         handle
             .delete_volume(name)
             .map_err(|error| Failure::pool(&what, &error))?;
-        // One that did not come back after a start has nothing left to serve.
+        // A failed restore of this volume must not be retried: the volume is gone.
         let uuid = self.status(pool)?.pool.uuid;
         self.forget_exports(&uuid, |export| export.volume == name);
         self.missing_no_more(&uuid, name);

@@ -99,7 +99,8 @@ impl Served for File {
         self.file.path().display().to_string()
     }
 
-    /// How often the file is open, and of a loop device whether it is held.
+    /// How often the file is open. With a loop device: opens besides the loop device's own, plus 1 if the loop device
+    /// is in use.
     fn clients(&self) -> usize {
         match &self.device {
             None => self.file.opens(),
@@ -155,7 +156,7 @@ fn loop_over(file: &FuseFile, read_only: bool, what: &str) -> Result<PathBuf, Fa
     })
 }
 
-/// As a shell takes it for one word.
+/// Quotes a text so that a shell reads one word.
 fn shell_word(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%,=".contains(c);
     if text.chars().all(plain) {

@@ -1,7 +1,8 @@
-//! How volumes are served: by a protocol, or as a file.
+//! Kinds of exports: a volume is served by a network protocol, or as a file.
 //!
-//! Adding a kind of export is a file here, its `mod` line and its line in [`EXPORTS`] (`docs/howto/add-an-export.md`). Its name is the
-//! option of `volume attach`, the field of [`Attach`] and what is remembered for the next start.
+//! A new kind of export needs a file here, its `mod` line and its line in [`EXPORTS`] (see
+//! `docs/howto/add-an-export.md`). Its name is the option of `volume attach`, the field of [`Attach`] and the key in
+//! the record for the next start.
 
 mod fuse;
 mod nbd;
@@ -23,7 +24,7 @@ use crate::api::{Attach, Export};
 use crate::state::SavedDevice;
 use read_only::ReadOnly;
 
-/// All kinds of exports, in the order in which help names them.
+/// All kinds of exports, in the order of the help text.
 pub static EXPORTS: &[&dyn ExportKind] = &[
     &nbd::Nbd,
     &fuse::Fuse,
@@ -31,62 +32,61 @@ pub static EXPORTS: &[&dyn ExportKind] = &[
     &stream::Stream,
 ];
 
-/// A way in which volumes are served.
+/// A kind of export.
 pub trait ExportKind: fmt::Debug + Sync {
     /// The option of `volume attach`, without dashes, and the field of [`Attach`].
     fn name(&self) -> &'static str;
 
-    /// What is given with the option, as help calls it: `ADDRESS`.
+    /// The placeholder for the option's value in the help text: `ADDRESS`.
     fn value_name(&self) -> &'static str;
 
-    /// What help says of the option.
+    /// The option's help text.
     fn help(&self) -> &'static str;
 
-    /// What was typed, as the daemon finds it, which runs in another directory.
+    /// Makes the place that the user typed absolute: the daemon runs in another directory.
     ///
     /// # Errors
-    /// When this directory cannot be found out.
+    /// If the current directory cannot be determined.
     fn absolute(&self, place: &str) -> io::Result<String> {
         Ok(place.to_owned())
     }
 
-    /// Options of this kind that the request gives.
+    /// The options of this kind that the request contains.
     fn options(&self, attach: &Attach) -> Vec<&'static str> {
         let _ = attach;
         Vec::new()
     }
 
-    /// Serves a volume at the place that was asked for.
+    /// Serves a volume at the requested place.
     ///
     /// # Errors
-    /// When the place cannot be understood or had, or an option does not fit.
+    /// If the place cannot be parsed or is not available, or an option does not fit.
     fn serve(&self, place: &str, serving: &Serving<'_>) -> Result<Box<dyn Served>, Failure>;
 
-    /// Removes what a killed daemon has left where it served a volume, and the device that it had made, if they are in use no
-    /// longer.
+    /// Removes the files and the device that a killed daemon left behind at this place, if they are no longer in use.
     fn remove_dead(&self, place: &str, device: Option<&SavedDevice>) {
         let _ = (place, device);
     }
 
-    /// What a user reads who has attached a volume: lines.
+    /// The lines that the CLI prints after a volume was attached.
     fn said(&self, volume: &str, export: &Export) -> Vec<String> {
         vec![format!("volume `{volume}` is served at {}", export.uri)]
     }
 }
 
-/// What is to be served.
+/// A volume to be served, and how.
 pub struct Serving<'a> {
     /// Its pool and its name.
     pub volume: (&'a str, &'a str),
     /// The volume.
     pub device: Arc<dyn BlockDevice>,
-    /// What was asked for.
+    /// The request.
     pub attach: &'a Attach,
-    /// Whether it was asked for in an earlier life of the daemon.
+    /// True if the request is one of an earlier run of the daemon.
     pub restored: bool,
-    /// How a failure begins.
+    /// The beginning of an error message.
     pub what: &'a str,
-    /// Which volume is served at this address.
+    /// Returns the volume that is served at an address.
     pub served_at: &'a dyn Fn(&str) -> Option<String>,
 }
 
@@ -96,7 +96,8 @@ impl Serving<'_> {
         format!("{}/{}", self.volume.0, self.volume.1)
     }
 
-    /// The volume; one that refuses changes where that was asked for. For kinds that know no read-only volumes themselves.
+    /// The volume, wrapped to refuse changes if the request is read-only. For kinds of exports without read-only
+    /// support of their own.
     pub(crate) fn device(&self) -> Arc<dyn BlockDevice> {
         let device = Arc::clone(&self.device);
         match self.attach.read_only {
@@ -106,45 +107,46 @@ impl Serving<'_> {
     }
 }
 
-/// A volume that is served. Dropping it ends that.
+/// A volume that is served. Dropping this ends the export.
 pub trait Served: Send {
-    /// The name of its kind, a colon and where it is; `unix:` and `tcp:` need no other name.
+    /// The name of its kind, a colon, and the place; `unix:` and `tcp:` stand without the kind's name.
     fn address(&self) -> String;
 
-    /// What a client is given to find it.
+    /// The URI or path for clients.
     fn uri(&self) -> String;
 
-    /// Clients now.
+    /// The number of connected clients.
     fn clients(&self) -> usize;
 
-    /// What is asked for in the next life of the daemon, if not what was asked for in this: the port that was taken.
+    /// The place to request at the next start, if it differs from the place in this request: it contains the port
+    /// that was assigned.
     fn place(&self) -> Option<String> {
         None
     }
 
-    /// A block device that clients have made of it.
+    /// The block device that a client has created from it.
     fn device(&self) -> Option<PathBuf> {
         None
     }
 
-    /// The block device that was made with it and goes with it.
+    /// The block device that was created with this export and is removed with it.
     fn own_device(&self) -> Option<&Path> {
         None
     }
 
-    /// The volume has another size.
+    /// Updates the export after the volume was resized.
     ///
     /// # Errors
-    /// When its own device keeps the old one.
+    /// If its own device keeps the old size.
     fn resized(&self) -> io::Result<()> {
         Ok(())
     }
 }
 
-/// What is asked for: the kind, and the place.
+/// The kind and the place of a request.
 ///
 /// # Errors
-/// When it is not one kind, or options of another one are given.
+/// If the request does not name exactly one kind, or has options of another kind.
 pub(crate) fn chosen<'a>(
     attach: &'a Attach,
     what: &str,

@@ -19,7 +19,7 @@ use crate::state::SavedDevice;
 #[derive(Debug)]
 pub(super) struct Nbd;
 
-/// A server, and what its clients call the volume.
+/// A server, and the volume's export name.
 struct Running {
     server: Server,
     name: String,
@@ -125,13 +125,13 @@ impl Served for Running {
         Some(self.address())
     }
 
-    /// The device that the kernel's NBD client has made of it.
+    /// The device of the kernel's NBD client that is connected.
     fn device(&self) -> Option<PathBuf> {
         self.server.devices().into_iter().next()
     }
 }
 
-/// What the server is told of the volume. A client that gives no name means it too.
+/// The server's only export. An empty name selects it, too.
 struct One {
     name: String,
     volume: Arc<dyn BlockDevice>,
@@ -147,7 +147,8 @@ impl nbd::Exports for One {
     }
 }
 
-/// TLS as it was asked for. A server that other machines reach is refused without it, unless the request says that this is meant.
+/// The TLS configuration of the request. A server that other machines can reach is refused without TLS, unless the
+/// request is explicitly `insecure` or is restored from an earlier run.
 fn security(listen: &Listen, serving: &Serving<'_>) -> Result<Option<ServerTls>, Failure> {
     let (attach, what) = (serving.attach, serving.what);
     let tls = match (&attach.tls, &attach.tls_psk) {

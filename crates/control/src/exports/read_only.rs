@@ -1,4 +1,4 @@
-//! A volume that nothing changes.
+//! A read-only view of a volume.
 
 use std::sync::Arc;
 
@@ -6,11 +6,12 @@ use block::{
     BlockDevice, Completed, Extent, ExtentsAnswer, Limits, Memory, Region, Request, Submission,
 };
 
-/// A volume whose changes are refused as if they were outside of it.
+/// A read-only view: requests that change the volume are moved beyond its end, so the volume refuses them as out of
+/// range.
 pub(super) struct ReadOnly(pub(super) Arc<dyn BlockDevice>);
 
 impl ReadOnly {
-    /// Far behind any volume's end.
+    /// Beyond any volume's end.
     const OUTSIDE: u64 = 1 << 62;
 
     const fn allowed(request: Request) -> Request {

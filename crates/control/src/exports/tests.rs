@@ -9,10 +9,10 @@ use block::{BlockDevice, Completed, Fault, Limits, Memory, Request, RequestKind}
 use super::{EXPORTS, ExportKind, Served, Serving, chosen};
 use crate::api::Attach;
 
-/// Bytes of the volume: not a whole number of what is read at a time.
+/// Bytes of the volume: not a multiple of the stream's read size.
 const SIZE: u64 = (3 << 20) + 4096;
 
-/// A volume whose bytes say where they are.
+/// A volume whose bytes encode their own offset.
 struct Numbers;
 
 fn number(at: u64) -> u8 {
@@ -166,7 +166,7 @@ fn a_stream_is_the_volume_from_beginning_to_end() {
         assert_eq!(bytes.len() as u64, SIZE);
         assert!((0..SIZE).zip(&bytes).all(|(at, &byte)| byte == number(at)));
     }
-    // One that does not read does not keep it from ending.
+    // A client that does not read does not delay the end of the export.
     let silent = UnixStream::connect(&place).unwrap();
     while served.clients() == 0 {
         std::thread::yield_now();

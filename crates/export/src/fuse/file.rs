@@ -1,4 +1,4 @@
-//! The one file of the file system: what the kernel may ask of it.
+//! The only file of the file system: answers the kernel's requests.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -15,12 +15,12 @@ use super::replies::{Body, Reply};
 use super::seek;
 use super::wire::{Ask, Attributes, WRITE_HEAD_BYTES, attributes, opened, parse, size_of_system};
 
-/// The longest read and write: what the kernel takes without a raised `fs.fuse.max_pages_limit`.
+/// The longest read and write: the kernel's limit without a raised `fs.fuse.max_pages_limit`.
 const TRANSFER_BYTES_MAX: u32 = 1 << 20;
-/// Asynchronous requests that the kernel has in flight. A loop device has a queue of 128, and
+/// Maximum number of asynchronous requests that the kernel has in flight. A loop device has a queue of 128, and
 /// splits long requests.
 const BACKGROUND_MAX: u16 = 256;
-/// What `stat` says, and the unit in which a loop device discards.
+/// The block size in `stat`, and the unit in which a loop device discards.
 const BLOCK_BYTES: u32 = 4096;
 
 /// The device as an inode.
@@ -56,14 +56,14 @@ impl DeviceFile {
     }
 }
 
-/// What a call of fallocate asks of a device whose space is all its own.
+/// The effect of a fallocate call on a device whose space is all allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Allocate {
-    /// The space is there already.
+    /// The space is allocated already.
     Nothing,
     /// Free it, or fill it with zeros.
     Do(RequestKind),
-    /// It would change the size, or is not known.
+    /// The call would change the size, or its mode is unknown.
     Refused(i32),
 }
 
@@ -85,11 +85,11 @@ fn allocate(mode: i32, offset: u64, length: u64, size_bytes: u64) -> Allocate {
     }
 }
 
-/// The handshake. All else is read and answered by [`DeviceFile::serve`].
+/// The handshake only. [`DeviceFile::serve`] handles all other requests.
 impl Filesystem for DeviceFile {
     fn init(&mut self, _: &fuser::Request, config: &mut KernelConfig) -> io::Result<()> {
         let transfer = self.transfer_bytes_max();
-        // Each setter keeps the kernel's own limit where it is lower.
+        // Each setter keeps the kernel's own limit if that is lower.
         let _ = config.set_max_write(transfer);
         if let Err(most) = config.set_max_readahead(transfer) {
             let _ = config.set_max_readahead(most);
@@ -97,9 +97,9 @@ impl Filesystem for DeviceFile {
         let _ = config.set_max_background(BACKGROUND_MAX);
         let _ = config.set_congestion_threshold(BACKGROUND_MAX);
         for wanted in [
-            // Direct I/O that does not wait: what makes a loop device's queue deep.
+            // Asynchronous direct I/O: this makes a loop device's queue deep.
             InitFlags::FUSE_ASYNC_DIO,
-            // Files opened for direct I/O can be mapped all the same.
+            // Permits mmap on files that are opened for direct I/O.
             InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
         ] {
             if config.add_capabilities(wanted).is_err() {
@@ -116,15 +116,15 @@ impl DeviceFile {
         TRANSFER_BYTES_MAX.min(longest.max(BLOCK_BYTES))
     }
 
-    /// Serves what the kernel asks through `kernel`, until the file is unmounted.
+    /// Serves the kernel's requests from `kernel` until the file is unmounted.
     pub(super) fn serve(&self, kernel: BorrowedFd<'_>) -> io::Result<()> {
-        // The kernel wants room for the longest write that was agreed on, whatever comes.
+        // Every read of the FUSE device needs room for the longest write that was negotiated.
         let room = self.transfer_bytes_max() as usize + WRITE_HEAD_BYTES;
         let mut message = vec![0; room.next_multiple_of(PAGE_BYTES) + PAGE_BYTES];
         loop {
             let length = match rustix::io::read(kernel, &mut *message) {
                 Ok(length) => length,
-                // A request was given up before it was read.
+                // A request was aborted before it was read.
                 Err(Errno::NOENT | Errno::INTR | Errno::AGAIN) => continue,
                 // The file is unmounted.
                 Err(Errno::NODEV) => return Ok(()),
@@ -159,8 +159,8 @@ impl DeviceFile {
                 Allocate::Refused(errno) => Err(errno),
                 Allocate::Do(kind) => return self.begin(unique, kind, offset, length),
             },
-            // A truncation to nothing is what opening with `O_TRUNC` asks, and like a block device the
-            // file takes no notice. Any other size is refused, and the rest is not kept.
+            // `O_TRUNC` requests a truncation to 0; like a block device, the file ignores it. The current size is
+            // accepted, any other is refused. Changes of other attributes are ignored.
             Ask::SetAttributes(Some(size)) if size != 0 && size != self.size_bytes() => {
                 Err(Errno::INVAL.raw_os_error())
             }

@@ -1,4 +1,4 @@
-//! Requests that the device works on, and the replies that they owe the kernel.
+//! Requests in flight on the device, and their replies to the kernel.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,14 +12,14 @@ use super::replies::{self, Body, Reply};
 use crate::nbd::buffers::Buffers;
 use crate::nbd::slab::{Key, Slab};
 
-/// What the kernel waits for.
+/// The kind of reply that the kernel expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
     /// The bytes.
     Data,
-    /// How many were written.
+    /// The number of bytes written.
     Written,
-    /// That it was done.
+    /// Success without data.
     Done,
 }
 
@@ -29,7 +29,7 @@ struct PendingRequest {
     wanted: Wanted,
     /// The whole buffer; the device has a slice of it.
     memory: Memory,
-    /// Bytes of the buffer that the request is about.
+    /// Bytes of the buffer that the request uses.
     length: usize,
 }
 
@@ -38,19 +38,19 @@ struct State {
     buffers: Buffers,
     /// Bytes of the buffers of all requests in flight.
     bytes: usize,
-    /// The reader waits until there are fewer.
+    /// The reader waits until fewer bytes are in flight.
     waits: bool,
 }
 
-/// Bytes in flight beyond which the reader takes no more. The kernel would have 256 requests of a
-/// megabyte under way, and where memory is short the daemon must not be who takes it. The same as
-/// an NBD client may have.
+/// Bytes in flight beyond which the reader takes no more requests. Without this limit the kernel would have 256
+/// requests of a megabyte in flight, and when memory is short the daemon must not use it up. An NBD client has the
+/// same limit.
 const IN_FLIGHT_BYTES_MAX: usize = 32 << 20;
 
 /// All requests in flight to one device.
 pub(super) struct InFlight {
     device: Arc<dyn BlockDevice>,
-    /// Where replies go, from when the file is mounted.
+    /// Where replies go; set when the file is mounted.
     kernel: OnceLock<OwnedFd>,
     state: Mutex<State>,
     completed: Condvar,
@@ -117,8 +117,8 @@ impl InFlight {
         self.opens.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// A buffer of at least `length` bytes, at least 1. Waits while too much is in flight; what
-    /// lands does so on other threads.
+    /// A buffer of at least `length` bytes, at least 1. Waits while too much is in flight: requests complete on other
+    /// threads.
     pub(super) fn buffer(&self, length: usize) -> Memory {
         let mut state = self.state();
         while state.bytes > 0 && state.bytes + length > IN_FLIGHT_BYTES_MAX {
@@ -158,7 +158,7 @@ impl InFlight {
         self.device.submit(request, part, key.to_u64(), &to);
     }
 
-    /// Waits until nothing is in flight; whether that came before the deadline.
+    /// Waits until nothing is in flight, until `deadline` at most. True if nothing is.
     pub(super) fn wait_completed(&self, deadline: Instant) -> bool {
         let mut state = self.state();
         while state.in_flight.len() > 0 {
@@ -176,7 +176,7 @@ impl InFlight {
     }
 }
 
-/// The reply with which a request ends; its buffer too, if it is not in the reply.
+/// The reply of a completed request, and the request's buffer if the reply does not contain it.
 fn complete(
     PendingRequest {
         unique,
@@ -195,7 +195,7 @@ fn complete(
         }
         (Ok(()), Wanted::Data) => match memory.unique() {
             Some(_) => Ok(Body::Data(std::mem::take(&mut memory), length)),
-            // The device broke its promise to hold no clone.
+            // The device still has a reference to the buffer, against its contract.
             None => Err(Errno::IO.raw_os_error()),
         },
     };
@@ -203,7 +203,8 @@ fn complete(
 }
 
 impl InFlight {
-    /// Answers some; `elsewhere` has the bytes of the first if its own memory has not.
+    /// Replies to completed requests. If `elsewhere` is set, the bytes of the first one are there and not in the
+    /// request's own memory.
     fn complete_all(&self, outcomes: &[(u64, Outcome)], mut elsewhere: Option<Memory>) {
         let mut state = self.state();
         let mut completed = Vec::with_capacity(outcomes.len());

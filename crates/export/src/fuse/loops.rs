@@ -1,10 +1,10 @@
-//! Loop devices over a file: made, found, and let go.
+//! Loop devices over a file: creates, finds and detaches them.
 //!
-//! A loop device outlives the process that serves its file, and then has nothing but errors to
-//! give. So they go together: whoever ends the file lets go of the loop devices over it, no matter
-//! who made them, and so does whoever finds a dead one.
+//! A loop device remains when the process that serves its file ends, and then returns errors only. So file and loop
+//! devices end together: unmounting the file detaches all loop devices over it, whichever process created them, and
+//! so does removing a dead mount.
 //!
-//! The work is done by `losetup`, which knows what this kernel's loop driver can do.
+//! `losetup` does the work: it supports the loop driver of the running kernel.
 
 use std::fs::{self, File};
 use std::io;
@@ -13,14 +13,14 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// How long a file system on a loop device may take to write back what it has not written yet. The
-/// file may be stuck, and its end must come all the same.
+/// How long file systems on a loop device may take to write back their dirty pages. The file may hang, and must be
+/// unmounted all the same.
 const LAST_WRITES: Duration = Duration::from_secs(20);
 
-/// Makes a loop device over `file`, with direct I/O; one that cannot be written if so asked.
+/// Creates a loop device over `file`, with direct I/O, optionally read-only.
 ///
 /// # Errors
-/// What `losetup` says, or that there is none.
+/// The error of `losetup`, or that it is not installed.
 pub fn make(file: &Path, read_only: bool) -> io::Result<PathBuf> {
     let made = Command::new("losetup")
         .args(read_only.then_some("--read-only"))
@@ -37,12 +37,12 @@ pub fn make(file: &Path, read_only: bool) -> io::Result<PathBuf> {
     Ok(device)
 }
 
-/// What the kernel reads ahead for a client that reads in sequence: several of FUSE's longest requests, so that all drives have
-/// something to do. Loop devices have 128 KiB or 2,560, by kernel and by what was set on them before: ext4 on `raid6` of six
-/// drives of 16 MiB/s reads 36 to 74 MiB/s with the former, 84 to 88 with the latter.
+/// The kernel's read-ahead for sequential readers: several of FUSE's longest requests, so that all drives have work.
+/// The default of loop devices is 128 KiB or 2,560 KiB, depending on the kernel and on earlier settings: ext4 on
+/// `raid6` of six drives of 16 MiB/s reads 36 to 74 MiB/s with the former, 84 to 88 with the latter.
 const READ_AHEAD_KIB: u32 = 4096;
 
-/// Has the kernel read ahead far enough. Where it refuses, the device works all the same.
+/// Raises the device's read-ahead. If the kernel refuses, the device works all the same.
 fn read_ahead(device: &Path) {
     let Some(name) = device.file_name() else {
         return;
@@ -59,12 +59,12 @@ fn read_ahead(device: &Path) {
     }
 }
 
-/// Has a loop device take the size that `file` has by now.
+/// Sets a loop device's size to the current size of `file`.
 ///
 /// # Errors
-/// What `losetup` says, or that there is none.
+/// The error of `losetup`, or that it is not installed.
 pub fn take_size(device: &Path, file: &Path) -> io::Result<()> {
-    // Older kernels look at the size that they last heard of.
+    // Older kernels use their cached size of the file: refresh it.
     fs::metadata(file)?;
     let told = Command::new("losetup")
         .arg("--set-capacity")
@@ -94,8 +94,8 @@ pub fn over(file: &Path) -> Vec<PathBuf> {
     loops.map(|name| Path::new("/dev").join(name)).collect()
 }
 
-/// What tells a loop device from another one that has its number later: the kernel counts what it
-/// attaches (since Linux 5.15).
+/// The disk sequence number, which distinguishes a loop device from a later one with the same number: the kernel
+/// counts attachments (since Linux 5.15).
 #[must_use]
 pub fn sequence(device: &Path) -> Option<u64> {
     let name = device.file_name()?;
@@ -103,7 +103,7 @@ pub fn sequence(device: &Path) -> Option<u64> {
     text.trim().parse().ok()
 }
 
-/// The name of the file below a loop device, as the kernel tells it.
+/// The name of a loop device's backing file, as the kernel reports it.
 fn below(device: &Path) -> Option<PathBuf> {
     let name = device.file_name()?;
     let file = Path::new("/sys/block").join(name).join("loop/backing_file");
@@ -112,8 +112,9 @@ fn below(device: &Path) -> Option<PathBuf> {
     Some(PathBuf::from(text.strip_suffix('\n').unwrap_or(&text)))
 }
 
-/// Detaches a loop device that a process which has ended had made over `file`, if it is still that
-/// one. Where the process had a mount namespace of its own, the file has lost its name with it.
+/// Detaches a loop device that an ended process created over `file`, if the device's sequence number is still the
+/// same. If the process had its own mount namespace, the file lost its name with the process, and the kernel reports
+/// `/`.
 pub fn let_go_of(device: &Path, made: Option<u64>, file: &Path) {
     let Some(below) = below(device) else { return };
     let nameless = below == Path::new("/");
@@ -123,8 +124,8 @@ pub fn let_go_of(device: &Path, made: Option<u64>, file: &Path) {
     }
 }
 
-/// Whether a loop device is mounted, or another block device is made of it. Whoever merely has it
-/// open is not seen.
+/// True if a loop device is mounted, or is part of another block device. A process that only has the device open is
+/// not detected.
 #[must_use]
 pub fn is_held(device: &Path) -> bool {
     let holders = device
@@ -134,8 +135,8 @@ pub fn is_held(device: &Path) -> bool {
     holders.is_some_and(|mut holders| holders.next().is_some()) || !mounted_at(device).is_empty()
 }
 
-/// Writes back what file systems on the loop devices over `file` have not written yet, and detaches
-/// the devices. One that is still mounted goes when it is unmounted.
+/// Writes back file systems on the loop devices over `file`, and detaches the devices. The kernel detaches a device
+/// that is still mounted when it is unmounted.
 pub(super) fn let_go(file: &Path) {
     for device in over(file) {
         write_back(&device);
@@ -161,7 +162,7 @@ fn detach(device: &Path, file: &Path) {
     tracing::warn!("{device} stays: {said}");
 }
 
-/// Has the file systems on a device write back.
+/// Writes back the file systems on a device.
 fn write_back(device: &Path) {
     let places = mounted_at(device);
     if places.is_empty() {
@@ -175,7 +176,7 @@ fn write_back(device: &Path) {
                 tracing::warn!("{} is not written back: {error}", place.display());
             }
         }
-        // Who waited may have given up.
+        // The receiver may have timed out.
         to.send(()).ok();
     });
     if writing.is_ok() && done.recv_timeout(LAST_WRITES).is_err() {
@@ -189,8 +190,8 @@ fn mounted_at(device: &Path) -> Vec<PathBuf> {
     places_of(device, &mounts)
 }
 
-/// Mount points of a device in a text like `/proc/self/mountinfo`. The device's name is asked for
-/// and not its number, which btrfs does not tell there.
+/// Mount points of a device in a text like `/proc/self/mountinfo`. Compares the device's name and not its number:
+/// btrfs does not show its device's number there.
 fn places_of(device: &Path, mounts: &str) -> Vec<PathBuf> {
     let of_line = |line: &str| {
         let (before, after) = line.split_once(" - ")?;
@@ -201,7 +202,7 @@ fn places_of(device: &Path, mounts: &str) -> Vec<PathBuf> {
     mounts.lines().filter_map(of_line).collect()
 }
 
-/// A name as it is: the kernel writes spaces, tabs, newlines and backslashes in octal.
+/// Unescapes a name: the kernel writes spaces, tabs, newlines and backslashes in octal.
 fn plain(word: &str) -> String {
     let octals = [
         ("\\040", " "),

@@ -1,4 +1,4 @@
-//! The file that is mounted over: before, meanwhile, and afterwards.
+//! The file that is mounted over: prepares it, tracks the mount's state, and cleans up.
 
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -25,14 +25,14 @@ pub(super) fn check_fuse() -> Result<(), FuseError> {
         .map_err(|source| FuseError::NoFuse { source })
 }
 
-/// What is at the place now.
+/// The current state of the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MountState {
-    /// What we mounted, and it answers.
+    /// Our mount, and it answers.
     Ours,
-    /// A mount that nobody serves.
+    /// A FUSE mount without a server.
     Dead,
-    /// Whatever it is, we have not put it there.
+    /// Something that this process has not mounted.
     NotOurs,
 }
 
@@ -40,7 +40,7 @@ pub(super) enum MountState {
 #[derive(Debug)]
 pub(super) struct Place {
     path: PathBuf,
-    /// The empty file below the mount is ours, to be removed with it.
+    /// True if the empty file below the mount was created for it; then the file is removed with it.
     created: bool,
     /// The mount's device number.
     device: Option<u64>,
@@ -69,7 +69,7 @@ impl Place {
             Ok(found) if found.ino() == ROOT_INODE && on_fuse(&path) => {
                 return Err(FuseError::Busy { file: path });
             }
-            // What a dead mount of ours had hidden is the file made for it.
+            // The empty file below a dead mount of ours was created for that mount.
             Ok(found) if found.len() == 0 && stale => true,
             Ok(_) => return Err(FuseError::Exists { file: path }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -94,7 +94,7 @@ impl Place {
         &self.path
     }
 
-    /// To be called when the mount is there and served.
+    /// Call this when the mount exists and is served.
     pub(super) fn mounted(&mut self) {
         self.device = fs::metadata(&self.path).map(|found| found.dev()).ok();
     }
@@ -107,9 +107,9 @@ impl Place {
         }
     }
 
-    /// Unmounts although the file is open: its users get errors from now on.
+    /// Unmounts even if the file is open: its users get errors from now on.
     pub(super) fn cut_off(&self) {
-        // Forcing aborts the connection, whether or not it can unmount.
+        // `FORCE` aborts the FUSE connection, even if the unmount itself fails.
         if unmount(&self.path, UnmountFlags::FORCE).is_ok() {
             return;
         }
@@ -121,7 +121,7 @@ impl Place {
     /// Aborts the connection of a mount that is detached already.
     pub(super) fn abort(&self) {
         let Some(device) = self.device else { return };
-        // An anonymous device number as the kernel counts it, in `fs/fuse/control.c`.
+        // The connection's number is the anonymous device number in the kernel's encoding, see `fs/fuse/control.c`.
         let number = u64::from(major(device)) << 20 | u64::from(minor(device));
         let control = format!("/sys/fs/fuse/connections/{number}/abort");
         if let Err(error) = fs::write(&control, "1") {
@@ -144,14 +144,14 @@ impl Place {
 }
 
 impl Drop for Place {
-    /// For a mount that never came to be; otherwise this has been done.
+    /// Cleans up if the mount failed. Otherwise `clean_up` has run already and this does nothing.
     fn drop(&mut self) {
         self.clean_up();
     }
 }
 
-/// The path that the kernel knows a file by; `None` if it is none of a file. The last component is
-/// resolved by hand: a dead mount cannot be looked at.
+/// The path in the kernel's form: the parent directory resolved, the last component appended as it is, because a dead
+/// mount cannot be resolved. `None` if the path has no file name.
 fn resolved(file: &Path) -> io::Result<Option<PathBuf>> {
     let Some(name) = file.file_name() else {
         return Ok(None);
@@ -161,12 +161,12 @@ fn resolved(file: &Path) -> io::Result<Option<PathBuf>> {
     Ok(Some(parent.join(name)))
 }
 
-/// Removes dead mounts of ours over a file, and the loop devices over them; whether there were any.
+/// Removes dead mounts of ours over a file, and the loop devices over them. True if there were any.
 fn clear_stale(path: &Path) -> io::Result<bool> {
     let mut stale = false;
     while fs::metadata(path).is_err_and(|error| is_dead(&error)) && is_ours(path) {
         tracing::info!(file = %path.display(), "a dead mount is removed");
-        // Before the mount goes: it gives them the name by which they are known.
+        // Before the unmount: loop devices are found by the name of the mounted file.
         super::loops::let_go(path);
         detach(path)?;
         stale = true;
@@ -174,9 +174,9 @@ fn clear_stale(path: &Path) -> io::Result<bool> {
     Ok(stale)
 }
 
-/// Whether the topmost mount at a path is of a file of Ravelin's, by the name that it gives its source.
+/// True if the topmost mount at a path is one of Ravelin's, by its source name.
 fn is_ours(path: &Path) -> bool {
-    // Blanks and the like are written in octal there.
+    // mountinfo writes white space and backslashes in octal.
     let escape = |text: String, letter: char| match letter {
         ' ' | '\t' | '\n' | '\\' => format!("{text}\\{:03o}", u32::from(letter)),
         letter => text + letter.encode_utf8(&mut [0; 4]),
@@ -194,8 +194,8 @@ pub(super) fn remove_dead(file: &Path) -> io::Result<()> {
         return Ok(());
     };
     clear_stale(&path)?;
-    // What it had hidden is as a rule the file made for it. In a mount namespace of its own the
-    // mount has gone with the process, and only the file is left.
+    // The empty file below the mount was, as a rule, created for the mount. If the killed process had its own mount
+    // namespace, the mount ended with the process, and only the file is left.
     let is_empty = |found: fs::Metadata| found.is_file() && found.len() == 0;
     if fs::metadata(&path).is_ok_and(is_empty) && !on_fuse(&path) {
         fs::remove_file(&path)?;
@@ -209,7 +209,7 @@ fn on_fuse(path: &Path) -> bool {
 
 fn detach(path: &Path) -> io::Result<()> {
     match unmount(path, UnmountFlags::DETACH) {
-        // Only root may; others ask the helper that mounted.
+        // Only root may unmount; other users need the helper that mounted.
         Err(Errno::PERM) => {
             let helper = std::process::Command::new("fusermount3")
                 .args(["-u", "-q", "-z", "--"])

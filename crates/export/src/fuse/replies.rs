@@ -1,10 +1,10 @@
-//! Replies on their way to the kernel, many in one system call.
+//! Sends replies to the kernel, many in one system call.
 //!
-//! A reply ends the kernel's request then and there, and wakes who has waited for it. Sent one by one,
-//! each gives the CPU away; what a device ends together is therefore written through an io_uring of
-//! the thread's own, whose one system call gives it away once. The kernel carries such a write out
-//! before it returns. Where it does not (older kernels hand it to a thread), or without io_uring, one
-//! write after the other costs less.
+//! A reply completes the kernel's request at once, and wakes the process that waits for it. A reply sent alone gives
+//! up the CPU each time. Requests that the device completes together are therefore answered through an io_uring of
+//! the thread's own: its single system call gives up the CPU once. The kernel carries out these writes before the
+//! call returns. Where it does not (older kernels hand them to a thread), or without io_uring, one write after the
+//! other costs less.
 
 #![expect(
     unsafe_code,
@@ -21,15 +21,15 @@ use io_uring::{IoUring, opcode};
 
 use super::wire::{REPLY_HEAD_BYTES, reply_head, written};
 
-/// Replies in one system call.
+/// Maximum number of replies in one system call.
 const TOGETHER_MAX: usize = 64;
 
 /// What follows a reply's head.
 pub(super) enum Body {
     Nothing,
-    /// So many bytes were written.
+    /// The number of bytes written.
     Written(u32),
-    /// The first so many bytes of a buffer that nobody else has.
+    /// A buffer without other references, and how many of its bytes to send.
     Data(Memory, usize),
 }
 
@@ -67,12 +67,12 @@ impl Reply {
         }
     }
 
-    /// The buffer that it came with.
+    /// The buffer of its data.
     pub(super) fn into_memory(self) -> Option<Memory> {
         self.body.map(|(memory, _)| memory)
     }
 
-    /// Its parts in memory: one, or two.
+    /// Its parts in memory, one or two, and their number.
     fn parts(&self) -> ([libc::iovec; 2], u32) {
         let part = |start: *const u8, length| libc::iovec {
             iov_base: start.cast_mut().cast(),
@@ -100,13 +100,13 @@ impl Reply {
     }
 }
 
-/// A reply was not taken. As a rule the request was given up, or the file is gone.
+/// Logs a reply that the kernel refused. Usually the request was aborted, or the file is unmounted.
 fn report(errno: i32) {
     let error = std::io::Error::from_raw_os_error(errno);
     tracing::debug!("a FUSE reply was not taken: {error}");
 }
 
-/// How a thread sends.
+/// How a thread sends several replies.
 enum Way {
     Unknown,
     Together(Box<IoUring>),
@@ -117,7 +117,7 @@ thread_local! {
     static WAY: RefCell<Way> = const { RefCell::new(Way::Unknown) };
 }
 
-/// Sends all of `replies`, each of which the kernel takes or does not want any more.
+/// Sends all of `replies`. The kernel refuses a reply if it no longer needs it; that is only logged.
 pub(super) fn send(device: BorrowedFd<'_>, replies: &mut [Reply]) {
     if let [one] = replies {
         return one.send(device);
@@ -145,7 +145,8 @@ pub(super) fn send(device: BorrowedFd<'_>, replies: &mut [Reply]) {
     });
 }
 
-/// Sends at most as many as the ring has entries; whether the kernel did it before it returned.
+/// Sends replies, at most as many as the ring has entries. True if the kernel completed all writes before the first
+/// call returned.
 fn send_together(ring: &mut IoUring, device: BorrowedFd<'_>, replies: &[Reply]) -> bool {
     let parts: Vec<([libc::iovec; 2], u32)> = replies.iter().map(Reply::parts).collect();
     let file = Fd(device.as_fd().as_raw_fd());
@@ -167,7 +168,7 @@ fn send_together(ring: &mut IoUring, device: BorrowedFd<'_>, replies: &[Reply]) 
     let mut wanted = 0;
     while left > 0 {
         if let Err(error) = ring.submit_and_wait(wanted) {
-            // Interrupted, or short of memory for a moment: nothing is lost, and nothing may be freed.
+            // Interrupted, or out of memory for a moment. Entries may be in flight: free nothing and try again.
             tracing::trace!("io_uring_enter: {error}");
             std::thread::yield_now();
         }

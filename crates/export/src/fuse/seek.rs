@@ -8,26 +8,26 @@ use rustix::io::Errno;
 const SEEK_DATA: u32 = 3;
 const SEEK_HOLE: u32 = 4;
 
-/// What is looked for, and where.
+/// A search: what to find, and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Search {
     at: u64,
     hole: bool,
-    /// Size of the device when it began.
+    /// Size of the device at the beginning of the search.
     end: u64,
 }
 
-/// How far a search has come.
+/// The result of a step of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Found(u64),
-    /// Neither; go on here.
+    /// Not found yet; continue with this search.
     GoOn(Search),
     Nothing,
 }
 
 impl Search {
-    /// What the device says of the bytes from here on.
+    /// Searches the device's extents, which begin at `at`.
     fn look(self, extents: &[Extent]) -> Step {
         let mut at = self.at;
         for extent in extents {
@@ -40,10 +40,10 @@ impl Search {
             }
         }
         match (at >= self.end, self.hole) {
-            // A file ends with a hole, whatever it holds.
+            // Every file ends with an implicit hole (`lseek`).
             (true, true) => Step::Found(self.end),
             (true, false) => Step::Nothing,
-            // It does not say: then it is data.
+            // The device reports no extents: treat all bytes as data.
             (false, true) if at == self.at => Step::Found(self.end),
             (false, false) if at == self.at => Step::Found(at),
             (false, _) => Step::GoOn(Self { at, ..self }),
@@ -51,8 +51,8 @@ impl Search {
     }
 }
 
-/// Looks for the next hole or the next data from `offset` on; `answer` is called with where it begins, once the device has
-/// said what it holds.
+/// Finds the next hole or the next data from `offset` on. Calls `answer` with its start when the device has reported
+/// its extents.
 pub(super) fn begin(
     device: &Arc<dyn BlockDevice>,
     (offset, whence): (u64, u32),
@@ -100,13 +100,13 @@ mod tests {
         assert_eq!(search(false, 122).look(&extents), Step::Found(100));
         assert_eq!(search(true, 110).look(&extents[..1]), Step::Found(110));
         assert_eq!(search(false, 105).look(&extents[1..2]), Step::Nothing);
-        // The device has said a part.
+        // The device reports a part.
         let rest = Search {
             at: 110,
             ..search(true, 200)
         };
         assert_eq!(search(true, 200).look(&extents[..1]), Step::GoOn(rest));
-        // It has said nothing: all of it is data.
+        // It reports nothing: all of it is data.
         assert_eq!(search(false, 200).look(&[]), Step::Found(100));
         assert_eq!(search(true, 200).look(&[]), Step::Found(200));
     }

@@ -1,25 +1,25 @@
-//! What the kernel says through `/dev/fuse`, and what it is answered, as bytes: the part of
-//! `linux/fuse.h` that a file system of one file needs. All numbers are the machine's own.
+//! Requests from `/dev/fuse` and their replies as bytes: the part of `linux/fuse.h` that a file system of one file
+//! needs. All numbers are in native byte order.
 
 use rustix::fs::Mode;
 
-/// Bytes before what is particular to a request.
+/// Bytes of the header that all requests have.
 const HEADER_BYTES: usize = 40;
-/// Bytes before those of a write.
+/// Bytes before a write's data.
 pub(super) const WRITE_HEAD_BYTES: usize = HEADER_BYTES + 40;
 
-/// The caller of setattr means the size.
+/// Flag of setattr: the size is set.
 const SET_SIZE: u32 = 1 << 3;
-/// Its I/O bypasses the page cache.
+/// Flag of open: I/O bypasses the page cache.
 const OPEN_DIRECT_IO: u32 = 1;
-/// Writes need not wait for each other.
+/// Flag of open: direct writes may run in parallel.
 const OPEN_PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
 
-/// What is asked.
+/// A request of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ask<'a> {
     GetAttributes,
-    /// With the size, if that is to change.
+    /// With the new size, if the size is set.
     SetAttributes(Option<u64>),
     Open,
     Read {
@@ -28,13 +28,13 @@ pub(super) enum Ask<'a> {
     },
     Write {
         offset: u64,
-        /// How the file was opened, as `open` takes it.
+        /// The open flags of the file (`O_…`).
         flags: u32,
         bytes: &'a [u8],
     },
     SizeOfSystem,
     Release,
-    /// `fsync`, or one of the files that are open was closed.
+    /// `fsync`, or a descriptor of the file was closed.
     Flush,
     Allocate {
         offset: u64,
@@ -46,11 +46,11 @@ pub(super) enum Ask<'a> {
         offset: u64,
         whence: u32,
     },
-    /// Nothing is to be answered.
+    /// Has no reply.
     Forget,
-    /// The file system goes away.
+    /// The file system is unmounted.
     Destroy,
-    /// Anything else, which a file of this kind need not know.
+    /// Any other request; a file system of this kind need not support it.
     Other,
 }
 
@@ -64,7 +64,8 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_ne_bytes(eight))
 }
 
-/// The request that one read of the device gave, and its number; `None` if it is not whole.
+/// Parses the message of one read of the device: the request's number, and the request. `None` if the message is
+/// incomplete.
 pub(super) fn parse(message: &[u8]) -> Option<(u64, Ask<'_>)> {
     let length = usize::try_from(u32_at(message, 0)?).ok()?;
     if length != message.len() || length < HEADER_BYTES {
@@ -115,7 +116,7 @@ pub(super) fn parse(message: &[u8]) -> Option<(u64, Ask<'_>)> {
 /// Bytes of a reply's head.
 pub(super) const REPLY_HEAD_BYTES: usize = 16;
 
-/// The head of a reply to request `unique` with `more` bytes after it, or with a fault and none.
+/// The head of a reply to request `unique` with `more` bytes of data, or with an error and no data.
 pub(super) fn reply_head(unique: u64, errno: i32, more: usize) -> [u8; REPLY_HEAD_BYTES] {
     let length = u32::try_from(REPLY_HEAD_BYTES + more).expect("replies are short");
     let mut head = [0; REPLY_HEAD_BYTES];
@@ -125,14 +126,14 @@ pub(super) fn reply_head(unique: u64, errno: i32, more: usize) -> [u8; REPLY_HEA
     head
 }
 
-/// What answers [`Ask::Write`].
+/// The reply to [`Ask::Write`].
 pub(super) fn written(length: u32) -> [u8; 8] {
     let mut bytes = [0; 8];
     bytes[..4].copy_from_slice(&length.to_ne_bytes());
     bytes
 }
 
-/// What answers [`Ask::Open`].
+/// The reply to [`Ask::Open`].
 pub(super) fn opened() -> [u8; 16] {
     let mut bytes = [0; 16];
     let flags = OPEN_DIRECT_IO | OPEN_PARALLEL_DIRECT_WRITES;
@@ -140,7 +141,7 @@ pub(super) fn opened() -> [u8; 16] {
     bytes
 }
 
-/// What is said of the file.
+/// The file's attributes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Attributes {
     pub(super) size_bytes: u64,
@@ -151,8 +152,9 @@ pub(super) struct Attributes {
     pub(super) block_bytes: u32,
 }
 
-/// What answers [`Ask::GetAttributes`] and [`Ask::SetAttributes`]. The kernel believes it for no time
-/// at all: a volume can be resized, and a mount whose server was killed would pass for alive until then.
+/// The reply to [`Ask::GetAttributes`] and [`Ask::SetAttributes`]. Its validity time is 0, so the kernel does not
+/// cache it: a volume can be resized, and with cached attributes a mount would look alive after its server was
+/// killed.
 pub(super) fn attributes(of: &Attributes) -> Vec<u8> {
     let mode = libc_regular() | (Mode::RUSR | Mode::WUSR).bits();
     let seconds = of.since.as_secs();
@@ -191,7 +193,7 @@ fn libc_regular() -> u32 {
     rustix::fs::FileType::RegularFile.as_raw_mode()
 }
 
-/// What answers [`Ask::SizeOfSystem`]: it is full, and has this one file.
+/// The reply to [`Ask::SizeOfSystem`]: no free space, one file.
 pub(super) fn size_of_system(blocks: u64, block_bytes: u32) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(80);
     let (free, available, files, files_free) = (0, 0, 1, 0);
@@ -237,7 +239,7 @@ mod tests {
         for length in 0..whole.len() {
             assert_eq!(parse(&whole[..length]), None, "{length} bytes");
         }
-        // It says more bytes than there are.
+        // Its length field exceeds the message.
         body[16..20].copy_from_slice(&u32::MAX.to_ne_bytes());
         assert_eq!(parse(&message(16, &body)), None);
     }

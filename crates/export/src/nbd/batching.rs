@@ -1,11 +1,12 @@
-//! Batching delay: when a worker lets requests gather before it takes them, as network drivers do with interrupts
-//! (interrupt coalescing).
+//! Batching delay: decides when a worker lets requests collect before it takes them, as network drivers do with
+//! interrupts (interrupt coalescing).
 //!
-//! Many clients send each request by itself. A worker that is faster than they are then wakes for every single one,
-//! and so does the device behind it; a wake costs several times as much as the request. With many requests in flight
-//! a delay of some microseconds gathers a batch: one receive, one wake of the device, one send. With few in flight it is
-//! latency alone. How many a client has in flight cannot be seen from here, since its own queues hold most of them. So
-//! the worker tries: it waits a few times, and goes on as long as the delays gather enough.
+//! Many clients send each request in a system call of its own. A worker that is faster than its clients then wakes
+//! for every single request, and so does the device behind it. A wake-up costs several times as much as the request.
+//! With many requests in flight, a delay of some microseconds collects a batch: one receive, one wake-up of the
+//! device, one send. With few in flight, the delay only adds latency. The number of a client's requests in flight is
+//! not visible here, since its own queues hold most of them. So the worker runs trials: it delays a few times, and
+//! continues as long as the delays collect enough requests.
 
 use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
@@ -13,31 +14,31 @@ use std::time::{Duration, Instant};
 /// Long enough for eight requests of a client that sends 200,000 a second, as fio does at best with
 /// a core to itself; short enough that 32 requests in flight still make 300,000 a second.
 const DELAY: Duration = Duration::from_micros(40);
-/// The kernel may be so late in ending a delay. By default it is 50 microseconds late.
+/// How late the kernel may be in ending a delay (timer slack). The default is 50 microseconds.
 const LATENESS_NS: u64 = 1000;
-/// Turns that follow each other within this time are busy ones.
+/// A turn that follows the previous one within this time counts as busy.
 const BUSY: Duration = Duration::from_micros(200);
-/// Delays go on while they gather so many requests on average. Fewer in flight than that are never
-/// delayed for longer than a trial takes.
+/// Delays continue while they collect so many requests on average. Fewer in flight than that are delayed only during
+/// a trial.
 const GATHERED_MIN: u32 = 8;
-/// Turns that gather so many without a delay need none.
+/// Turns that collect so many requests without a delay need none.
 const GATHERED_WELL: u32 = 16;
-/// Busy turns before the first trial, and before the next one at most: each failed trial doubles
-/// the number, so that a client with one request in flight pays a few delays in a thousand turns.
+/// Busy turns before the first trial, and the maximum before a later one. Each failed trial doubles the number, so a
+/// client with one request in flight pays for a few delays in a thousand turns.
 const TRIAL_AFTER_MIN: u32 = 32;
 const TRIAL_AFTER_MAX: u32 = 4096;
-/// The average moves by so much of the difference with each delay.
+/// Each delay moves the average by this fraction (1/8) of the difference.
 const WEIGHT: u32 = 8;
 
 #[derive(Debug)]
 enum State {
     /// Counts busy turns up to the next trial.
     Immediate { busy_turns: u32 },
-    /// Waits before it takes requests; the average of what the delays gather, times [`WEIGHT`].
+    /// Delays before it takes requests. `average`: the average number of requests per delay, times [`WEIGHT`].
     Delaying { average: u32 },
 }
 
-/// Whether one worker waits before it takes requests.
+/// The delay decision of one worker.
 #[derive(Debug)]
 pub(super) struct Batching {
     state: State,
@@ -46,9 +47,9 @@ pub(super) struct Batching {
 }
 
 impl Batching {
-    /// For the calling thread, whose timers become punctual.
+    /// For the calling thread; sets the thread's timer slack.
     pub(super) fn begin() -> Self {
-        // Without it delays are longer, no more.
+        // A failure only makes delays longer.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(LATENESS_NS));
         Self {
             state: State::Immediate { busy_turns: 0 },
@@ -57,7 +58,7 @@ impl Batching {
         }
     }
 
-    /// Takes in that a turn has ended at `now` with `requests` new requests. Whether to delay.
+    /// Records that a turn has ended at `now` with `requests` new requests. True if the worker should delay.
     pub(super) fn should_delay(&mut self, now: Instant, requests: u32) -> bool {
         let busy = now.saturating_duration_since(self.last_turn) < BUSY;
         self.last_turn = now;
@@ -79,7 +80,8 @@ impl Batching {
             }
             State::Delaying { average } => {
                 *average = *average - *average / WEIGHT + requests;
-                // Not reset by the credit of a trial that fails.
+                // Compares the requests and not the average: the initial credit of a trial that fails must not reset
+                // this.
                 if requests >= GATHERED_MIN {
                     self.trial_after = TRIAL_AFTER_MIN;
                 }
@@ -102,8 +104,8 @@ impl Batching {
 mod tests {
     use super::*;
 
-    /// Lets `turns` turns pass, 30 microseconds each, with what `gathered` says (told whether the
-    /// worker delayed). Returns how many delays there were.
+    /// Runs `turns` turns, 30 microseconds each. `gathered` returns the requests of a turn; its argument is true if
+    /// the worker delayed. Returns the number of delays.
     fn delays(batching: &mut Batching, turns: u32, gathered: impl Fn(bool) -> u32) -> u32 {
         let mut now = batching.last_turn;
         let (mut delays, mut delayed) = (0, false);

@@ -1,8 +1,8 @@
-//! Buffers that requests use again and again.
+//! A pool of buffers for requests.
 //!
-//! A fresh buffer is zeroed, which for large ones costs as much as a copy. Buffers come in powers
-//! of two; a device gets a slice of the right length and this side keeps the whole, so that after
-//! the completion, when the device holds no clone, the whole is unique again.
+//! Allocating a buffer zeroes it, which for a large one costs as much as a copy; so buffers are reused. Their sizes
+//! are powers of two. A device gets a slice of the right length and this side keeps the whole buffer. After the
+//! completion, when the device has no reference any more, the whole buffer is unique again.
 
 use block::{BlockDevice, Memory, PAGE_BYTES, Region};
 
@@ -10,12 +10,12 @@ use super::protocol::REQUEST_BYTES_MAX;
 
 /// Classes of 4 KiB, 8 KiB, … 32 MiB.
 const CLASSES: usize = (REQUEST_BYTES_MAX as usize / PAGE_BYTES).ilog2() as usize + 1;
-/// Kept per worker when nothing is in flight. Sixteen requests of 1 MiB, what `nbdcopy` has in
-/// pending on four connections, fit with room to spare.
+/// Limit for free buffers per worker. Sixteen requests of 1 MiB, as many as `nbdcopy` has in flight on four
+/// connections, fit with room to spare.
 const KEPT_BYTES_MAX: usize = 24 << 20;
 
-/// Small buffers that are there from the start: as many as a deep queue has requests. They lie in one
-/// region, which devices can make known to the kernel.
+/// Number of small buffers that are allocated at the start: as many as a deep queue has requests. They are in one
+/// region, which devices can register with the kernel.
 const STOCK: usize = 128;
 
 pub(crate) struct Buffers {
@@ -38,7 +38,7 @@ impl Buffers {
         }
     }
 
-    /// With buffers of a page from the start.
+    /// A pool that has buffers of one page from the start.
     pub(crate) fn stocked() -> Self {
         let (region, stock) = Region::cut(STOCK, PAGE_BYTES);
         let mut buffers = Self::new();
@@ -48,14 +48,14 @@ impl Buffers {
         buffers
     }
 
-    /// Tells a device where most of its small requests will lie.
+    /// Registers the region of most small requests with a device.
     pub(crate) fn lend_to(&self, device: &dyn BlockDevice) {
         if let Some(region) = &self.stock {
             device.lend(region);
         }
     }
 
-    /// A buffer of at least `len` bytes, 1 ≤ `len` ≤ 32 MiB. Its bytes are whatever they are.
+    /// A buffer of at least `len` bytes, 1 ≤ `len` ≤ 32 MiB. Its contents are arbitrary.
     pub(crate) fn take(&mut self, len: usize) -> Memory {
         let class = class_of(len);
         if let Some(memory) = self.free[class].pop() {
@@ -65,8 +65,8 @@ impl Buffers {
         Memory::zeroed(PAGE_BYTES << class)
     }
 
-    /// Takes a buffer back, unless someone still holds a part of it, enough are kept, or it is none of
-    /// ours: a device that answers elsewhere does so in memory of its own.
+    /// Takes a buffer back. Drops it instead if there are other references, if the pool is full, or if the size is
+    /// none of the pool's: a device may return data in memory of its own.
     pub(crate) fn give(&mut self, mut memory: Memory) {
         let len = memory.len();
         let ours = len > 0 && len == PAGE_BYTES << class_of(len);

@@ -1,9 +1,9 @@
-//! A client that blocks: the demo's copying tool, and the tests' other side.
+//! A blocking client, for the demo's copying tool and for tests.
 //!
-//! Requests are pipelined: [`Client::submit`] queues one and [`Client::wait`] returns the next
-//! reply, whichever it is. While it waits, the client both sends and receives, so that neither side
-//! can wait for the other with full sockets. The plain methods (`read`, `write`, …) do one request
-//! and wait for it; they are not to be mixed with pipelined requests that are still in flight.
+//! Requests are pipelined: [`Client::submit`] queues a request and [`Client::wait`] returns the next reply, of any
+//! request. While the client waits, it both sends and receives; otherwise client and server could wait for each other
+//! with full sockets. The plain methods (`read`, `write`, …) send one request and wait for its reply. Do not use them
+//! while pipelined requests are in flight.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -20,21 +20,21 @@ use super::tls::{ClientTls, TlsError};
 use super::uri::{Place, Uri};
 use conversation::Conversation;
 
-/// Requests leave once so many bytes of them are queued.
+/// Requests are sent once so many bytes of them are queued.
 const SEND_BYTES: usize = 256 << 10;
 
-/// Why a client could not do what it was asked to.
+/// Why a client's operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// Nobody answers.
+    /// No server answers.
     #[error("cannot connect to {place:?}: {source}")]
     Connect {
-        /// Where the server was thought to be.
+        /// The server's place.
         place: Place,
-        /// What the system says.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// Whoever answers does not speak the protocol, or broke it.
+    /// The server does not follow the protocol.
     #[error("the server does not speak NBD as expected: {what}")]
     Protocol {
         /// What was wrong.
@@ -43,18 +43,18 @@ pub enum ClientError {
     /// The server has no such export.
     #[error("the server does not serve `{name}`")]
     NoSuchExport {
-        /// What was asked for.
+        /// The name that was requested.
         name: String,
     },
     /// The server refuses without TLS.
     #[error("the server wants TLS")]
     TlsRequired,
-    /// The server refuses something else.
+    /// The server refuses another option.
     #[error("the server refuses {what}: {message}")]
     Refused {
         /// Which option.
         what: &'static str,
-        /// The server's words.
+        /// The server's message.
         message: String,
     },
     /// TLS cannot be set up on this side.
@@ -93,7 +93,7 @@ impl Hint for ClientError {
     }
 }
 
-/// What a server says about an export.
+/// A server's description of an export.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportInfo {
     /// Its full name.
@@ -104,7 +104,7 @@ pub struct ExportInfo {
     pub flags: u16,
     /// Minimum, preferred and maximum request in bytes.
     pub block_sizes: (u32, u32, u32),
-    /// Whether block status can be asked.
+    /// True if block status can be queried.
     pub allocation: bool,
 }
 
@@ -138,7 +138,7 @@ pub enum Operation {
         /// Durable before the reply.
         fua: bool,
     },
-    /// The range shall read as zeros.
+    /// Make the range read as zeros.
     WriteZeroes {
         /// First byte.
         offset: u64,
@@ -154,7 +154,7 @@ pub enum Operation {
         /// Number of bytes.
         length: u32,
     },
-    /// Which parts of the range are allocated.
+    /// Report which parts of the range are allocated.
     BlockStatus {
         /// First byte.
         offset: u64,
@@ -163,14 +163,14 @@ pub enum Operation {
     },
 }
 
-/// How a request ended.
+/// The result of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
     /// What [`Client::submit`] returned for it.
     pub cookie: u64,
     /// 0, or the protocol's error number.
     pub errno: u32,
-    /// The request's own buffer: what was read, or what was written, for use again.
+    /// The request's own buffer: the data that was read, or that was written, for reuse.
     pub buffer: Vec<u8>,
     /// Extents of a block status request.
     pub extents: Vec<Status>,
@@ -197,11 +197,11 @@ pub struct Client {
     next_cookie: u64,
 }
 
-/// A request whose reply is still to come.
+/// A request without a reply so far.
 #[derive(Default)]
 struct Pending {
     reading: bool,
-    /// First byte of a read; chunks say where they belong by offset.
+    /// First byte of a read. Chunks contain absolute offsets.
     offset: u64,
     buffer: Vec<u8>,
     extents: Vec<Status>,
@@ -209,10 +209,10 @@ struct Pending {
 }
 
 impl Client {
-    /// Connects to the export that `uri` names. `tls` says whom to trust when the URI asks for TLS.
+    /// Connects to the export that `uri` names. `tls` has the trusted certificates, for a URI with TLS.
     ///
     /// # Errors
-    /// When nobody answers, or the server does not serve the export to this client.
+    /// If no server answers, or the server does not serve the export to this client.
     pub fn connect(uri: &Uri, tls: Option<&ClientTls>) -> Result<Self, ClientError> {
         let mut conversation = Conversation::connect(uri, tls)?;
         let info = conversation.go(&uri.name)?;
@@ -227,7 +227,7 @@ impl Client {
     /// Names of all exports of the server in `uri`.
     ///
     /// # Errors
-    /// When nobody answers, or the server refuses to list.
+    /// If no server answers, or the server refuses to list.
     pub fn list(uri: &Uri, tls: Option<&ClientTls>) -> Result<Vec<String>, ClientError> {
         let mut conversation = Conversation::connect(uri, tls)?;
         let names = conversation.list()?;
@@ -235,25 +235,25 @@ impl Client {
         Ok(names)
     }
 
-    /// What the server said about the export.
+    /// The server's description of the export.
     #[must_use]
     pub const fn info(&self) -> &ExportInfo {
         &self.info
     }
 
-    /// Waiting longer than this for any sign of the server is an error. No limit by default.
+    /// Sets how long to wait for any input from the server; a longer wait is an error. No limit by default.
     pub const fn set_timeout(&mut self, timeout: Option<Duration>) {
         self.conversation.set_timeout(timeout);
     }
 
-    /// Requests whose replies are still to come.
+    /// The number of requests without a reply so far.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.pending.len()
     }
 
-    /// Queues a request and returns its cookie. It leaves with others when [`Client::wait`] has no
-    /// reply at hand, when a good deal has gathered, or with [`Client::send`].
+    /// Queues a request and returns its cookie. Queued requests are sent when [`Client::wait`] has no reply in its
+    /// buffer, when enough bytes are queued, or by [`Client::send`].
     ///
     /// # Errors
     /// When the connection has failed.
@@ -263,7 +263,7 @@ impl Client {
         let (header, pending, payload) = operation.split(cookie);
         self.conversation.queue(&header.encode());
         if payload {
-            // Kept for the caller, who gets it back with the reply.
+            // Copied: the caller gets the buffer back with the reply.
             self.conversation.queue(&pending.buffer);
         }
         self.pending.insert(cookie, pending);
@@ -273,7 +273,7 @@ impl Client {
         Ok(cookie)
     }
 
-    /// Sends what is queued, as far as the socket takes it without waiting.
+    /// Sends queued requests, as far as the socket takes them without waiting.
     ///
     /// # Errors
     /// When the connection has failed.
@@ -281,7 +281,7 @@ impl Client {
         self.conversation.send_some()
     }
 
-    /// Waits for the next reply, whichever request it answers. `None` if nothing is in flight.
+    /// Waits for the next reply, of any request. `None` if nothing is in flight.
     ///
     /// # Errors
     /// When the connection fails. An error of the request itself is in the reply.
@@ -334,7 +334,7 @@ impl Client {
         self.one(Operation::Flush).map(drop)
     }
 
-    /// Gives a range up.
+    /// Trims a range.
     ///
     /// # Errors
     /// As [`Client::read`].
@@ -366,7 +366,7 @@ impl Client {
         .map(drop)
     }
 
-    /// Says that a range will be read soon.
+    /// Sends the hint that a range will be read soon.
     ///
     /// # Errors
     /// As [`Client::read`].
@@ -374,7 +374,7 @@ impl Client {
         self.one(Operation::Cache { offset, length }).map(drop)
     }
 
-    /// Asks which parts of a range are allocated.
+    /// Queries which parts of a range are allocated.
     ///
     /// # Errors
     /// As [`Client::read`].
@@ -382,7 +382,7 @@ impl Client {
         Ok(self.one(Operation::BlockStatus { offset, length })?.extents)
     }
 
-    /// Says goodbye. The server finishes what is in flight before it closes, and this waits for it.
+    /// Disconnects. The server finishes requests in flight before it closes; this waits for the close.
     ///
     /// # Errors
     /// When the connection had failed before.
@@ -401,7 +401,7 @@ impl Client {
 }
 
 impl Operation {
-    /// The request on the wire, what is kept until the reply, and whether the buffer is sent.
+    /// The request's header, the state until the reply, and whether the buffer is sent as payload.
     fn split(self, cookie: u64) -> (RequestHeader, Pending, bool) {
         let fua = |fua| if fua { command_flag::FUA } else { 0 };
         let mut pending = Pending::default();
@@ -446,7 +446,7 @@ impl Operation {
 }
 
 /// # Panics
-/// When a buffer has 4 GiB or more, a hundred times what any server takes.
+/// If a buffer has 4 GiB or more, a hundred times a server's limit.
 fn len32(buffer: &[u8]) -> u32 {
     u32::try_from(buffer.len()).expect("a request is shorter than 4 GiB")
 }

@@ -1,4 +1,4 @@
-//! One client: what it has sent, what waits to be sent to it, and where its conversation stands.
+//! One client's connection: received input, output to be sent, and the phase of the protocol.
 
 use std::io::{self, IoSliceMut};
 use std::os::fd::OwnedFd;
@@ -18,19 +18,19 @@ use super::slab::Key;
 use super::tls::ServerTls;
 use super::transport::Transport;
 
-/// One receive takes at most so much besides a payload. It must hold the longest option.
+/// Maximum bytes per receive besides a payload. Must exceed the longest option.
 const INPUT_BYTES: usize = 128 << 10;
 const _: () = assert!(INPUT_BYTES > OPTION_BYTES_MAX as usize + OPTION_HEADER_BYTES);
-/// From this length on a write's payload is worth keeping out of the input buffer, for it is copied
-/// from there: while such writes come, a receive takes little besides the payload at hand.
+/// From this length on, a write's payload should bypass the input buffer, which costs a copy: while such writes come,
+/// a receive takes little besides the current payload.
 const BULK_BYTES: usize = 64 << 10;
 const INPUT_BYTES_IN_BULK: usize = 4096;
-/// What a request counts at least against the limit: its entry, its reply and the like.
+/// The minimum charge of a request against the limit: for its entry, its reply and the like.
 const CHARGE_BYTES_MIN: usize = 4096;
-/// Answers to options that may wait before no further option is looked at.
+/// No further option is handled while more bytes of answers than this wait to be sent.
 const HANDSHAKE_OUTPUT_BYTES_MAX: usize = 64 << 10;
 
-/// Why a connection ends before its client says goodbye.
+/// Why a connection ends before its client disconnects.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Broken {
     #[error(transparent)]
@@ -41,12 +41,12 @@ pub(super) enum Broken {
 
 enum Phase {
     Handshake(Handshake),
-    /// The answer to STARTTLS must leave before TLS begins.
+    /// The answer to STARTTLS must be sent before TLS begins.
     StartingTls(Handshake),
     Serving(Session),
 }
 
-/// A write whose payload is still coming.
+/// A write whose payload is incomplete.
 struct Payload {
     request: block::Request,
     memory: Memory,
@@ -57,11 +57,11 @@ struct Payload {
     charge: usize,
 }
 
-/// What a connection needs to know of its server.
+/// The server's parameters for its connections.
 #[derive(Clone)]
 pub(super) struct Terms {
     pub(super) tls: Option<ServerTls>,
-    /// Requests and replies in flight, in bytes, beyond which nothing more is read.
+    /// Limit for requests and replies in flight, in bytes; beyond it no more input is read.
     pub(super) in_flight_bytes_max: usize,
 }
 
@@ -74,20 +74,20 @@ pub(super) struct Connection {
     start: usize,
     end: usize,
     payload: Option<Payload>,
-    /// Whether the last request was a long write, so that the next one probably is, too.
+    /// True if the last request was a long write; the next one probably is, too.
     bulk: bool,
-    /// Bytes of a refused write's payload that are still to come.
+    /// Bytes of a refused write's payload that have not arrived yet.
     discard: usize,
     output: Output,
-    /// Sum of charges of all requests that are in flight or whose replies have not left.
+    /// Sum of the charges of all requests that are in flight or whose replies have not been sent.
     charged: usize,
-    /// Requests with the device.
+    /// Requests in flight on the device.
     in_flight: usize,
-    /// Input waits until charges have been released or output has left.
+    /// Input waits until charges have been released or output has been sent.
     stalled: bool,
-    /// No more input is taken; what is in flight is answered, then the connection ends.
+    /// No more input is taken. Requests in flight are answered, then the connection ends.
     finishing: bool,
-    /// Nobody is there any more; only the device's answers are awaited.
+    /// The client is gone. The connection only waits for the device's completions.
     dead: bool,
 }
 
@@ -114,7 +114,7 @@ impl Connection {
         }
     }
 
-    /// Whether the client has not chosen an export yet.
+    /// True if the client has not chosen an export yet.
     pub(super) const fn in_handshake(&self) -> bool {
         !matches!(self.phase, Some(Phase::Serving(_)))
     }
@@ -123,19 +123,19 @@ impl Connection {
         self.dead
     }
 
-    /// Nothing is left to do: drop it.
+    /// True if nothing is left to do and the connection can be dropped.
     pub(super) fn is_finished(&self) -> bool {
         self.in_flight == 0
             && (self.dead
                 || (self.finishing && self.output.is_empty() && !self.transport.wants_write()))
     }
 
-    /// Whether input may be received now.
+    /// True if input may be received now.
     pub(super) const fn wants_read(&self) -> bool {
         !self.dead && !self.finishing && !self.stalled
     }
 
-    /// Whether output waits for the socket.
+    /// True if output waits for the socket.
     pub(super) fn wants_write(&self) -> bool {
         !self.dead && (!self.output.is_empty() || self.transport.wants_write())
     }
@@ -145,7 +145,7 @@ impl Connection {
         self.finishing = true;
     }
 
-    /// Forgets everything but the requests that the device has.
+    /// Drops everything except the requests in flight on the device.
     pub(super) fn abort(&mut self, in_flight: &mut InFlight) {
         self.dead = true;
         self.finishing = true;
@@ -157,14 +157,14 @@ impl Connection {
         (self.start, self.end) = (0, 0);
     }
 
-    /// Receives and handles what has come: once, since epoll tells if there is more; with TLS until
-    /// nothing is left inside it, where epoll does not look.
+    /// Receives and handles input. Without TLS once: epoll reports whether there is more. With TLS until its internal
+    /// buffer is empty, because epoll does not see that buffer.
     pub(super) fn receive(&mut self, key: Key, in_flight: &mut InFlight) -> Result<(), Broken> {
         while self.wants_read() && self.receive_once(key, in_flight)? && self.transport.is_tls() {}
         Ok(())
     }
 
-    /// Whether all room was filled, so that more may be there.
+    /// True if the input filled all room: there may be more.
     fn receive_once(&mut self, key: Key, in_flight: &mut InFlight) -> Result<bool, Broken> {
         self.make_room();
         let input_end = if self.bulk {
@@ -177,7 +177,7 @@ impl Connection {
         let rest = match &mut self.payload {
             Some(payload) => {
                 let (filled, len) = (payload.filled, payload.len);
-                // Not submitted yet, so nobody else holds it.
+                // Not submitted yet, so there is no other reference.
                 payload
                     .memory
                     .unique_mut()
@@ -210,7 +210,7 @@ impl Connection {
         Ok(count == room)
     }
 
-    /// Moves the incomplete message to the front.
+    /// Moves the incomplete message to the front of the input buffer.
     fn make_room(&mut self) {
         if self.start > 0 {
             self.input.copy_within(self.start..self.end, 0);
@@ -249,10 +249,10 @@ impl Connection {
         Ok(())
     }
 
-    /// Handles one message of the handshake. Whether there may be another one.
+    /// Handles one message of the handshake. True if the input may contain another one.
     fn handle_options(&mut self, mut handshake: Handshake) -> Result<bool, Broken> {
         if self.output.bytes() > HANDSHAKE_OUTPUT_BYTES_MAX {
-            // A client that asks and does not listen.
+            // The client sends options and does not read the answers.
             self.stalled = true;
             self.phase = Some(Phase::Handshake(handshake));
             return Ok(false);
@@ -290,7 +290,7 @@ impl Connection {
         key: Key,
         in_flight: &mut InFlight,
     ) -> Result<(), Broken> {
-        // Asked anew for every receive: a volume may have been resized.
+        // Queried for every receive: the volume may have been resized.
         let limits = session.device.limits();
         loop {
             let available = self.end - self.start;
@@ -377,7 +377,7 @@ impl Connection {
         }
     }
 
-    /// Queues a request, or begins to gather its payload.
+    /// Queues a request, or begins to receive its payload.
     fn accept(
         &mut self,
         key: Key,
@@ -413,7 +413,7 @@ impl Connection {
         in_flight.queue(limits, request, memory, (key, cookie, charge));
     }
 
-    /// Moves what has come of the payload from the input to its buffer.
+    /// Moves the payload's bytes from the input to the request's buffer.
     fn fill(&mut self, payload: &mut Payload) {
         let count = (self.end - self.start).min(payload.len - payload.filled);
         if count == 0 {
@@ -437,7 +437,7 @@ impl Connection {
         }
     }
 
-    /// Takes in a request that the device has ended and queues its reply.
+    /// Queues the reply of a request that the device has completed.
     pub(super) fn complete(&mut self, mut pending: PendingRequest, in_flight: &mut InFlight) {
         self.in_flight -= 1;
         let structured = match &self.phase {
@@ -452,7 +452,7 @@ impl Connection {
         } = pending;
         let reading = request.kind == RequestKind::Read;
         if reading && pending.fault.is_none() && pending.memory.unique().is_none() {
-            // The device still holds the memory and might write to it: against its contract.
+            // The device still has a reference and might write to the memory, against its contract.
             debug_assert!(false, "a device completed a read and kept its memory");
             pending.fault = Some(Fault::Medium);
         }
@@ -478,7 +478,7 @@ impl Connection {
         }
     }
 
-    /// The device has said what a range holds.
+    /// Queues the reply of a block status request.
     pub(super) fn complete_status(&mut self, cookie: u64, status: &[(u32, u32)], charge: usize) {
         self.in_flight -= 1;
         if matches!(self.phase, Some(Phase::Serving(_))) && !self.dead {
@@ -487,8 +487,8 @@ impl Connection {
         }
     }
 
-    /// Sends what can be sent, begins TLS when its time has come, and goes on with input that had
-    /// to wait. Returns whether there is more to do at once.
+    /// Sends what the socket takes, begins TLS once the answer to STARTTLS has been sent, and handles input that was
+    /// stalled. True if there is more to do at once.
     pub(super) fn settle(&mut self, key: Key, in_flight: &mut InFlight) -> Result<bool, Broken> {
         if self.dead {
             return Ok(false);
@@ -510,7 +510,7 @@ impl Connection {
         let start = self.start;
         self.handle_input(key, in_flight)?;
         if self.transport.is_tls() {
-            // What TLS had decrypted before the stall.
+            // Input that TLS had decrypted before the stall.
             self.receive(key, in_flight)?;
         }
         Ok(self.start != start)

@@ -24,20 +24,19 @@ impl Default for CopyOptions {
 }
 
 impl CopyOptions {
-    /// Bytes per request that this server takes, at least one of its blocks.
+    /// Bytes per request within this server's limits, at least one of its blocks.
     fn request_bytes_for(&self, client: &Client) -> usize {
         let (min, _, max) = client.info().block_sizes;
         (self.request_bytes.min(max) & !(min.max(1) - 1)).max(min.max(1)) as usize
     }
 }
 
-/// Writes everything that `reader` gives to the export from its beginning, then flushes. `progress`
-/// is told the number of bytes acknowledged so far. Returns the number of bytes copied. A last
-/// piece that is shorter than the export's block is filled up with zeros.
+/// Writes all data of `reader` to the export, from its beginning, then flushes. Calls `progress` with the number of
+/// bytes acknowledged so far. Returns the number of bytes copied. A last piece that is shorter than the export's
+/// block is padded with zeros.
 ///
 /// # Errors
-/// When the reader fails, has more bytes than the export (`ENOSPC` from the server), or a write
-/// fails.
+/// If the reader fails or has more bytes than the export (`ENOSPC` from the server), or if a write fails.
 pub fn copy_in(
     reader: &mut dyn Read,
     client: &mut Client,
@@ -84,12 +83,11 @@ pub fn copy_in(
     Ok(done)
 }
 
-/// Writes the export's first `length` bytes to `writer`, in order. `progress` is told the number of
-/// bytes written so far.
+/// Writes the export's first `length` bytes to `writer`, in order. Calls `progress` with the number of bytes written
+/// so far.
 ///
 /// # Errors
-/// When a read fails, among others because `length` is more than the export has, or the writer
-/// does.
+/// If a read fails, for example because `length` is greater than the export's size, or if the writer fails.
 pub fn copy_out(
     client: &mut Client,
     length: u64,
@@ -100,12 +98,12 @@ pub fn copy_out(
     let request_bytes = options.request_bytes_for(client);
     let block = u64::from(client.info().block_sizes.0.max(1));
     let mut spare: Vec<Vec<u8>> = Vec::new();
-    // Requests in flight and pieces that came before their turn, by cookie: cookies grow with
-    // offsets. A piece knows how many of its bytes are wanted.
+    // Requests in flight, and pieces that arrived out of order, by cookie: cookies grow with offsets. With each piece
+    // the number of its bytes to write.
     let mut pieces: BTreeMap<u64, (usize, Option<Vec<u8>>)> = BTreeMap::new();
     let (mut offset, mut done) = (0, 0);
     loop {
-        // Pieces that wait for their turn count, so that memory stays bounded.
+        // Pieces that arrived out of order count, too, so that memory stays bounded.
         while offset < length && pieces.len() < options.depth.max(1) {
             let wanted = usize::try_from(length - offset)
                 .unwrap_or(usize::MAX)
@@ -139,7 +137,7 @@ pub fn copy_out(
     Ok(done)
 }
 
-/// Reads until the buffer is full or the reader ends; how many bytes there are.
+/// Reads until the buffer is full or the reader ends. Returns the number of bytes.
 fn read_full(reader: &mut dyn Read, buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {

@@ -1,12 +1,13 @@
-//! Block devices of the kernel's own NBD client (`/dev/nbd0`, …): which process has connected which.
+//! Block devices of the kernel's own NBD client (`/dev/nbd0`, …): finds those that are connected to this server.
 //!
-//! The kernel has the number of the process that set a device up, and a Unix socket has that of the process that connected
-//! to it. For a client that hands its socket to the kernel (`nbd-client` by netlink, its default) the two are equal.
+//! The kernel reports the ID of the process that set a device up, and a Unix socket the ID of the process that
+//! connected. For a client that hands its socket to the kernel (`nbd-client` by netlink, its default) the two are
+//! equal.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The NBD devices that one of these processes has set up, as listed in `sys`.
+/// The NBD devices that one of the processes `peers` has set up, according to `sys`.
 pub(super) fn connected_by(peers: &[u32], sys: &Path) -> Vec<PathBuf> {
     if peers.is_empty() {
         return Vec::new();
@@ -16,7 +17,7 @@ pub(super) fn connected_by(peers: &[u32], sys: &Path) -> Vec<PathBuf> {
     };
     let names = entries.flatten().map(|entry| entry.file_name());
     let ours = names.filter(|name| {
-        // Devices of other drivers have no such file, nor has one that is not connected.
+        // Devices of other drivers and devices that are not connected have no such file.
         name.to_str().is_some_and(|name| name.starts_with("nbd"))
             && fs::read_to_string(sys.join("block").join(name).join("pid"))
                 .ok()

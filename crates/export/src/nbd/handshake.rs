@@ -3,12 +3,12 @@
 //! ```text
 //!  greeting out ─► client flags ─► options ─┬─ GO, EXPORT_NAME ─► Transmit(session)
 //!                                   ▲   │   ├─ ABORT ─► Close
-//!                                   └───┤   └─ anything hostile ─► HangUp
+//!                                   └───┤   └─ violation ─► HangUp
 //!                                 StartTls   (the caller runs TLS, then options go on)
 //! ```
 //!
-//! Whatever was agreed on in plain text is forgotten when TLS begins: somebody in the middle may
-//! have said it (CVE-2021-3716 and its relatives in other servers).
+//! Everything negotiated in plain text is discarded when TLS begins: a man in the middle may have injected it
+//! (CVE-2021-3716 and similar ones in other servers).
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,15 +24,15 @@ use super::protocol::{
 use super::server::Exports;
 use super::session::{Session, block_sizes};
 
-/// Whether a server speaks TLS.
+/// The server's TLS policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum TlsPolicy {
-    /// No.
+    /// No TLS.
     #[default]
     Off,
-    /// If the client asks for it.
+    /// TLS if the client requests it.
     Optional,
-    /// A client that does not begin TLS learns nothing and gets nothing.
+    /// TLS is required: without it a client gets no information and no export.
     Forced,
 }
 
@@ -45,7 +45,7 @@ pub enum HangUp {
         /// What it sent.
         flags: u32,
     },
-    /// Something else than an option where one should begin.
+    /// The input does not begin with an option.
     #[error("an option did not begin with IHAVEOPT")]
     OptionMagic,
     /// An option is longer than this server reads.
@@ -56,19 +56,19 @@ pub enum HangUp {
         /// Its length in bytes.
         length: u32,
     },
-    /// The client goes on and on.
+    /// The client sent more than [`OPTIONS_MAX`] options.
     #[error("no export was chosen within {OPTIONS_MAX} options")]
     TooManyOptions,
-    /// `EXPORT_NAME` knows no error but this.
+    /// The export in `EXPORT_NAME` does not exist. That option has no error reply.
     #[error("the export asked for by EXPORT_NAME is not served")]
     UnknownExport,
-    /// TLS is forced and the client chose an export without it.
+    /// TLS is required, and the client chose an export without it.
     #[error("TLS is required, and the client did not begin it")]
     TlsRequired,
     /// Bytes followed STARTTLS before it was answered.
     #[error("the client sent plain text behind STARTTLS")]
     PlaintextAfterStartTls,
-    /// A request did not begin with the magic number, so that nothing after it can be trusted.
+    /// A request did not begin with the magic number, so the rest of the stream cannot be parsed.
     #[error("a request did not begin with its magic number")]
     RequestMagic,
     /// The handshake took too long.
@@ -76,12 +76,12 @@ pub enum HangUp {
     Slow,
 }
 
-/// Where a handshake stands after some input.
+/// The next step after some input.
 #[derive(Debug)]
 pub enum Step {
-    /// More input is needed.
+    /// The input is incomplete.
     More,
-    /// One message was handled; there may be input for the next.
+    /// One message was handled; the input may contain another one.
     Next,
     /// Send the output, then begin TLS on the socket, then go on.
     StartTls,
@@ -97,8 +97,8 @@ enum Phase {
     Options,
 }
 
-/// One connection's handshake. Send [`Handshake::greeting`] first, then call
-/// [`Handshake::handle_input`] with what the client sends until it says what comes next.
+/// One connection's handshake. Send [`Handshake::greeting`] first, then call [`Handshake::handle_input`] with the
+/// client's input until it returns a [`Step`] that ends the handshake.
 pub struct Handshake {
     exports: Arc<dyn Exports>,
     tls: TlsPolicy,
@@ -139,7 +139,7 @@ impl Handshake {
         }
     }
 
-    /// What the server says first.
+    /// The server's first message.
     #[must_use]
     pub fn greeting() -> [u8; 18] {
         let mut bytes = [0; 18];
@@ -153,7 +153,7 @@ impl Handshake {
     /// how many bytes it has used and what comes next.
     ///
     /// # Errors
-    /// The client is hung up on. `out` may hold a last answer.
+    /// The caller must hang up. `out` may contain a last answer, to be sent before.
     pub fn handle_input(
         &mut self,
         input: &[u8],
@@ -196,7 +196,7 @@ impl Handshake {
         }
     }
 
-    /// TLS is up; what was agreed on before it does not count.
+    /// Call this when TLS has begun. Discards what was negotiated before.
     pub fn secured(&mut self) {
         self.secure = true;
         self.structured = false;
@@ -205,7 +205,7 @@ impl Handshake {
 
     fn take_client_flags(&mut self, flags: u32) -> Result<(), HangUp> {
         let offered = u32::from(FLAG_FIXED_NEWSTYLE | FLAG_NO_ZEROES);
-        // A client without FIXED_NEWSTYLE may only send EXPORT_NAME; nothing has to be done for it.
+        // A client without FIXED_NEWSTYLE may only send EXPORT_NAME. It needs no special handling.
         if flags & !offered != 0 {
             return Err(HangUp::ClientFlags { flags });
         }
@@ -299,7 +299,7 @@ impl Handshake {
         Ok(Step::Transmit(session))
     }
 
-    /// Answers `INFO` or `GO`. The session if there is such an export.
+    /// Answers `INFO` or `GO`. Returns the session if the export exists.
     fn describe(&self, code: u32, request: &InfoRequest<'_>, out: &mut Vec<u8>) -> Option<Session> {
         let Some(session) = self.session(request.name) else {
             encode_option_reply(out, code, rep::ERR_UNKNOWN, b"no such export");
@@ -308,7 +308,7 @@ impl Handshake {
         let limits = session.device.limits();
         let export = encode_info_export(limits.size_bytes, session.flags());
         encode_option_reply(out, code, rep::INFO, &export);
-        // Sent unasked too, so that clients that never ask can still see the alignment.
+        // Sent even if not requested, so that clients that never request it can see the alignment.
         let (min, preferred, max) = block_sizes(&limits);
         let sizes = encode_info_block_size(min, preferred, max);
         encode_option_reply(out, code, rep::INFO, &sizes);
@@ -321,7 +321,7 @@ impl Handshake {
         Some(session)
     }
 
-    /// Answers `LIST_META_CONTEXT` or `SET_META_CONTEXT`. There is one context to find.
+    /// Answers `LIST_META_CONTEXT` or `SET_META_CONTEXT`. The server has one context.
     fn meta_context(&mut self, code: u32, request: &MetaRequest<'_>, out: &mut Vec<u8>) {
         if !self.structured {
             let message = b"ask for structured replies first";
@@ -332,7 +332,7 @@ impl Handshake {
         }
         let listing = code == opt::LIST_META_CONTEXT;
         let found = request.queries.iter().any(|&query| {
-            // "base:" is a pattern, and only listing knows patterns.
+            // "base:" is a pattern; only `LIST_META_CONTEXT` accepts patterns.
             query == BASE_ALLOCATION || (listing && query == "base:")
         }) || (listing && request.queries.is_empty());
         if found {
@@ -350,7 +350,7 @@ impl Handshake {
 
     fn session(&self, name: &str) -> Option<Session> {
         let (name, device) = self.open(name)?;
-        // Contexts belong to the export they were chosen for.
+        // A context applies only to the export for which it was chosen.
         let allocation = self.structured
             && self
                 .allocation_for
@@ -365,7 +365,7 @@ impl Handshake {
         })
     }
 
-    /// The export and its full name. The empty name means the only export where there is one.
+    /// The export and its full name. The empty name selects the only export, if there is exactly one.
     fn open(&self, name: &str) -> Option<(String, Arc<dyn BlockDevice>)> {
         if let Some(device) = self.exports.open(name) {
             return Some((name.to_owned(), device));

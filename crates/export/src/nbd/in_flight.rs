@@ -1,4 +1,4 @@
-//! Requests that a device is working on.
+//! Requests in flight on the devices.
 
 use std::sync::Arc;
 
@@ -14,29 +14,29 @@ use super::slab::{Key, Slab};
 
 /// One client request between submission and reply.
 pub(super) struct PendingRequest {
-    /// Whose it is. The connection may be gone by the time the device answers.
+    /// The request's connection, which may be gone when the device completes the request.
     pub(super) connection: Key,
-    /// The client's name for it.
+    /// The client's identifier of the request.
     pub(super) cookie: u64,
     pub(super) request: Request,
     /// The whole buffer; the device has slices of it.
     pub(super) memory: Memory,
     /// The first fault of any piece.
     pub(super) fault: Option<Fault>,
-    /// What the request counts against its connection's limit, in bytes.
+    /// The request's charge against its connection's limit, in bytes.
     pub(super) charge: usize,
     pieces_left: u32,
 }
 
-/// A block status request whose device has not answered yet.
+/// A block status request in flight.
 struct StatusFlight {
-    /// Connection, cookie, and what it counts against the connection's limit.
+    /// Connection, cookie, and charge against the connection's limit.
     ticket: (Key, u64, usize),
     length: u32,
     one: bool,
 }
 
-/// What a block status request is answered: connection, cookie, charge, and extents.
+/// The result of a block status request: connection, cookie, charge, and extents.
 pub(super) type CompletedStatus = ((Key, u64, usize), Vec<(u32, u32)>);
 
 /// All requests of one worker that are in flight, and its buffers.
@@ -46,7 +46,7 @@ pub(super) struct InFlight {
     mailbox: Arc<Mailbox>,
     pub(super) buffers: Buffers,
     to: Arc<dyn Completed>,
-    /// Queued, not yet passed to the device.
+    /// Queued requests that have not been passed to the device.
     batch: Vec<Submission>,
     queued: u32,
 }
@@ -64,14 +64,14 @@ impl InFlight {
         }
     }
 
-    /// Requests queued since the last call.
+    /// The number of requests queued since the last call.
     pub(super) const fn take_queued(&mut self) -> u32 {
         std::mem::replace(&mut self.queued, 0)
     }
 
-    /// Prepares `request`, in pieces if it is longer than the device takes at once; it starts with
-    /// the next [`InFlight::submit`]. `memory` is a buffer of at least the request's length for reads
-    /// and writes, else empty.
+    /// Queues `request`, split into pieces if it is longer than the device's limit. The next [`InFlight::submit`]
+    /// passes it to the device. For reads and writes, `memory` is a buffer of at least the request's length;
+    /// otherwise it is empty.
     pub(super) fn queue(
         &mut self,
         limits: &Limits,
@@ -125,14 +125,14 @@ impl InFlight {
         }
     }
 
-    /// Passes what has been queued to `device`, for which all of it must be.
+    /// Passes all queued requests to `device`. All of them must be for this device.
     pub(super) fn submit(&mut self, device: &dyn BlockDevice) {
         if !self.batch.is_empty() {
             device.submit_all(&mut self.batch, &self.to);
         }
     }
 
-    /// Asks `device` what a range holds; one extent is enough if `one`.
+    /// Queries the extents of `device` in a range; one extent is enough if `one`.
     pub(super) fn ask(
         &mut self,
         device: &dyn BlockDevice,
@@ -150,7 +150,7 @@ impl InFlight {
         device.find_extents(offset, length.into(), answer);
     }
 
-    /// Takes in what a device says that a range holds.
+    /// Processes a device's answer to an extents query.
     pub(super) fn complete_extents(
         &mut self,
         token: u64,
@@ -161,7 +161,7 @@ impl InFlight {
         Some((pending.ticket, status))
     }
 
-    /// Takes in an outcome. The pending, if that was its last piece.
+    /// Records the outcome of a piece. Returns the request if this was its last piece.
     pub(super) fn complete(&mut self, token: u64, outcome: Outcome) -> Option<PendingRequest> {
         let key = Key::from_u64(token);
         let pending = self.table.get_mut(key)?;
@@ -176,15 +176,15 @@ impl InFlight {
     }
 }
 
-/// The sub-range of `length` bytes at `start`; both lie inside, so that they fit a `usize`.
+/// The `length` bytes at `start` of `memory`. Both are within the memory, so they fit a `usize`.
 fn slice(memory: &Memory, start: u64, length: u64) -> Memory {
     let start = usize::try_from(start).unwrap_or(usize::MAX);
     let length = usize::try_from(length).unwrap_or(usize::MAX);
     memory.slice(start..start.saturating_add(length))
 }
 
-/// Cuts a range into (offset, length) pieces that the device takes, at preferred boundaries where
-/// there is one. Empty when no cut is needed.
+/// Cuts a range into (offset, length) pieces within the device's limit, at preferred boundaries if there are any.
+/// Empty if no cut is needed.
 fn split(offset: u64, length: u64, limits: &Limits) -> Vec<(u64, u64)> {
     let min = u64::from(limits.block_bytes_min.max(1));
     let longest = (u64::from(limits.request_bytes_max) & !(min - 1)).max(min);

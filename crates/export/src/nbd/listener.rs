@@ -1,4 +1,4 @@
-//! Where a server listens.
+//! A server's listening sockets and their addresses.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -68,10 +68,10 @@ impl fmt::Display for Listen {
 /// Why a server could not begin to listen.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
-    /// A Unix socket's path cannot be had.
+    /// A Unix socket's path is not available.
     #[error(transparent)]
     Socket(#[from] SocketError),
-    /// The operating system says no.
+    /// The operating system refused it.
     #[error("cannot listen on {listen}: {source}")]
     System {
         /// The address.
@@ -105,11 +105,11 @@ impl From<BindError> for io::Error {
     }
 }
 
-/// A listening socket. Dropping it closes it and removes its file.
+/// A listening socket. Dropping this closes the socket and removes its file.
 #[derive(Debug)]
 pub(super) struct Listener {
     pub(super) socket: OwnedFd,
-    /// With the port that was taken.
+    /// The address, with the port that was assigned.
     pub(super) address: Listen,
     file: Option<SocketFile>,
 }
@@ -155,7 +155,7 @@ impl Listener {
         }
     }
 
-    /// Takes the file's removal over; the socket may now be closed elsewhere.
+    /// Transfers the removal of the file to the caller. The socket can then be closed independently of it.
     pub(super) const fn take_file(&mut self) -> Option<SocketFile> {
         self.file.take()
     }

@@ -1,4 +1,4 @@
-//! Where other threads leave things for a worker: ended requests, new sockets, the order to stop.
+//! A worker's inbox for other threads: completed requests, new sockets, and the request to stop.
 
 use std::os::fd::OwnedFd;
 use std::sync::Mutex;
@@ -9,13 +9,13 @@ use block::{Completed, Extent, Memory, Outcome};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io;
 
-/// One worker's mailbox. The worker sets `asleep` before it waits; the first one to put something
-/// in takes the flag and rings, so that a burst of completions costs one wake.
+/// One worker's mailbox. The worker sets `asleep` before it waits. The first thread that adds something clears the
+/// flag and writes to the eventfd, so a burst of completions costs one wake-up.
 pub(super) struct Mailbox {
     outcomes: Mutex<Vec<(u64, Outcome)>>,
-    /// Bytes of reads that are not in the memory that came with them. Few, and rare.
+    /// Data of reads that the device returned in memory other than the request's. Rare.
     elsewhere: Mutex<Vec<(u64, Memory)>>,
-    /// What devices say that ranges hold.
+    /// Devices' answers to extents queries.
     extents: Mutex<Vec<(u64, Vec<Extent>)>>,
     sockets: Mutex<Vec<OwnedFd>>,
     stop: AtomicBool,
@@ -36,7 +36,7 @@ impl Mailbox {
         })
     }
 
-    /// The eventfd. Watch it edge-triggered, then it need never be read.
+    /// The eventfd. Register it edge-triggered with epoll; then it need never be read.
     pub(super) const fn wakeup(&self) -> &OwnedFd {
         &self.wakeup
     }
@@ -47,7 +47,7 @@ impl Mailbox {
         self.ring_if_asleep();
     }
 
-    /// Tells the worker to finish and end.
+    /// Requests that the worker finishes and ends.
     pub(super) fn stop(&self) {
         self.stop.store(true, Ordering::SeqCst);
         self.ring_if_asleep();
@@ -57,18 +57,18 @@ impl Mailbox {
         self.stop.load(Ordering::SeqCst)
     }
 
-    /// Moves the outcomes that have gathered into `into`, which is empty.
+    /// Moves the outcomes that have collected into `into`, which must be empty.
     pub(super) fn take_outcomes(&self, into: &mut Vec<(u64, Outcome)>) {
         std::mem::swap(&mut *lock(&self.outcomes), into);
     }
 
-    /// Moves the bytes of reads that are not where they were to go into `into`. Those of every outcome
-    /// that has been taken are among them.
+    /// Appends the data of reads that devices returned in their own memory to `into`. For every outcome that has been
+    /// taken, its data is included.
     pub(super) fn take_elsewhere(&self, into: &mut Vec<(u64, Memory)>) {
         into.append(&mut lock(&self.elsewhere));
     }
 
-    /// A device says what a range holds.
+    /// Adds a device's answer to an extents query.
     pub(super) fn put_extents(&self, token: u64, extents: Vec<Extent>) {
         lock(&self.extents).push((token, extents));
         self.ring_if_asleep();
@@ -86,10 +86,9 @@ impl Mailbox {
         std::mem::take(&mut *lock(&self.sockets))
     }
 
-    /// Announces that the worker is about to wait. `false` if something is there already.
+    /// Announces that the worker is about to wait. False if the mailbox is not empty.
     pub(super) fn fall_asleep(&self, was_stopping: bool) -> bool {
-        // The order matters: flag first, then look. Whoever puts something in after the look sees
-        // the flag.
+        // The order matters: set the flag, then check. A thread that adds something after the check sees the flag.
         self.asleep.store(true, Ordering::SeqCst);
         let empty = lock(&self.outcomes).is_empty()
             && lock(&self.extents).is_empty()
@@ -101,14 +100,14 @@ impl Mailbox {
         empty
     }
 
-    /// The worker is awake and will look before it waits again.
+    /// Call this when the worker is awake. It checks the mailbox before it waits again.
     pub(super) fn wake(&self) {
         self.asleep.store(false, Ordering::SeqCst);
     }
 
     fn ring_if_asleep(&self) {
         if self.asleep.swap(false, Ordering::SeqCst) {
-            // The counter cannot overflow, and there is nobody to tell if this fails.
+            // The counter cannot overflow, and a failure could not be reported.
             let _ = io::write(&self.wakeup, &1_u64.to_ne_bytes());
         }
     }
@@ -131,7 +130,7 @@ impl Completed for Mailbox {
     }
 }
 
-/// A list is in order whatever its last user did.
+/// Ignores poisoning: no operation leaves a list inconsistent.
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

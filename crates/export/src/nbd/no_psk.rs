@@ -1,5 +1,5 @@
-//! In place of `psk.rs` where the program is built without the feature `tls-psk`: no connection has a key, and asking
-//! for keys is an error. None of these types has a value.
+//! Replaces `psk.rs` if the program is built without the feature `tls-psk`: no connection has a key, and requesting
+//! keys is an error. None of these types has a value.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::OwnedFd;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::tls::TlsError;
 
-/// What a server needs to know for clients that have keys.
+/// A server's configuration for clients with keys.
 #[derive(Clone)]
 pub(super) enum Context {}
 

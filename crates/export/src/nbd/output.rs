@@ -1,4 +1,4 @@
-//! Replies that wait to be sent: many of them leave in one gathered send.
+//! Replies that wait to be sent. One gathered send takes many of them.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -8,15 +8,15 @@ use block::Memory;
 use super::buffers::Buffers;
 use super::transport::Transport;
 
-/// Replies per send. Each is up to two ranges, and the kernel takes 1024.
+/// Replies per send. Each one is up to two ranges, and the kernel takes 1024.
 const PARTS_PER_SEND: usize = 256;
-/// The longest header that is kept in place: a structured read's.
+/// The longest header that is stored inline: that of a structured read.
 const HEAD_BYTES: usize = 28;
 
 enum Body {
     None,
     Bytes(Vec<u8>),
-    /// The first so many bytes of a buffer that nobody else holds.
+    /// A buffer without other references, and how many of its bytes to send.
     Memory(Memory, usize),
 }
 
@@ -46,7 +46,7 @@ impl Part {
         let body: &[u8] = match &mut self.body {
             Body::None => &[],
             Body::Bytes(bytes) => bytes,
-            // Unique since it was pushed; nobody else can have got hold of it.
+            // Unique when it was pushed, and not shared since.
             Body::Memory(memory, len) => memory.unique().map_or(&[], |bytes| &bytes[..*len]),
         };
         let body_skip = (skip - head_skip).min(body.len());
@@ -58,9 +58,9 @@ impl Part {
 #[derive(Default)]
 pub(super) struct Output {
     parts: VecDeque<Part>,
-    /// Bytes of the first part that have left.
+    /// Bytes of the first part that have been sent.
     sent: usize,
-    /// Bytes of all parts, sent ones of the first included.
+    /// Bytes of all parts, including sent ones of the first part.
     bytes: usize,
 }
 
@@ -69,17 +69,18 @@ impl Output {
         self.parts.is_empty()
     }
 
-    /// Bytes that wait.
+    /// Bytes to be sent.
     pub(super) const fn bytes(&self) -> usize {
         self.bytes - self.sent
     }
 
-    /// Adds a short header alone. `charge` is given back when it has been sent, here as below.
+    /// Adds a short header alone. `send` returns `charge` when the header has been sent; the same for the methods
+    /// below.
     pub(super) fn push_head<const N: usize>(&mut self, header: [u8; N], charge: usize) {
         self.push(header, Body::None, charge);
     }
 
-    /// Adds bytes of any number.
+    /// Adds any number of bytes.
     pub(super) fn push_bytes(&mut self, bytes: Vec<u8>, charge: usize) {
         self.push([], Body::Bytes(bytes), charge);
     }
@@ -109,8 +110,8 @@ impl Output {
         self.parts.push_back(part);
     }
 
-    /// Sends until nothing is left or the socket takes no more. Returns the charges of what left;
-    /// buffers go back to `buffers`.
+    /// Sends until nothing is left or the socket takes no more. Returns the charges of the parts that were sent;
+    /// their buffers go back to `buffers`.
     pub(super) fn send(
         &mut self,
         transport: &mut Transport,

@@ -1,9 +1,8 @@
 //! The bytes of the protocol: numbers, headers, and parsers that never panic.
 //!
-//! Everything is big-endian. Names of constants are those of the protocol document without their
-//! `NBD_` prefix. Parsers take slices of exactly the length that they document and return values;
-//! what is wrong with a message comes back as an error value, and the caller decides between an
-//! error reply and hanging up.
+//! Everything is big-endian. Names of constants are those of the protocol document without their `NBD_` prefix.
+//! Parsers take slices of exactly the length that they document. Invalid messages are returned as error values; the
+//! caller decides between an error reply and hanging up.
 
 mod option;
 mod reply;
@@ -38,16 +37,16 @@ pub const FLAG_FIXED_NEWSTYLE: u16 = 1 << 0;
 /// Handshake flag, server and client: no 124 zeros after the answer to `EXPORT_NAME`.
 pub const FLAG_NO_ZEROES: u16 = 1 << 1;
 
-/// The longest option that is read; a longer one ends the connection. Export names and context
-/// queries are at most [`STRING_BYTES_MAX`] each, so that this leaves room for a good few.
+/// The longest option that is read; a longer one ends the connection. Export names and context queries are at most
+/// [`STRING_BYTES_MAX`] each, so there is room for several.
 pub const OPTION_BYTES_MAX: u32 = 32 << 10;
-/// Options after which a client that still has not chosen an export is hung up on. Listing and
-/// looking into several hundred exports on one connection is possible.
+/// Maximum number of options before an export is chosen; then the server hangs up. Enough to list and query several
+/// hundred exports on one connection.
 pub const OPTIONS_MAX: u32 = 1024;
 /// The longest string of the protocol ("Terminology": 4096 bytes).
 pub const STRING_BYTES_MAX: usize = 4096;
-/// The longest read or write that is served, which is also what clients assume where nothing was
-/// negotiated ("Block size constraints": 2^25).
+/// The longest read or write that is served. Clients assume the same limit if none was negotiated ("Block size
+/// constraints": 2^25).
 pub const REQUEST_BYTES_MAX: u32 = 32 << 20;
 
 /// Numbers of options.
@@ -60,7 +59,7 @@ pub mod opt {
     pub const LIST: u32 = 3;
     /// Begin TLS.
     pub const STARTTLS: u32 = 5;
-    /// Look at an export.
+    /// Query an export.
     pub const INFO: u32 = 6;
     /// Choose an export.
     pub const GO: u32 = 7;
@@ -84,7 +83,7 @@ pub mod rep {
     pub const META_CONTEXT: u32 = 4;
     /// Set in all error types.
     pub const FLAG_ERROR: u32 = 1 << 31;
-    /// The option is not known.
+    /// The option is not supported.
     pub const ERR_UNSUP: u32 = FLAG_ERROR | 1;
     /// The option is not allowed here.
     pub const ERR_POLICY: u32 = FLAG_ERROR | 2;
@@ -96,7 +95,7 @@ pub mod rep {
     pub const ERR_UNKNOWN: u32 = FLAG_ERROR | 6;
     /// The server is shutting down.
     pub const ERR_SHUTDOWN: u32 = FLAG_ERROR | 7;
-    /// The option is longer than the server likes.
+    /// The option is longer than the server accepts.
     pub const ERR_TOO_BIG: u32 = FLAG_ERROR | 9;
 }
 
@@ -116,21 +115,21 @@ pub mod export_flag {
     pub const HAS_FLAGS: u16 = 1 << 0;
     /// Writes are refused.
     pub const READ_ONLY: u16 = 1 << 1;
-    /// Flush is known.
+    /// Flush is supported.
     pub const SEND_FLUSH: u16 = 1 << 2;
-    /// Force unit access is known.
+    /// Force unit access is supported.
     pub const SEND_FUA: u16 = 1 << 3;
-    /// Trim is known.
+    /// Trim is supported.
     pub const SEND_TRIM: u16 = 1 << 5;
-    /// Writing zeros is known.
+    /// Writing zeros is supported.
     pub const SEND_WRITE_ZEROES: u16 = 1 << 6;
-    /// "Don't fragment" is known (structured replies only).
+    /// "Don't fragment" is supported (structured replies only).
     pub const SEND_DF: u16 = 1 << 7;
     /// A flush on one connection covers what was acknowledged on all.
     pub const CAN_MULTI_CONN: u16 = 1 << 8;
-    /// The cache hint is known.
+    /// The cache hint is supported.
     pub const SEND_CACHE: u16 = 1 << 10;
-    /// "Zero only if that is fast" is known.
+    /// "Zero only if that is fast" is supported.
     pub const SEND_FAST_ZERO: u16 = 1 << 11;
 }
 
@@ -138,15 +137,15 @@ pub mod export_flag {
 pub mod command_flag {
     /// Durable before the reply.
     pub const FUA: u16 = 1 << 0;
-    /// The zeros shall occupy space.
+    /// The zeros must occupy space.
     pub const NO_HOLE: u16 = 1 << 1;
-    /// The read's data shall come in one piece.
+    /// The read's data must come in one piece.
     pub const DF: u16 = 1 << 2;
     /// One extent is enough.
     pub const REQ_ONE: u16 = 1 << 3;
     /// Fail rather than write zeros slowly.
     pub const FAST_ZERO: u16 = 1 << 4;
-    /// All flags that this server knows.
+    /// All flags that this server supports.
     pub const KNOWN: u16 = FUA | NO_HOLE | DF | REQ_ONE | FAST_ZERO;
 }
 
@@ -166,7 +165,7 @@ pub mod errno {
     pub const ESHUTDOWN: u32 = 108;
 }
 
-/// Types of structured reply chunks, their flag, and what extents say.
+/// Types of structured reply chunks, their flag, and the states of extents.
 pub mod chunk {
     /// Flag: the last chunk of its reply.
     pub const FLAG_DONE: u16 = 1 << 0;

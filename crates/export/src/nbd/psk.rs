@@ -1,10 +1,10 @@
-//! TLS with keys that both sides know (PSK), where nobody keeps certificates.
+//! TLS with pre-shared keys (PSK), for users without certificates.
 //!
-//! rustls has no such keys, so OpenSSL speaks on these connections: TLS 1.3 alone, a fresh Diffie-Hellman exchange
-//! each time, and no session that could be resumed. A client that does not prove that it knows a key gets an alert.
+//! rustls does not support PSK, so OpenSSL handles these connections: TLS 1.3 only, a fresh Diffie-Hellman exchange
+//! for each connection, and no session resumption. A client that cannot prove that it has a key gets an alert.
 //!
-//! OpenSSL reads from the socket and writes into memory, from where records go to the socket as it takes them: so
-//! it never has to be called again with what it could not send.
+//! OpenSSL reads from the socket and writes into memory; from there records go to the socket as it takes them. So no
+//! call of OpenSSL has to be repeated because its output could not be sent.
 
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
@@ -22,12 +22,12 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use super::tls::TlsError;
 use super::transport::TLS_BUFFER_BYTES;
 
-/// Suites of TLS 1.3 with SHA-256, the hash that keys without one are bound by.
+/// Suites of TLS 1.3 with SHA-256: this hash applies to keys that do not specify one.
 const SUITES: &str = "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256";
-/// The shortest key that is taken, in bytes.
+/// The shortest key that is accepted, in bytes.
 const KEY_BYTES_MIN: usize = 16;
 
-/// Keys by the names of those who have them.
+/// Keys by the client's name.
 type Keys = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// Reads lines of `NAME:KEY`, the key in hexadecimal, as GnuTLS' `psktool` writes them.
@@ -61,7 +61,7 @@ fn parse(text: &str) -> Result<Keys, String> {
     }
 }
 
-/// What a server needs to know for clients that have keys.
+/// A server's configuration for clients with keys.
 pub(super) type Context = SslContext;
 
 pub(super) fn context(file: &Path) -> Result<Context, TlsError> {
@@ -80,10 +80,10 @@ fn server(keys: Keys) -> Result<SslContext, ErrorStack> {
     builder.set_ciphersuites(SUITES)?;
     builder.set_session_cache_mode(SslSessionCacheMode::OFF);
     builder.set_num_tickets(0)?;
-    // A peer that closes the socket without a closing record is gone all the same.
+    // A peer that closes the socket without close_notify counts as disconnected.
     builder.set_options(SslOptions::IGNORE_UNEXPECTED_EOF);
     builder.set_psk_server_callback(move |_, name, room| {
-        // No key is a key of no bytes: the handshake fails.
+        // An unknown client gets a key of 0 bytes: the handshake fails.
         let key = name.and_then(|name| keys.get(name));
         let Some((key, room)) = key.and_then(|key| Some((key, room.get_mut(..key.len())?))) else {
             return Ok(0);
@@ -94,7 +94,7 @@ fn server(keys: Keys) -> Result<SslContext, ErrorStack> {
     Ok(builder.build())
 }
 
-/// The socket as what OpenSSL reads from, and what it has written.
+/// OpenSSL's I/O: reads from the socket, writes to `out`.
 struct Wire {
     socket: Arc<OwnedFd>,
     out: Vec<u8>,
@@ -137,9 +137,9 @@ impl PskStream {
                 match self.0.ssl_read(&mut buffer[filled..]) {
                     Ok(read) => filled += read,
                     Err(error) => {
-                        // The handshake's answers, or the alert that says what was wrong.
+                        // Send handshake messages, or the alert that reports the error.
                         let flushed = self.flush();
-                        // The end and errors are told when there is nothing before them.
+                        // Return data first; the next call reports the end or the error.
                         if count + filled > 0 {
                             return Ok(count + filled);
                         }
@@ -166,7 +166,7 @@ impl PskStream {
                         _ => Ok(count),
                     };
                 }
-                // A record holds 16 KiB, and one call makes one.
+                // A record holds at most 16 KiB, and each call writes one record.
                 match self.0.ssl_write(&rest[..rest.len().min(16 << 10)]) {
                     Ok(taken) => {
                         rest = &rest[taken..];
@@ -180,7 +180,7 @@ impl PskStream {
         Ok(count)
     }
 
-    /// Sends records until none is left, `true`, or the socket takes no more, `false`.
+    /// Sends records. True if all are sent, false if the socket takes no more.
     pub(super) fn flush(&mut self) -> io::Result<bool> {
         let Wire { socket, out } = self.0.get_mut();
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
@@ -199,14 +199,15 @@ impl PskStream {
     }
 
     pub(super) fn close_notify(&mut self) {
-        // Before the handshake's end there is nothing to close; a peer that has gone does not hear it.
+        // Fails before the end of the handshake: then there is nothing to close. A send error is ignored: the peer
+        // may be gone.
         if self.0.shutdown().is_ok() {
             self.flush().ok();
         }
     }
 }
 
-/// What an error means to whoever reads: more later, the end, or an error.
+/// Maps an OpenSSL error to a read result: `WouldBlock`, the end, or an error.
 fn ended(error: Error) -> io::Result<usize> {
     match error.code() {
         ErrorCode::WANT_READ | ErrorCode::WANT_WRITE => Err(io::ErrorKind::WouldBlock.into()),

@@ -1,4 +1,4 @@
-//! The server: options, threads, beginning and end.
+//! The server: its options, and how its threads begin and end.
 
 use std::fmt;
 use std::io;
@@ -20,30 +20,30 @@ use super::tls::ServerTls;
 use super::worker::{Shared, Worker};
 use crate::socket::SocketFile;
 
-/// What a server serves. Asked anew for every client, so that volumes may come and go.
+/// The exports of a server. Queried again for every client, so volumes may be added and removed.
 pub trait Exports: Send + Sync {
     /// Names of all exports, such as `tank/data`.
     fn list(&self) -> Vec<String>;
 
-    /// The export `name`, if there is one. A client that gives no name means the only export.
+    /// The export `name`, if it exists. An empty name selects the only export.
     fn open(&self, name: &str) -> Option<Arc<dyn BlockDevice>>;
 }
 
-/// How a server serves.
+/// A server's options.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Threads; connections are dealt to them in turn.
+    /// Worker threads; connections are assigned to them in turn.
     pub workers: usize,
-    /// Clients at once; more are turned away.
+    /// Maximum number of clients; further ones are refused.
     pub connections_max: usize,
     /// Bytes that one client may have in flight; its further requests wait in its socket. Not
     /// below 32 MiB, the longest request.
     pub in_flight_bytes_max: usize,
     /// How long a client may take to choose an export.
     pub handshake_timeout: Duration,
-    /// How long [`Server::shutdown`] waits for what is in flight.
+    /// How long [`Server::shutdown`] waits for requests in flight.
     pub shutdown_timeout: Duration,
-    /// Whether whatever changes an export is refused.
+    /// True if requests that change an export are refused.
     pub read_only: bool,
     /// Permission bits of a Unix socket's file.
     pub socket_mode: u32,
@@ -55,8 +55,8 @@ impl Default for Options {
     fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
-            // One core's worth of socket copies feeds several cores of parity, and every worker is
-            // a thread that competes with the lanes.
+            // One core that copies from and to sockets supplies several cores that compute parity, and every worker
+            // is a thread that competes with the lanes.
             workers: cores.div_ceil(2).min(4),
             connections_max: 128,
             in_flight_bytes_max: REQUEST_BYTES_MAX as usize,
@@ -69,7 +69,7 @@ impl Default for Options {
     }
 }
 
-/// A running NBD server. Dropping it shuts it down.
+/// A running NBD server. Dropping this shuts the server down.
 pub struct Server {
     address: Listen,
     shared: Arc<Shared>,
@@ -89,8 +89,8 @@ impl Server {
     /// Listens on `listen` and serves `exports` from threads of its own.
     ///
     /// # Errors
-    /// When the address cannot be had ([`super::BindError`] inside says why, and names a socket
-    /// that is in use), or the system refuses threads or descriptors.
+    /// If the address is not available ([`super::BindError`] inside has the reason, and names a socket that is in
+    /// use), or the system refuses threads or descriptors.
     pub fn bind(listen: &Listen, exports: Arc<dyn Exports>, options: &Options) -> io::Result<Self> {
         let mut listener = Listener::bind(listen, options.socket_mode)?;
         let address = listener.address.clone();
@@ -118,7 +118,7 @@ impl Server {
             peers: Mutex::new(Vec::new()),
             mailboxes,
         });
-        // The server exists before its threads, so that a failure half-way stops those that run.
+        // The server exists before its threads, so a failure half-way stops the threads that run already.
         let mut server = Self {
             address,
             shared,
@@ -145,27 +145,27 @@ impl Server {
         Ok(())
     }
 
-    /// Where it listens; with the port that was taken if port 0 was asked for.
+    /// The address, with the assigned port if port 0 was requested.
     #[must_use]
     pub const fn address(&self) -> &Listen {
         &self.address
     }
 
-    /// Clients now, those included that have gone while the device still works for them.
+    /// Current clients, including those that have disconnected while the device still works on their requests.
     #[must_use]
     pub fn connections(&self) -> usize {
         self.shared.connections.load(Ordering::Relaxed)
     }
 
-    /// Block devices of this kernel's NBD driver that are connected here, by the Unix socket.
+    /// The kernel's NBD devices that are connected to this server's Unix socket.
     #[must_use]
     pub fn devices(&self) -> Vec<PathBuf> {
         let peers = self.shared.peers().clone();
         super::devices::connected_by(&peers, Path::new("/sys"))
     }
 
-    /// Takes no more requests, answers those in flight, closes all connections, ends the threads
-    /// and removes the socket's file.
+    /// Takes no more requests, answers those in flight, closes all connections, ends the threads and removes the
+    /// socket's file.
     pub fn shutdown(self) {
         drop(self);
     }
@@ -173,7 +173,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // New clients shall not find the socket of a server that will not serve them.
+        // First, so that new clients do not find the socket of a server that will not serve them.
         self.file = None;
         for mailbox in &self.shared.mailboxes {
             mailbox.stop();

@@ -1,4 +1,4 @@
-//! What a request means for the export that was chosen: one decision per request, no I/O.
+//! The transmission phase without I/O: maps each request to one decision.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::protocol::{
     Command, REQUEST_BYTES_MAX, RequestHeader, chunk, command_flag, errno, export_flag,
 };
 
-/// The most extents in one block status reply; the client asks again for the rest.
+/// Maximum number of extents in one block status reply; the client queries the rest again.
 pub(super) const EXTENTS_MAX: usize = 1024;
 
 /// The extents of a block status reply about `length` bytes, (bytes, state) each.
@@ -36,24 +36,24 @@ pub fn status_of(extents: &[Extent], length: u32, one: bool) -> Vec<(u32, u32)> 
         left -= length;
     }
     if status.is_empty() {
-        // A device that says nothing holds data, as far as anyone knows.
+        // The device reports no extents: treat the range as data.
         status.push((length, 0));
     }
     status
 }
 
-/// What handshake and export have settled for the transmission phase of one connection.
+/// The parameters of one connection's transmission phase, from its handshake and export.
 #[derive(Clone)]
 pub struct Session {
     /// The export.
     pub device: Arc<dyn BlockDevice>,
     /// Its name, for messages.
     pub name: String,
-    /// Whether replies to reads are structured.
+    /// True if replies to reads are structured.
     pub structured: bool,
-    /// Whether `base:allocation` was chosen.
+    /// True if `base:allocation` was chosen.
     pub allocation: bool,
-    /// Whether whatever changes the device is refused.
+    /// True if requests that change the device are refused.
     pub read_only: bool,
 }
 
@@ -68,16 +68,16 @@ impl fmt::Debug for Session {
     }
 }
 
-/// What to do about a request.
+/// How to handle a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Pass this to the device and answer when it is done.
+    /// Pass this to the device and reply when the device has completed it.
     Submit(Request),
-    /// Answer at once: success.
+    /// Reply at once: success.
     Done,
-    /// Answer at once: an error number and why.
+    /// Reply at once: an error number and the reason.
     Refuse(u32, &'static str),
-    /// Ask the device what the range holds, and answer with that.
+    /// Query the device's extents in the range, and reply with these.
     Status {
         /// First byte.
         offset: u64,
@@ -86,13 +86,13 @@ pub enum Decision {
         /// One extent is enough.
         one: bool,
     },
-    /// Finish what is in flight, then close.
+    /// Finish requests in flight, then close.
     Disconnect,
 }
 
 impl Session {
-    /// Decides about `header`. `limits` are the device's as of now: a volume that has grown serves
-    /// its new range on connections that were there before.
+    /// Decides about the request `header`. `limits` are the device's current ones: existing connections can use the
+    /// new range of a volume that has grown.
     #[must_use]
     pub fn decide(&self, header: &RequestHeader, limits: &Limits) -> Decision {
         let Some(command) = Command::from_number(header.command) else {
@@ -138,8 +138,7 @@ impl Session {
             Command::Write => submit(RequestKind::Write),
             Command::Trim => submit(RequestKind::Trim),
             Command::WriteZeroes if header.flags & command_flag::FAST_ZERO != 0 => {
-                // Trimmed ranges read as zeros, and trimming is the only zeroing that is known to
-                // be fast; it leaves a hole.
+                // Trimmed ranges read as zeros, and only a trim is known to be fast. But a trim leaves a hole.
                 if limits.trims && header.flags & command_flag::NO_HOLE == 0 {
                     submit(RequestKind::Trim)
                 } else {
@@ -147,7 +146,7 @@ impl Session {
                 }
             }
             Command::WriteZeroes => submit(RequestKind::WriteZeroes),
-            // A hint. The array's own cache decides what stays resident.
+            // Only a hint. The array's own cache decides what stays resident.
             Command::Cache => Decision::Done,
             Command::BlockStatus => self.block_status(header),
             Command::Flush | Command::Disconnect => Decision::Disconnect,
@@ -168,7 +167,7 @@ impl Session {
         }
     }
 
-    /// The flags that describe the export to its client.
+    /// The export's transmission flags for the client.
     #[must_use]
     pub fn flags(&self) -> u16 {
         let mut flags = export_flag::HAS_FLAGS
@@ -190,7 +189,8 @@ impl Session {
     }
 }
 
-/// Whether the device has the range, aligned and not too long ("Error values" says which number).
+/// Refuses a range that is too long, outside of the device, or not aligned. The section "Error values" defines the
+/// error numbers.
 fn refuse_range(command: Command, header: &RequestHeader, limits: &Limits) -> Option<Decision> {
     let transfers = matches!(command, Command::Read | Command::Write);
     if transfers && header.length > REQUEST_BYTES_MAX {
@@ -205,7 +205,7 @@ fn refuse_range(command: Command, header: &RequestHeader, limits: &Limits) -> Op
         return Some(Decision::Refuse(error, "past the end of the export"));
     }
     let mask = u64::from(limits.block_bytes_min.max(1)) - 1;
-    // A hint and a question need no alignment.
+    // Hints and queries need no alignment.
     let aligned = (header.offset | u64::from(header.length)) & mask == 0;
     if !aligned && !matches!(command, Command::Cache | Command::BlockStatus) {
         return Some(Decision::Refuse(
@@ -216,7 +216,7 @@ fn refuse_range(command: Command, header: &RequestHeader, limits: &Limits) -> Op
     None
 }
 
-/// The protocol's number for what went wrong below.
+/// The protocol's error number for a fault of the device.
 #[must_use]
 pub(super) const fn fault_errno(fault: Fault) -> u32 {
     match fault {
@@ -228,15 +228,15 @@ pub(super) const fn fault_errno(fault: Fault) -> u32 {
     }
 }
 
-/// Minimum, preferred and maximum request size to tell a client, as the protocol wants them: powers
-/// of two, 1 ≤ minimum ≤ 64 KiB, preferred at least 512 and the minimum.
+/// Minimum, preferred and maximum request size for the client, within the protocol's rules: powers of two, 1 ≤
+/// minimum ≤ 64 KiB, preferred at least 512 and the minimum.
 #[must_use]
 pub(super) fn block_sizes(limits: &Limits) -> (u32, u32, u32) {
     let min = limits.block_bytes_min.clamp(1, 64 << 10);
     let preferred = limits
         .block_bytes_preferred
         .clamp(512.max(min), REQUEST_BYTES_MAX);
-    // Longer ones than the device takes are split here.
+    // Requests that are longer than the device's limit are split here.
     (min, preferred, REQUEST_BYTES_MAX)
 }
 

@@ -1,6 +1,6 @@
-//! A table whose entries are named by keys that are never mistaken for later entries.
+//! A table whose keys do not match later entries in the same place.
 
-/// Names an entry: its place, and how often the place had been used before.
+/// The key of an entry: its place, and how often the place was used before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
     index: u32,
@@ -73,7 +73,7 @@ impl<T> Slab<T> {
             return None;
         }
         let entry = place.entry.take()?;
-        // One generation is never used: `u64::MAX` and its like stay free for other purposes.
+        // The highest bit is never set, so `u64::MAX` and its neighbours are free for other purposes.
         place.generation = (place.generation + 1) & 0x7fff_ffff;
         self.free.push(key.index);
         Some(entry)

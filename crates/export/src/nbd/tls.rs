@@ -1,4 +1,4 @@
-//! TLS: a server's certificate and a client's trust.
+//! TLS: a server's certificate or keys, and the certificates that a client trusts.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -19,17 +19,17 @@ use super::transport::Transport;
 /// Why TLS cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// A file cannot be read or holds nothing of its kind.
+    /// A file cannot be read or contains nothing of this kind.
     #[error("{} holds no usable {what}: {reason}", path.display())]
     File {
         /// Certificate or key.
         what: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the reader says.
+        /// The parser's error.
         reason: String,
     },
-    /// A file of keys that both sides know cannot be used.
+    /// A file of pre-shared keys cannot be used.
     #[error("{} holds no usable keys: {reason}", path.display())]
     Keys {
         /// The file.
@@ -40,10 +40,10 @@ pub enum TlsError {
     /// The program was built without the feature `tls-psk`.
     #[error("this program was built without keys for TLS")]
     NoKeys,
-    /// Certificate and key do not fit, or are of a kind that is not supported.
+    /// Certificate and key do not match, or are of a kind that is not supported.
     #[error("certificate and key cannot be used together: {source}")]
     Pair {
-        /// What the library says.
+        /// The library's error.
         source: rustls::Error,
     },
 }
@@ -68,7 +68,7 @@ impl From<TlsError> for io::Error {
     }
 }
 
-/// By what the two sides know each other.
+/// How server and clients authenticate each other.
 #[derive(Clone)]
 enum Proof {
     Certificates(Arc<ServerConfig>),
@@ -91,16 +91,16 @@ impl fmt::Debug for ServerTls {
 }
 
 impl ServerTls {
-    /// Reads a certificate chain and its private key from PEM files. With `forced`, a client that
-    /// does not begin TLS gets nothing.
+    /// Reads a certificate chain and its private key from PEM files. With `forced`, a client without TLS is not
+    /// served.
     ///
     /// # Errors
-    /// When a file cannot be used, or the two do not fit.
+    /// If a file cannot be used, or certificate and key do not match.
     pub fn from_files(certificates: &Path, key: &Path, forced: bool) -> Result<Self, TlsError> {
         Self::for_clients(certificates, key, None, forced)
     }
 
-    /// The same, and with `authorities` only clients are served that show a certificate of one of these.
+    /// The same. With `authorities`, only clients that present a certificate of one of these are served.
     ///
     /// # Errors
     /// As [`ServerTls::from_files`].
@@ -151,8 +151,8 @@ impl ServerTls {
         })
     }
 
-    /// Reads keys that clients know, too: lines of `NAME:KEY`, the key in hexadecimal. Only clients that have one
-    /// are served.
+    /// Reads pre-shared keys: lines of `NAME:KEY`, the key in hexadecimal. Only clients that have one of them are
+    /// served.
     ///
     /// # Errors
     /// When the file cannot be used.
@@ -165,7 +165,7 @@ impl ServerTls {
         self.forced
     }
 
-    /// From here on everything on a connection goes through TLS.
+    /// Begins TLS: from here on all data of the connection goes through TLS.
     pub(super) fn begin(&self, transport: &mut Transport) -> io::Result<()> {
         match &self.proof {
             Proof::Certificates(config) => {
@@ -179,7 +179,7 @@ impl ServerTls {
     }
 }
 
-/// Whom a client trusts.
+/// The certificates that a client trusts.
 #[derive(Clone)]
 pub struct ClientTls {
     config: Arc<ClientConfig>,
@@ -192,7 +192,7 @@ impl fmt::Debug for ClientTls {
 }
 
 impl ClientTls {
-    /// Trusts the authorities (or self-signed certificates) in a PEM file, and nobody else.
+    /// Trusts only the authorities (or self-signed certificates) in a PEM file.
     ///
     /// # Errors
     /// When the file cannot be used.

@@ -10,7 +10,7 @@ use rustix::net::{
 
 use super::psk::{Context, PskStream};
 
-/// Plain text and records that TLS may hold back before it takes no more.
+/// Bytes of plain text and records that TLS buffers before it takes no more.
 pub(super) const TLS_BUFFER_BYTES: usize = 256 << 10;
 
 /// The socket. All calls return `WouldBlock` instead of waiting.
@@ -19,11 +19,11 @@ pub(super) struct Transport {
     tls: Option<Tls>,
 }
 
-/// Who speaks TLS.
+/// The TLS implementation.
 enum Tls {
-    /// By certificates.
+    /// With certificates.
     Rustls(Box<rustls::Connection>),
-    /// By keys that both sides know.
+    /// With pre-shared keys.
     Psk(Box<PskStream>),
 }
 
@@ -33,13 +33,13 @@ impl Transport {
         Self { socket, tls: None }
     }
 
-    /// From here on everything goes through `tls`.
+    /// From here on all data goes through `tls`.
     pub(super) fn begin_tls(&mut self, mut tls: rustls::Connection) {
         tls.set_buffer_limit(Some(TLS_BUFFER_BYTES));
         self.tls = Some(Tls::Rustls(Box::new(tls)));
     }
 
-    /// The same, as the server of a client that has a key.
+    /// The same, as a server with pre-shared keys.
     pub(super) fn begin_psk(&mut self, context: &Context) -> io::Result<()> {
         let stream = PskStream::accept(context, Arc::clone(&self.socket))?;
         self.tls = Some(Tls::Psk(Box::new(stream)));
@@ -50,7 +50,7 @@ impl Transport {
         &self.socket
     }
 
-    /// Receives into `buffers`, in order. 0 means that the peer sends no more.
+    /// Receives into `buffers`, in order. 0: the peer sends no more.
     pub(super) fn receive(&mut self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         let tls = match &mut self.tls {
             Some(Tls::Rustls(tls)) => tls,
@@ -60,7 +60,7 @@ impl Transport {
         loop {
             match read_plain(tls, buffers) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // A peer that closes the socket without a closing record is gone all the same.
+                // A peer that closes the socket without close_notify counts as disconnected.
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(0),
                 other => return other,
             }
@@ -68,14 +68,14 @@ impl Transport {
                 return Ok(0);
             }
             let processed = tls.process_new_packets();
-            // The handshake's answers, or the alert that says what was wrong.
+            // Send handshake messages, or the alert that reports the error.
             let written = write_tls(tls, &self.socket);
             processed.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
             written?;
         }
     }
 
-    /// Sends from `buffers`, in order; how many bytes were taken.
+    /// Sends from `buffers`, in order. Returns how many bytes were taken.
     pub(super) fn send(&mut self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
         let tls = match &mut self.tls {
             Some(Tls::Rustls(tls)) => tls,
@@ -105,7 +105,7 @@ impl Transport {
         Ok(count)
     }
 
-    /// Sends what TLS has held back. Whether all of it is out.
+    /// Sends records that TLS has buffered. True if all are sent.
     pub(super) fn flush(&mut self) -> io::Result<bool> {
         match &mut self.tls {
             Some(Tls::Rustls(tls)) => write_tls(tls, &self.socket),
@@ -114,7 +114,7 @@ impl Transport {
         }
     }
 
-    /// Whether TLS holds records back that want to be sent.
+    /// True if TLS has buffered records to send.
     pub(super) fn wants_write(&self) -> bool {
         match &self.tls {
             Some(Tls::Rustls(tls)) => tls.wants_write(),
@@ -127,7 +127,7 @@ impl Transport {
         self.tls.is_some()
     }
 
-    /// Says goodbye, where there is a way to say it.
+    /// Sends close_notify if the connection uses TLS.
     pub(super) fn close_notify(&mut self) {
         match &mut self.tls {
             Some(Tls::Rustls(tls)) => {
@@ -141,13 +141,13 @@ impl Transport {
 }
 
 fn receive_plain(socket: &OwnedFd, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-    // No room for ancillary data: descriptors that a peer passes are closed by the kernel.
+    // There is no room for ancillary data, so the kernel closes descriptors that a peer passes.
     let mut none = RecvAncillaryBuffer::default();
     let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
     Ok(recvmsg(socket, buffers, &mut none, flags)?.bytes)
 }
 
-/// Takes decrypted bytes that are there already.
+/// Takes decrypted bytes that are already buffered.
 fn read_plain(tls: &mut rustls::Connection, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
     let mut count = 0;
     for buffer in buffers {
@@ -155,7 +155,7 @@ fn read_plain(tls: &mut rustls::Connection, buffers: &mut [IoSliceMut<'_>]) -> i
         while filled < buffer.len() {
             match tls.reader().read(&mut buffer[filled..]) {
                 Ok(read) if read > 0 => filled += read,
-                // The end and errors are told when there is nothing before them.
+                // Return data first; the next call reports the end or the error.
                 _ if count + filled > 0 => return Ok(count + filled),
                 other => return other,
             }
@@ -165,7 +165,7 @@ fn read_plain(tls: &mut rustls::Connection, buffers: &mut [IoSliceMut<'_>]) -> i
     Ok(count)
 }
 
-/// Sends records until none is left, `true`, or the socket takes no more, `false`.
+/// Sends records. True if all are sent, false if the socket takes no more.
 fn write_tls(tls: &mut rustls::Connection, socket: &OwnedFd) -> io::Result<bool> {
     while tls.wants_write() {
         match tls.write_tls(&mut Socket(socket)) {
@@ -177,7 +177,7 @@ fn write_tls(tls: &mut rustls::Connection, socket: &OwnedFd) -> io::Result<bool>
     Ok(true)
 }
 
-/// The socket as what TLS reads and writes.
+/// The socket as TLS's reader and writer.
 struct Socket<'a>(&'a OwnedFd);
 
 impl Read for Socket<'_> {

@@ -21,7 +21,7 @@ pub struct Uri {
     pub place: Place,
     /// The export; empty for the server's default.
     pub name: String,
-    /// Whether TLS is asked for.
+    /// True if the URI requests TLS.
     pub tls: bool,
 }
 
@@ -112,7 +112,7 @@ impl fmt::Display for Uri {
     }
 }
 
-/// Host and port; brackets around an IPv6 address are taken off.
+/// Host and port, without the brackets around an IPv6 address.
 fn split_authority(authority: &str) -> Option<(&str, u16)> {
     let (host, port) = match authority.strip_prefix('[') {
         Some(rest) => {
@@ -135,7 +135,7 @@ fn split_authority(authority: &str) -> Option<(&str, u16)> {
     Some((host, port))
 }
 
-/// Undoes percent encoding; `None` if it is broken or the result is not UTF-8.
+/// Decodes percent encoding. `None` if it is invalid or the result is not UTF-8.
 fn decode(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -153,7 +153,7 @@ fn decode(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// Percent-encodes what could be mistaken; slashes stay, since export names are paths here.
+/// Percent-encodes characters with a meaning in URIs, except slashes: export names are paths here.
 fn encode(text: &str) -> String {
     text.bytes()
         .map(|byte| match byte {

@@ -1,8 +1,8 @@
-//! A thread that owns connections: it waits in epoll, reads, submits, gathers and answers.
+//! A thread that owns connections: waits in epoll, receives, submits requests, and sends replies.
 //!
-//! One turn of the loop takes new sockets, lands the outcomes that have gathered, settles every
-//! connection that has something to send, and only then waits. So everything that has become ready
-//! in the meantime leaves in one send per connection.
+//! One turn of the loop takes new sockets, processes the completions that have collected, settles every connection
+//! that has something to send, and only then waits. So all replies that have become ready meanwhile go out in one
+//! send per connection.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -25,16 +25,16 @@ use super::server::Exports;
 use super::slab::{Key, Slab};
 use crate::descriptors::is_kept_back;
 
-/// epoll's names for what is no connection. Keys of connections are smaller.
+/// epoll's data for descriptors that are not connections. Keys of connections are smaller.
 const WAKEUP: u64 = u64::MAX;
 const LISTENER: u64 = u64::MAX - 1;
-/// After running out of descriptors or memory, new clients wait so long.
+/// How long to stop accepting clients after running out of descriptors or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// Asked of the kernel for each socket, so that a batch of replies leaves in one send. The kernel
-/// grants what its limits allow.
+/// Size of each socket's buffers, so that a batch of replies goes out in one send. The kernel grants less if its
+/// limits are lower.
 const SOCKET_BUFFER_BYTES: usize = 1 << 20;
 
-/// What all workers of a server share.
+/// The state that all workers of a server share.
 pub(super) struct Shared {
     pub(super) exports: Arc<dyn Exports>,
     pub(super) terms: Terms,
@@ -43,21 +43,21 @@ pub(super) struct Shared {
     pub(super) connections_max: usize,
     pub(super) handshake_timeout: Duration,
     pub(super) shutdown_timeout: Duration,
-    /// Clients, those included that have gone while the device works for them.
+    /// Clients, including those that have disconnected while the device still works on their requests.
     pub(super) connections: AtomicUsize,
-    /// Processes that have connected to a Unix socket, one entry per connection that is still there.
+    /// Processes that have connected to a Unix socket, one entry per open connection.
     pub(super) peers: Mutex<Vec<u32>>,
     pub(super) mailboxes: Vec<Arc<Mailbox>>,
 }
 
 impl Shared {
-    /// The processes that are connected by a Unix socket.
+    /// The processes that are connected to the Unix socket.
     pub(super) fn peers(&self) -> MutexGuard<'_, Vec<u32>> {
         self.peers.lock().expect("no holder of the lock panics")
     }
 }
 
-/// The process that has connected; `None` for TCP.
+/// The process at the other end; `None` for TCP.
 fn peer_of(socket: &OwnedFd) -> Option<u32> {
     let local = sockopt::socket_domain(socket).ok()? == AddressFamily::UNIX;
     let peer = local.then(|| sockopt::socket_peercred(socket));
@@ -66,11 +66,11 @@ fn peer_of(socket: &OwnedFd) -> Option<u32> {
 
 struct Entry {
     connection: Connection,
-    /// The process that has connected; `None` for TCP.
+    /// The process at the other end; `None` for TCP.
     peer: Option<u32>,
-    /// What epoll watches for; `None` when it does not know the socket.
+    /// The events registered with epoll; `None` if the socket is not registered.
     watched: Option<epoll::EventFlags>,
-    /// Already on the list of those to settle.
+    /// True if the connection is on the list `dirty`.
     dirty: bool,
 }
 
@@ -87,16 +87,16 @@ pub(super) struct Worker {
     in_flight: InFlight,
     dirty: Vec<Key>,
     outcomes: Vec<(u64, Outcome)>,
-    /// Bytes of reads that are not where they were to go; their outcomes may yet come.
+    /// Data of reads that the device returned in memory other than the request's. Their outcomes may come later.
     elsewhere: Vec<(u64, Memory)>,
-    /// Handshakes in the order in which they run out of time.
+    /// Handshakes in the order of their deadlines.
     handshakes: VecDeque<(Instant, Key)>,
-    /// When to give up, once told to stop.
+    /// The deadline of a stop; `None` while no stop was requested.
     stop_by: Option<Instant>,
 }
 
 impl Worker {
-    /// A worker with the mailbox `mailbox`; the one with the listener accepts for all.
+    /// A worker with the mailbox `mailbox`. The worker with the listener accepts clients for all workers.
     pub(super) fn new(
         shared: Arc<Shared>,
         mailbox: Arc<Mailbox>,
@@ -130,7 +130,8 @@ impl Worker {
         Ok(worker)
     }
 
-    /// Works until told to stop and until what was in flight then has been answered.
+    /// Runs until a stop is requested and all requests in flight have been answered, or the stop's deadline has
+    /// passed.
     pub(super) fn run(mut self) {
         let mut events = Vec::with_capacity(128);
         let mut batching = Batching::begin();
@@ -219,7 +220,7 @@ impl Worker {
                 Err(Errno::AGAIN) => return,
                 Err(Errno::INTR | Errno::CONNABORTED) => {}
                 Err(error) => {
-                    // Out of descriptors or memory. Waiting beats spinning.
+                    // Out of descriptors or memory: pause instead of spinning.
                     tracing::warn!(%error, "cannot accept a client; trying again shortly");
                     let _ = epoll::delete(&self.epoll, listener);
                     self.accept_again = Some(Instant::now() + ACCEPT_PAUSE);
@@ -229,9 +230,9 @@ impl Worker {
         }
     }
 
-    /// Begins with a new client.
+    /// Sets up the connection of a new client.
     fn welcome(&mut self, socket: OwnedFd) {
-        // Failures only cost speed; a Unix socket knows no TCP options.
+        // Failures only cost speed. A Unix socket has no TCP options.
         let _ = sockopt::set_tcp_nodelay(&socket, true);
         let _ = sockopt::set_socket_keepalive(&socket, true);
         let _ = sockopt::set_socket_send_buffer_size(&socket, SOCKET_BUFFER_BYTES);
@@ -265,14 +266,15 @@ impl Worker {
         if readable && let Err(broken) = connection.receive(key, &mut self.in_flight) {
             return self.end(key, &broken);
         }
-        // Both directions are closed: nobody will read replies, and epoll would go on telling.
+        // Both directions are closed: the client cannot receive replies, and epoll would report this event again and
+        // again.
         if gone && !connection.wants_read() {
             return self.close(key);
         }
         self.mark(key);
     }
 
-    /// Puts a connection on the list of those to settle.
+    /// Puts a connection on the list `dirty`, for `settle`.
     fn mark(&mut self, key: Key) {
         if let Some(entry) = self.connections.get_mut(key)
             && !std::mem::replace(&mut entry.dirty, true)
@@ -291,7 +293,8 @@ impl Worker {
             };
             let bytes = self.elsewhere.iter().position(|(of, _)| *of == token);
             if let Some(index) = bytes {
-                // Of the whole read: devices take the longest request of a client in one piece.
+                // These are the bytes of the whole read: devices take even the longest request of a client in one
+                // piece.
                 let (_, bytes) = self.elsewhere.swap_remove(index);
                 if (bytes.len() as u64) < pending.request.length {
                     pending.fault = Some(Fault::Medium);
@@ -317,7 +320,7 @@ impl Worker {
         }
     }
 
-    /// Sends, and drops connections that are done.
+    /// Sends output, and removes connections that are finished.
     fn settle(&mut self) {
         for key in std::mem::take(&mut self.dirty) {
             let Some(entry) = self.connections.get_mut(key) else {
@@ -350,15 +353,15 @@ impl Worker {
     fn end(&mut self, key: Key, broken: &Broken) {
         tracing::debug!(reason = %broken, "connection ended");
         if let (Some(entry), Broken::HangUp(_)) = (self.connections.get_mut(key), broken) {
-            // A last answer may say why; it is sent if the socket takes it at once.
+            // The output may contain a last answer with the reason. It is sent if the socket takes it at once.
             entry.connection.finish();
             let _ = entry.connection.settle(key, &mut self.in_flight);
         }
         self.close(key);
     }
 
-    /// The client is gone. The entry stays until the device has answered, so that a client cannot
-    /// have more memory by coming again and again.
+    /// Closes the connection of a client that is gone. The entry stays until the device has completed its requests;
+    /// otherwise a client could use more memory by reconnecting repeatedly.
     fn close(&mut self, key: Key) {
         let Some(entry) = self.connections.get_mut(key) else {
             return;
@@ -388,7 +391,7 @@ impl Worker {
         }
     }
 
-    /// Handshakes that took too long, the pause of the listener, the order to stop.
+    /// Checks the deadlines of handshakes, the listener's pause, and whether a stop was requested.
     fn check_timeouts(&mut self) {
         if self.handshakes.is_empty() && self.accept_again.is_none() && !self.mailbox.stopping() {
             return;
@@ -433,13 +436,13 @@ impl Worker {
             .into_iter()
             .flatten()
             .min()?;
-        // Rounded up, so that the clock has struck when we look.
+        // Rounded up, so that the deadline has passed at the next check.
         Some(earliest.saturating_duration_since(Instant::now()) + Duration::from_millis(1))
     }
 }
 
 impl Entry {
-    /// Tells epoll what to watch for, if that has changed.
+    /// Updates the events registered with epoll if they have changed.
     fn watch(&mut self, epoll: &OwnedFd, key: Key) -> rustix::io::Result<()> {
         if self.connection.is_dead() {
             return Ok(());

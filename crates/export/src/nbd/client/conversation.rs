@@ -1,4 +1,4 @@
-//! The client's end of the wire: queues, waiting, and replies put together.
+//! The client's end of the connection: queues output, waits, and assembles replies.
 
 use std::collections::HashMap;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -16,10 +16,10 @@ use super::super::transport::Transport;
 use super::super::uri::{Place, Uri};
 use super::{ClientError, Pending, Reply};
 
-/// Received at once besides a read's data. Must hold the longest chunk that carries no data.
+/// Maximum bytes per receive besides a read's data. Must exceed the longest chunk without data.
 const INPUT_BYTES: usize = 256 << 10;
 
-/// A read's data on its way into the request's buffer.
+/// A read's data that is being received into the request's buffer.
 struct Data {
     cookie: u64,
     at: usize,
@@ -27,12 +27,12 @@ struct Data {
     done: bool,
 }
 
-/// A socket with what waits on both sides of it.
+/// A socket with its output and input buffers.
 pub(super) struct Conversation {
     pub(super) transport: Transport,
     timeout: Option<Duration>,
     output: Vec<u8>,
-    /// Bytes of the output that have left.
+    /// Bytes of the output that have been sent.
     sent: usize,
     input: Box<[u8]>,
     start: usize,
@@ -41,7 +41,7 @@ pub(super) struct Conversation {
 }
 
 impl Conversation {
-    /// Connects and goes through the greeting and, if the URI asks for it, TLS.
+    /// Connects, handles the greeting, and begins TLS if the URI requests it.
     pub(super) fn connect(uri: &Uri, tls: Option<&ClientTls>) -> Result<Self, ClientError> {
         let socket = open_socket(&uri.place).map_err(|source| ClientError::Connect {
             place: uri.place.clone(),
@@ -60,7 +60,7 @@ impl Conversation {
         conversation.greet()?;
         if uri.tls {
             let tls = tls.ok_or(ClientError::NoTrust)?;
-            // A Unix socket has no host name; certificates for it are made out to localhost.
+            // A Unix socket has no host name; certificates for it are issued to localhost.
             let host = match &uri.place {
                 Place::Unix(_) => "localhost",
                 Place::Tcp(host, _) => host,
@@ -74,17 +74,17 @@ impl Conversation {
         self.timeout = timeout;
     }
 
-    /// Puts bytes at the end of what is to be sent.
+    /// Appends bytes to the output.
     pub(super) fn queue(&mut self, bytes: &[u8]) {
         self.output.extend_from_slice(bytes);
     }
 
-    /// Bytes that are to be sent.
+    /// Bytes of the output that have not been sent.
     pub(super) const fn queued_bytes(&self) -> usize {
         self.output.len() - self.sent
     }
 
-    /// Sends what the socket takes.
+    /// Sends as much of the output as the socket takes.
     pub(super) fn send_some(&mut self) -> Result<(), ClientError> {
         while self.queued_bytes() > 0 {
             match self
@@ -96,7 +96,7 @@ impl Conversation {
                 Err(error) => return Err(error.into()),
             }
         }
-        // Moving what is left is cheap as long as more than that has left.
+        // Move the rest to the front only after more than half was sent: then moving costs less than sending did.
         if self.sent > self.output.len() / 2 {
             self.output.drain(..self.sent);
             self.sent = 0;
@@ -107,7 +107,7 @@ impl Conversation {
         Ok(())
     }
 
-    /// Waits until the socket has something, or takes something if something is to be sent.
+    /// Waits until the socket is readable or, if there is output, writable.
     fn wait_for_socket(&mut self) -> Result<(), ClientError> {
         let mut flags = PollFlags::IN;
         if self.queued_bytes() > 0 || self.transport.wants_write() {
@@ -125,8 +125,8 @@ impl Conversation {
         }
     }
 
-    /// Receives once, sending meanwhile; waits until something has come. A read's data goes to
-    /// `rest` first.
+    /// Waits for input and receives once; sends output meanwhile. Input fills `rest`, the rest of a read's buffer,
+    /// first. Returns how many bytes went there.
     fn receive(&mut self, rest: &mut [u8]) -> Result<usize, ClientError> {
         loop {
             self.send_some()?;
@@ -173,7 +173,7 @@ impl Conversation {
         Ok(&self.input[self.start - count..self.start])
     }
 
-    /// Whether nothing is left of what was received.
+    /// True if all received input has been used.
     pub(super) const fn input_is_empty(&self) -> bool {
         self.start == self.end
     }
@@ -190,7 +190,7 @@ impl Conversation {
         }
     }
 
-    /// Waits until one of `pending` is answered, and takes it out.
+    /// Waits until one of `pending` is answered, and removes it.
     pub(super) fn next_reply(
         &mut self,
         pending: &mut HashMap<u64, Pending>,
@@ -306,7 +306,7 @@ impl Conversation {
         Ok(())
     }
 
-    /// Moves a read's data into its buffer, from the input first, then from the socket.
+    /// Moves a read's data into the request's buffer, from the input first, then from the socket.
     fn receive_data(
         &mut self,
         mut data: Data,
@@ -378,7 +378,7 @@ fn open_socket(place: &Place) -> io::Result<OwnedFd> {
             stream.into()
         }
     };
-    // Only speed depends on these.
+    // Errors only cost speed.
     let _ = sockopt::set_socket_send_buffer_size(&socket, 1 << 20);
     let _ = sockopt::set_socket_recv_buffer_size(&socket, 1 << 20);
     Ok(socket)

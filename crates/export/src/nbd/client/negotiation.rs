@@ -19,7 +19,7 @@ const fn protocol(what: &'static str) -> ClientError {
 }
 
 impl Conversation {
-    /// Takes the greeting in and answers with our flags.
+    /// Reads the greeting and replies with the client's flags.
     pub(super) fn greet(&mut self) -> Result<(), ClientError> {
         let greeting = self.take(18)?;
         let (magic, second) = (be64(greeting), be64(&greeting[8..]));
@@ -75,7 +75,7 @@ impl Conversation {
         }
     }
 
-    /// Begins TLS and waits until it stands.
+    /// Negotiates STARTTLS, then switches the connection to TLS.
     pub(super) fn start_tls(&mut self, tls: &ClientTls, host: &str) -> Result<(), ClientError> {
         self.settle("TLS", opt::STARTTLS, &[])?;
         if !self.input_is_empty() {
@@ -104,8 +104,7 @@ impl Conversation {
         Ok(names)
     }
 
-    /// Chooses the export `name`, with structured replies and block status where they are to be
-    /// had.
+    /// Chooses the export `name`, with structured replies and block status if the server supports them.
     pub(super) fn go(&mut self, name: &str) -> Result<ExportInfo, ClientError> {
         let structured = match self.settle("structured replies", opt::STRUCTURED_REPLY, &[]) {
             Ok(_) => true,
@@ -147,19 +146,20 @@ impl Conversation {
         }
         .encode(&mut data);
         let answers = self.negotiate(opt::SET_META_CONTEXT, &data)?;
-        // The number is the server's to choose; ours is the only one that replies are parsed for.
+        // The server chooses the context's number. Replies are parsed only for `BASE_ALLOCATION_ID`, so with any
+        // other number block status is not used.
         Ok(answers
             .iter()
             .any(|(kind, data)| *kind == rep::META_CONTEXT && be32(data) == BASE_ALLOCATION_ID))
     }
 
-    /// Says that nothing more will come. The answer does not matter.
+    /// Ends the negotiation with `ABORT`. The answer does not matter.
     pub(super) fn abort(&mut self) {
         let _ = self.negotiate(opt::ABORT, &[]);
     }
 }
 
-/// Puts the answers to `GO` together.
+/// Assembles the export's description from the answers to `GO`.
 fn describe(
     name: &str,
     allocation: bool,

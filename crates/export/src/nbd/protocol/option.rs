@@ -58,7 +58,7 @@ impl OptionReplyHeader {
     }
 }
 
-/// Why an option cannot be served as it is; the client gets an error and may go on.
+/// Why an option cannot be served. The client gets an error and may continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OptionProblem {
     /// Lengths do not add up, or a string is not UTF-8.
@@ -80,7 +80,7 @@ pub enum OptionRequest<'a> {
     List,
     /// Begin TLS.
     StartTls,
-    /// Look at an export.
+    /// Query an export.
     Info(InfoRequest<'a>),
     /// Choose an export.
     Go(InfoRequest<'a>),
@@ -97,7 +97,7 @@ pub enum OptionRequest<'a> {
 pub struct InfoRequest<'a> {
     /// The export; empty for the default one.
     pub name: &'a str,
-    /// Which information the client would like; see [`info`].
+    /// The information that the client requests; see [`info`].
     pub wanted: Vec<u16>,
 }
 
@@ -114,7 +114,7 @@ impl<'a> OptionRequest<'a> {
     /// Parses the `data` of option `code`.
     ///
     /// # Errors
-    /// What the client is to be told; the connection can go on.
+    /// The problem to report to the client; the connection can continue.
     pub fn parse(code: u32, data: &'a [u8]) -> Result<Self, OptionProblem> {
         let plain = |request: Self| {
             // Known options without data are refused when they carry some (section "Option types").
@@ -174,8 +174,8 @@ impl<'a> MetaRequest<'a> {
             let mut fields = Fields(data);
             let name = fields.string()?;
             let count = fields.u32()?;
-            // Every query has at least its length, so that a huge count ends at the data's end
-            // before it has cost anything.
+            // Each query has at least its length field, so a huge count fails at the end of the data, without an
+            // allocation for it.
             let mut queries = Vec::new();
             for _ in 0..count {
                 queries.push(fields.string()?);

@@ -1,8 +1,8 @@
 //! Replies of the transmission phase.
 //!
-//! A simple reply is sixteen bytes and, after a successful read, the data. A structured reply is a
-//! row of chunks, the last one flagged; a read's data is one chunk here, since the device gave it
-//! in one piece, and an error is a chunk with a message.
+//! A simple reply is sixteen bytes and, after a successful read, the data. A structured reply is a sequence of
+//! chunks, the last one flagged. Here a read's data is one chunk, because the device returns the data in one piece;
+//! an error is a chunk with a message.
 
 use super::{BASE_ALLOCATION_ID, Fields, SIMPLE_REPLY_MAGIC, STRUCTURED_REPLY_MAGIC, chunk};
 
@@ -101,7 +101,7 @@ pub enum ReplyHeader {
         cookie: u64,
         /// See [`chunk`].
         kind: u16,
-        /// Whether it is the reply's last.
+        /// True if this is the reply's last chunk.
         done: bool,
         /// Bytes that follow.
         length: u32,

@@ -5,7 +5,7 @@ use super::{Fields, REQUEST_MAGIC};
 /// Bytes of a request without a write's payload.
 pub const REQUEST_BYTES: usize = 28;
 
-/// What a request asks for.
+/// The command of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Send the range's bytes.
@@ -20,9 +20,9 @@ pub enum Command {
     Trim,
     /// The range will soon be read.
     Cache,
-    /// The range shall read as zeros.
+    /// Make the range read as zeros.
     WriteZeroes,
-    /// Which parts of the range are allocated.
+    /// Report which parts of the range are allocated.
     BlockStatus,
 }
 
@@ -66,7 +66,7 @@ pub struct RequestHeader {
     pub flags: u16,
     /// See [`Command::from_number`].
     pub command: u16,
-    /// The client's own name for the request, repeated in the reply.
+    /// The client's identifier of the request, repeated in the reply.
     pub cookie: u64,
     /// First byte.
     pub offset: u64,
