@@ -1,4 +1,4 @@
-//! Memory of the simulator: bytes, one byte for each sector of one repeated byte, or nothing but a length.
+//! Memory of the simulator: bytes, one byte per sector (for sectors of one repeated byte), or only a length.
 
 use std::sync::Arc;
 
@@ -16,12 +16,12 @@ pub(crate) enum Contents {
     Lengths,
 }
 
-/// Bytes behind a name.
+/// The memory behind a buffer's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Buffer {
     Bytes(Vec<u8>),
     Sectors(Sectors),
-    /// So many bytes, of which nothing is known.
+    /// So many bytes, without content.
     Length(usize),
 }
 
@@ -29,9 +29,9 @@ pub(crate) enum Buffer {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sectors {
     values: Vec<u8>,
-    /// Whole blocks that are not: at which sector they begin, and their bytes.
+    /// Whole blocks with other content: their first sector, and their bytes.
     whole: Vec<(usize, Arc<Full>)>,
-    /// What is left of such blocks after a part of them was overwritten, sector by sector.
+    /// Single sectors that remain of such blocks after other parts of the block were overwritten.
     odd: Vec<Odd>,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct Sectors {
 struct Odd {
     at: usize,
     full: Arc<Full>,
-    /// Which sector of `full`.
+    /// Index of the sector in `full`.
     sector: usize,
 }
 
@@ -83,12 +83,12 @@ impl Sectors {
         &self.values
     }
 
-    /// Takes the memory back for another use.
+    /// Returns the memory for reuse.
     pub(crate) fn into_values(self) -> Vec<u8> {
         self.values
     }
 
-    /// Every sector that is kept as bytes.
+    /// All sectors that are stored as bytes.
     fn bytes(&self) -> impl Iterator<Item = (usize, &[u8])> {
         let whole = self.whole.iter().flat_map(|(first, full)| {
             (0..SECTORS).map(move |sector| (first + sector, sector_of(full, sector)))
@@ -97,7 +97,7 @@ impl Sectors {
         whole.chain(odd.map(|odd| (odd.at, sector_of(&odd.full, odd.sector))))
     }
 
-    /// A sector that is no repeated byte, if there is one.
+    /// The first sector that is not one repeated byte, if there is one.
     pub(crate) fn first_odd(&self) -> Option<usize> {
         self.bytes()
             .filter(|(_, bytes)| bytes.iter().any(|&byte| byte != bytes[0]))
@@ -221,7 +221,7 @@ impl Buffer {
         true
     }
 
-    /// As [`Buffer::add_to`] with real bytes, whatever is there.
+    /// As [`Buffer::add_to`], on the bytes of every sector, repeated or not.
     pub(crate) fn add_bytes_to(&self, offset: usize, sum: &mut [u8], coefficient: u8) {
         let products = &PRODUCTS[usize::from(coefficient)];
         let mut sector = [0; SECTOR];
@@ -236,7 +236,7 @@ impl Buffer {
         }
     }
 
-    /// Puts a sum from [`Buffer::add_to`] there.
+    /// Stores a sum from [`Buffer::add_to`] at `offset`.
     pub(crate) fn set_sum(&mut self, offset: usize, sum: &[u8]) {
         match self {
             Self::Bytes(bytes) => bytes[offset..offset + sum.len()].copy_from_slice(sum),
@@ -249,7 +249,7 @@ impl Buffer {
         }
     }
 
-    /// Puts real bytes there, whole sectors.
+    /// Stores real bytes at `offset`, whole sectors.
     pub(crate) fn set_sum_bytes(&mut self, offset: usize, sum: &[u8]) {
         match self {
             Self::Bytes(bytes) => bytes[offset..offset + sum.len()].copy_from_slice(sum),

@@ -1,17 +1,17 @@
-//! What a block holds, at the price of eight bytes where that is enough.
+//! The content of a block, stored in eight bytes where that is enough.
 //!
-//! Bytes are what makes a simulation slow. A client of the simulator therefore writes sectors (512 bytes)
-//! of one repeated byte, and a block of eight such sectors is kept as eight bytes:
+//! Bytes are what makes a simulation slow. A client of the simulator therefore writes sectors (512 bytes) of one
+//! repeated byte, and a block of eight such sectors is stored as eight bytes:
 //!
 //! ```text
 //!   Sectors [a b c d e f g h]   =   aaaa…a bbbb…b cccc…c …      eight bytes for 4096
 //!   Bytes                           anything else: labels, headers, pages, damaged blocks
 //! ```
 //!
-//! This is a representation and not an abstraction. Sums over GF(2^8) act byte by byte, so the sum of
-//! such blocks is such a block; CRC-32C is affine, so its value for the 4096 bytes is eight table look-ups;
-//! a write that is torn at a sector leaves such a block. Whatever does not fit (a flipped bit) becomes
-//! `Bytes`. Everything that the array sees is exactly what it would see with real bytes.
+//! This is a representation and not an abstraction. Sums over GF(2^8) act byte by byte, so a sum of such blocks is such
+//! a block. CRC-32C is affine, so its value for the 4096 bytes is eight table look-ups. A write that is torn at a
+//! sector leaves such a block. All other content (a flipped bit) becomes `Bytes`. The array sees exactly what it would
+//! see with real bytes.
 
 use std::sync::{Arc, LazyLock, OnceLock};
 
@@ -19,7 +19,7 @@ use block::BLOCK_BYTES;
 
 /// Bytes of a block.
 pub(crate) const BLOCK: usize = 4096;
-/// Bytes of a sector, which no cut leaves half written.
+/// Bytes of a sector. A power cut never leaves a sector half written.
 pub(crate) const SECTOR: usize = 512;
 /// Sectors of a block.
 pub(crate) const SECTORS: usize = BLOCK / SECTOR;
@@ -31,11 +31,11 @@ const _: () = assert!(BLOCK as u64 == BLOCK_BYTES);
 pub(crate) enum Block {
     /// Each sector repeats one byte.
     Sectors([u8; SECTORS]),
-    /// Some sector does not.
+    /// At least one sector does not repeat one byte.
     Bytes(Arc<Full>),
 }
 
-/// A block of bytes, and a hash of them once somebody has asked for it.
+/// A block of bytes, and its hash once it has been computed.
 #[derive(Debug)]
 pub(crate) struct Full {
     bytes: [u8; BLOCK],
@@ -66,7 +66,7 @@ impl Block {
         let mut sectors = [0; SECTORS];
         for (value, sector) in sectors.iter_mut().zip(bytes.chunks_exact(SECTOR)) {
             *value = sector[0];
-            // Each byte is as the one before: one comparison of memory.
+            // All bytes are equal if each byte equals the one before it: one comparison of memory.
             if sector[1..] != sector[..SECTOR - 1] {
                 return Self::Bytes(Arc::new(Full {
                     digest: OnceLock::new(),
@@ -81,7 +81,7 @@ impl Block {
         *self == Self::ZERO
     }
 
-    /// Lays the block's bytes into `target`.
+    /// Copies the block's bytes into `target`.
     pub(crate) fn copy_to(&self, target: &mut [u8]) {
         match self {
             Self::Sectors(sectors) => {
@@ -129,7 +129,7 @@ impl Block {
         mix(content ^ mix(at.wrapping_add(0x9e37_79b9_7f4a_7c15)))
     }
 
-    /// Takes over `other`'s sectors where the bit of `mask` is set.
+    /// Replaces the sectors whose bit in `mask` is set by those of `other`.
     pub(crate) fn splice(&mut self, other: &Self, mask: u8) {
         if mask == u8::MAX {
             self.clone_from(other);
@@ -168,7 +168,7 @@ pub(crate) const fn mix(value: u64) -> u64 {
     value ^ (value >> 31)
 }
 
-/// Eight sums at once, for a multiplication takes longer than the next one may begin after.
+/// Computes eight independent sums: a processor can begin a multiplication before the last one has finished.
 fn digest_bytes(bytes: &[u8; BLOCK]) -> u64 {
     let (words, _) = bytes.as_chunks::<8>();
     let (rows, _) = words.as_chunks::<8>();
@@ -182,7 +182,7 @@ fn digest_bytes(bytes: &[u8; BLOCK]) -> u64 {
     sums.iter().fold(0, |all, &sum| mix(all ^ sum))
 }
 
-/// By sector and value: what a sector of that value changes in the CRC of a block of zeros.
+/// By sector and value: the change in the CRC of a block of zeros if this sector has this value.
 static CRC_CHANGES: LazyLock<(u32, Box<[[u32; 256]; SECTORS]>)> = LazyLock::new(|| {
     let mut block = [0; BLOCK];
     let zeros = block::crc32c(&block);
@@ -205,8 +205,8 @@ fn crc_of_sectors(sectors: &[u8; SECTORS]) -> u32 {
     })
 }
 
-/// The products of all bytes with each coefficient over GF(2^8), polynomial 0x11d: shift and add,
-/// written again here so that the simulator does not trust the kernels that it checks.
+/// The products of all bytes with each coefficient over GF(2^8), polynomial 0x11d, by shift and add. Written again here
+/// so that the simulator does not depend on the kernels that it checks.
 pub(crate) static PRODUCTS: LazyLock<Box<[[u8; 256]; 256]>> = LazyLock::new(|| {
     let mut all = Box::new([[0; 256]; 256]);
     for (coefficient, products) in (0..=u8::MAX).zip(all.iter_mut()) {

@@ -1,9 +1,9 @@
 //! The blocks of a drive as a value that is cheap to copy.
 //!
-//! Enumerations take a drive as it was at some moment thousands of times and change a few blocks. Blocks are
-//! kept in leaves that copies share until one of them writes there; and the hash of the whole is kept
-//! up with every block, so that equal images are known to be equal without a look at them. The swarm,
-//! which never compares images, does without the hash.
+//! Enumerations copy the image of a drive thousands of times and change a few blocks of each copy. Blocks are stored in
+//! leaves; copies share a leaf until one of them writes to it. A hash of the whole image is updated with every block,
+//! so equal images are recognised without a comparison of blocks. The swarm never compares images, and does without the
+//! hash.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ type Leaf = [Block; LEAF];
 #[derive(Clone, Debug)]
 pub(crate) struct Image {
     leaves: Vec<Option<Arc<Leaf>>>,
-    /// `None` where it is not wanted.
+    /// `None` if no hash is needed.
     digest: Option<u64>,
 }
 
@@ -37,7 +37,7 @@ fn split(at: u64) -> (usize, usize) {
 }
 
 impl Image {
-    /// Zeros, whose hash nobody asks for.
+    /// Zeros, without a hash.
     pub(crate) fn without_digest() -> Self {
         Self {
             digest: None,
@@ -82,7 +82,7 @@ impl Image {
         Arc::make_mut(leaf)[index] = block;
     }
 
-    /// A hash of all blocks: equal for equal images, whatever way they were written.
+    /// A hash of all blocks: equal for equal images, in whatever order their blocks were written.
     ///
     /// # Panics
     /// After [`Image::forgo_digest`].
@@ -90,12 +90,12 @@ impl Image {
         self.digest.expect("images that are compared keep it")
     }
 
-    /// From now on nobody asks for the hash.
+    /// Stops updating the hash.
     pub(crate) const fn forgo_digest(&mut self) {
         self.digest = None;
     }
 
-    /// Blocks from `first` on, before `end`, up to the last that is not zero.
+    /// Number of blocks from `first` to the last one before `end` that is not zero.
     pub(crate) fn used(&self, first: u64, end: u64) -> u64 {
         let (last_leaf, _) = split(end - 1);
         let mut leaf = last_leaf.min(self.leaves.len().wrapping_sub(1));

@@ -1,13 +1,13 @@
-//! What a client may be told, when many requests are in flight and the power may go.
+//! Which values a client may read while many requests are in flight and the power may fail.
 //!
-//! For each sector (512 bytes) there is a set of legal values. Without concurrency and cuts it has one element.
-//! A write is *superseded* in a sector once another one that was begun after its end has ended; a read may return
-//! any write that was not superseded before the read began. After a cut, any write may be what is there unless
-//! it was superseded by one that is *durable* (its end was reported before a flush began that has ended, or
-//! it was FUA). Whatever the first read after a cut returns is what is there from then on.
+//! For each sector (512 bytes) there is a set of legal values. Without concurrency and cuts it has one element. A write
+//! is *superseded* in a sector once another write that began after its end has ended. A read may return any write that
+//! was not superseded before the read began. After a cut, a sector may hold any write that was not superseded by a
+//! *durable* one (its end was reported before a flush began that has ended, or it was FUA). The value that the first
+//! read after a cut returns is the value of the sector from then on.
 //!
-//! Values tell writes apart: the value of a write in a sector depends on both, and two of any 255 writes
-//! differ in every sector.
+//! Values distinguish writes: the value of a write in a sector depends on the write and on the sector, and of any 255
+//! successive writes no two have the same value in a sector.
 
 use std::fmt;
 
@@ -19,25 +19,25 @@ pub(crate) struct Tick(u64);
 
 #[derive(Clone, Copy, Debug)]
 struct Write {
-    /// First sector and the one behind the last.
+    /// First sector, and the sector behind the last.
     low: usize,
     high: usize,
     /// `None`: zeros.
     stamp: Option<u8>,
     begun: u64,
-    /// `u64::MAX` while it is in flight, or when it failed: then it may take effect at any time.
+    /// `u64::MAX` while the write is in flight, or if it failed: then it may take effect at any time.
     ended: u64,
     fua: bool,
 }
 
-/// A read that returned what it must not.
+/// A read that returned an illegal value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Illegal {
     /// Which sector of the volume.
     pub(crate) sector: usize,
-    /// What was read.
+    /// The value that was read.
     pub(crate) got: u8,
-    /// What it could have been.
+    /// The legal values.
     pub(crate) legal: Vec<u8>,
 }
 
@@ -48,22 +48,22 @@ impl fmt::Display for Illegal {
     }
 }
 
-/// Index of a certain sector in `Ledger::choices`.
+/// In `Ledger::uncertain`: the value of the sector is certain.
 const CERTAIN: u32 = u32::MAX;
 
 /// The oracle of concurrent clients.
 #[derive(Clone, Debug)]
 pub(crate) struct Ledger {
-    /// What was there when `writes` began, where that is certain.
+    /// Values from before the first of `writes`, where they are certain.
     base: Vec<u8>,
-    /// Where it is not: index of its choices.
+    /// By sector: index into `choices`, or `CERTAIN`.
     uncertain: Vec<u32>,
     choices: Vec<Vec<u8>>,
-    /// By sector, the latest write begun: its index plus one.
+    /// By sector, the latest write begun: its index plus one; 0 for none.
     latest: Vec<u16>,
-    /// Since the last cut.
+    /// Writes since the last cut.
     writes: Vec<Write>,
-    /// Everything ended before this is durable.
+    /// Writes that ended before this tick are durable.
     flushed: u64,
     clock: u64,
     stamps: u64,
@@ -102,7 +102,7 @@ impl Ledger {
         self.clock
     }
 
-    /// A write (or, with `zeros`, a trim) of these sectors is begun; its index, and its values.
+    /// Begins a write (or, with `zeros`, a trim) of these sectors. Returns its index and its values.
     pub(crate) fn write_begins(
         &mut self,
         low: usize,
@@ -129,22 +129,22 @@ impl Ledger {
         (self.writes.len() - 1, values)
     }
 
-    /// It was acknowledged. (One that failed never ends: some of it may be there.)
+    /// A write was acknowledged. (A write that failed never ends: some of it may be there.)
     pub(crate) fn write_ends(&mut self, index: usize) {
         self.writes[index].ended = self.tick();
     }
 
-    /// A flush is begun.
+    /// Begins a flush.
     pub(crate) const fn flush_begins(&mut self) -> Tick {
         Tick(self.tick())
     }
 
-    /// It was acknowledged.
+    /// A flush was acknowledged.
     pub(crate) fn flush_ends(&mut self, begun: Tick) {
         self.flushed = self.flushed.max(begun.0);
     }
 
-    /// A read is begun.
+    /// Begins a read.
     pub(crate) const fn read_begins(&mut self) -> Tick {
         Tick(self.tick())
     }
@@ -164,7 +164,7 @@ impl Ledger {
                         continue;
                     }
                 } else if self.choices_of(sector).contains(&got) {
-                    // Whatever is there now was there since the cut.
+                    // The sector has had this value since the cut.
                     self.base[sector] = got;
                     self.uncertain[sector] = CERTAIN;
                     continue;
@@ -182,7 +182,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// A hash of what is legal now, when nothing has been asked since the last cut.
+    /// A hash of the legal values, if no request has begun since the last cut.
     pub(crate) fn digest(&self) -> u64 {
         let mut all = 0;
         for sector in 0..self.base.len() {
@@ -201,7 +201,7 @@ impl Ledger {
         }
     }
 
-    /// Values of a sector that no other write has superseded in the sense of `superseded`.
+    /// The legal values of a sector: those that no other write has superseded in the sense of `superseded`.
     fn legal(&self, sector: usize, superseded: impl Fn(&Write, &Write) -> bool) -> Vec<u8> {
         let (before, writes) = self.survivors(sector, superseded);
         self.values(sector, before, &writes)
@@ -217,8 +217,8 @@ impl Ledger {
         values
     }
 
-    /// What no other write has superseded in a sector: whether what was there before the first
-    /// write, and which writes.
+    /// What no other write has superseded in a sector: whether this is the value from before the first write, and which
+    /// writes.
     fn survivors(
         &self,
         sector: usize,
@@ -230,7 +230,7 @@ impl Ledger {
             .filter(|write| (write.low..write.high).contains(&sector))
             .copied()
             .collect();
-        // What was there before counts as a write that ended before all others began.
+        // The value from before counts as a write that ended before all others began.
         let before = Write {
             low: 0,
             high: 0,
@@ -244,14 +244,14 @@ impl Ledger {
         (survives(&before), writes.collect())
     }
 
-    /// The power goes: what is not durable may be there or not. `kept` if only the daemon died and
-    /// the drives keep their caches: then what was acknowledged is there.
+    /// The power fails: writes that are not durable may be there or not. With `kept` only the daemon was killed and the
+    /// drives keep their caches: then acknowledged writes are there.
     pub(crate) fn cut(&mut self, kept: bool) {
         let flushed = self.flushed;
         let durable =
             |write: &Write| write.ended != u64::MAX && (kept || write.fua || write.ended < flushed);
         let mut choices = Vec::new();
-        // Between two neighbouring ends all sectors have seen the same writes.
+        // All sectors between two neighbouring ends have the same writes.
         let ends = self.writes.iter().flat_map(|write| [write.low, write.high]);
         let mut ends: Vec<usize> = ends.collect();
         ends.sort_unstable();
@@ -273,7 +273,7 @@ impl Ledger {
                 after.push((sector, self.values(sector, before, &writes)));
             }
         }
-        // Sectors that were uncertain before and have not been touched since stay so.
+        // Sectors that were uncertain before and have not been written since stay uncertain.
         for (sector, index) in self.uncertain.iter_mut().enumerate() {
             if *index != CERTAIN && self.latest[sector] == 0 {
                 choices.push(std::mem::take(&mut self.choices[*index as usize]));

@@ -1,11 +1,11 @@
-//! Runs a pool in virtual time: the very machines that the engine runs, on modelled drives.
+//! Runs a pool in virtual time: the same state machines that the engine runs, on modelled drives.
 //!
-//! - [`Drive`] is a drive as a state: its bytes (or none), its pace, whether it still answers.
-//! - [`World`] holds a pool, its lanes and its drives, and one queue of things that will happen.
-//!   It carries out what the machines ask for and tells them when it is done. One seed decides
-//!   every latency and so every order of completions; the same seed gives the same run.
-//! - [`Oracle`] knows from the client's side alone what every byte must be.
-//! - [`replay`] drives a single lane by a recording, to show that engine and simulator agree.
+//! - [`Drive`] is a drive as a state: its bytes (or none), its pace, and whether it still answers.
+//! - [`World`] holds a pool, its lanes and its drives, and one queue of future events. It carries out the actions of
+//!   the state machines and delivers the completions. One seed decides every latency and so the order of completions;
+//!   the same seed gives the same run.
+//! - [`Oracle`] records what the client writes, and so has the correct value of every byte.
+//! - [`replay`] feeds a recording to a single lane, to show that the engine and the simulator agree.
 //!
 //! No operating system: no files, clocks or threads.
 

@@ -1,7 +1,6 @@
-//! What every byte of a volume must be, from the client's side alone.
+//! The correct value of every byte of a volume, from the client's side alone.
 
-/// The bytes that a client has written. Requests are issued one after another, so there is one
-/// right answer to every read.
+/// The bytes that a client has written. Requests are issued one after another, so every read has one correct answer.
 #[derive(Clone, Debug)]
 pub struct Oracle {
     bytes: Vec<u8>,

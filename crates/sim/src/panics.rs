@@ -1,4 +1,5 @@
-//! Failed assertions as values: a schedule that ends in one is a finding, and says where it was.
+//! Failed assertions as values: a schedule that ends in one is a finding, and the value includes the place of the
+//! assertion.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -9,8 +10,8 @@ thread_local! {
     static PLACE: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// From now on a panic is not printed, but remembered for whoever catches it. For programs that run
-/// many schedules, most of which are shrunk from a few failing ones.
+/// From now on a panic is not printed. Its place is stored for the code that catches the panic. This is for programs
+/// that run many schedules, most of which are shrunk from a few failing ones.
 pub fn quiet_panics() {
     std::panic::set_hook(Box::new(|info| {
         let place = info
@@ -20,7 +21,7 @@ pub fn quiet_panics() {
     }));
 }
 
-/// Runs something; a panic in it becomes its message, with its place if that is known.
+/// Runs `act`. A panic becomes its message, with its place if that is known.
 pub(crate) fn caught<T>(act: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(act)).map_err(|panic: Box<dyn Any + Send>| {
         let text = panic

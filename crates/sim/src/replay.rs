@@ -1,9 +1,8 @@
-//! A lane driven by a recording.
+//! Runs a lane from a recording.
 //!
-//! The engine can record what a lane was told, when, and what it answered. The lane is
-//! deterministic, so a fresh one that is told the same answers the same, byte for byte; and the
-//! simulator, asked to complete operations in the recorded order on its own drives, arrives at the
-//! same actions and the same bytes.
+//! The engine can record the inputs of a lane with their times, and its outputs. A lane is deterministic, so a fresh
+//! lane that gets the same inputs returns the same outputs, byte for byte. The simulator completes the operations in
+//! the recorded order on its own drives, and arrives at the same actions and the same bytes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +16,7 @@ use crate::content::Block;
 use crate::drive::{Admitted, Drive};
 use crate::scratch::{Scratch, offsets};
 
-/// Tells a fresh lane what the recorded one was told.
+/// Feeds the recorded inputs to a fresh lane.
 ///
 /// # Errors
 /// The index of the first step whose outputs differ, and the outputs of the fresh lane.
@@ -36,8 +35,8 @@ pub fn replay(
     Ok(())
 }
 
-/// Runs the recorded requests on simulated drives, completing operations in the recorded order.
-/// The bytes are the simulator's own: returned are those of every read, by request.
+/// Runs the recorded requests on simulated drives, completing operations in the recorded order. The bytes come from the
+/// simulator's drives. Returns the bytes of every read, by request.
 ///
 /// # Errors
 /// The index of the first step whose outputs differ from the recording's.
@@ -117,7 +116,7 @@ pub fn replay_on_drives(
     Ok(reads)
 }
 
-/// What a lane asks of a drive, joined or not.
+/// An operation that a lane submits to a drive, joined or not.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
     pub(crate) id: IoId,
@@ -131,7 +130,7 @@ pub(crate) struct Asked {
 /// Where the bytes of an operation come from or go to, in order.
 #[derive(Clone, Debug)]
 pub(crate) enum Slices {
-    /// One place, or none: nothing is allocated for these.
+    /// One place, or none: this needs no allocation.
     One(Option<Slice>),
     Many(Box<[Slice]>),
 }
@@ -184,8 +183,8 @@ impl From<Joined> for Asked {
 
 /// Carries out one operation on a drive. `written` counts the writes of all drives.
 ///
-/// What the drive is late with may be of a request that was answered without it: that memory is the client's again,
-/// and nothing is put there. A write of such memory is not carried out; its drive has left the pool.
+/// A late operation may belong to a request that was answered without it. The memory is the client's again: a read puts
+/// nothing there. A write from such memory is not carried out; its drive has left the pool.
 pub(crate) fn perform(
     drive: &mut Drive,
     io: &Asked,

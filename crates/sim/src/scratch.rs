@@ -29,13 +29,13 @@ impl Scratch {
         }
     }
 
-    /// True if nothing has content: then no memory is kept either, for nothing looks at it.
+    /// True if nothing has content. Then no memory is allocated either, because it is never read.
     pub(crate) fn keeps_nothing(&self) -> bool {
         self.contents == Contents::Lengths
     }
 
     fn allocate(&mut self, id: ScratchId, bytes: u64) {
-        // Not zeros: a plan that relies on the content of fresh memory is wrong.
+        // Not zeros, so that a plan that relies on the content of fresh memory is detected.
         let mut memory = |count| {
             let mut memory = self.spare.pop().unwrap_or_default();
             memory.clear();
@@ -82,7 +82,7 @@ impl Scratch {
         self.buffers.remove(&BufferId::Request(id))
     }
 
-    /// Copies bytes of an answered read from where they are to where the client looks for them.
+    /// Copies bytes of an answered read from the memory that holds them to the place where the client reads them.
     pub(crate) fn bring_home(&mut self, elsewhere: &[(Slice, Slice)]) {
         for &(home, at) in elsewhere {
             self.run(&ComputeStep {
@@ -93,7 +93,7 @@ impl Scratch {
         }
     }
 
-    /// Whether the memory of an operation is there. Scratch memory must be.
+    /// True if the memory of an operation is present. Scratch memory must be.
     pub(crate) fn has(&self, slice: Slice) -> bool {
         self.keeps_nothing()
             || match slice.buffer {
@@ -102,7 +102,7 @@ impl Scratch {
             }
     }
 
-    /// Whether an operation has memory, and none of it is there any more.
+    /// True if an operation has memory, and none of it is present any more.
     pub(crate) fn has_none_of(&self, slices: &[Slice]) -> bool {
         !slices.is_empty() && !slices.iter().any(|&slice| self.has(slice))
     }
@@ -121,8 +121,8 @@ impl Scratch {
         offsets(slice).map(|offset| buffer.block(offset))
     }
 
-    /// The blocks that a write in flight takes from a slice. Where its request was answered without it the memory is the
-    /// client's again, and may hold anything.
+    /// The blocks that a write in flight takes from a slice. If its request was answered without it, the memory is the
+    /// client's again: the blocks then hold `anything`.
     pub(crate) fn blocks_in_flight(
         &self,
         slice: Slice,
@@ -138,7 +138,7 @@ impl Scratch {
         blocks.into_iter().flatten().chain(others)
     }
 
-    /// Whether all scratch memory has been given back.
+    /// True if all memory has been released.
     pub(crate) fn is_idle(&self) -> bool {
         self.buffers.is_empty()
     }
@@ -146,14 +146,14 @@ impl Scratch {
     /// Carries out a computation: puts, steps, sums, takes.
     pub(crate) fn compute(&mut self, work: &Compute) -> Computed {
         if self.contents == Contents::Lengths {
-            // As many sums as blocks, all alike; whoever asks for bytes does not look at them.
+            // One sum per block, all equal. The bytes that `takes` asks for are never read.
             let blocks = work.sums.iter().map(|slice| at(slice.length) / BLOCK).sum();
             return Computed {
                 sums: vec![0; blocks],
                 bytes: vec![Vec::new(); work.takes.len()],
             };
         }
-        // A header is put before every column of its batch: the same bytes, looked at once.
+        // The same header is put before every column of its batch: convert it to blocks only once.
         let mut last: Option<(&Arc<[u8]>, Vec<Block>)> = None;
         for (slice, bytes) in &work.puts {
             if last
@@ -224,7 +224,7 @@ impl Scratch {
         self.sum = sum;
     }
 
-    /// Carries out an action on memory; whether it was one.
+    /// Carries out an action on memory. Returns false for any other action.
     pub(crate) fn carry_out(&mut self, action: &Action) -> bool {
         match action {
             Action::Allocate(id, bytes) => self.allocate(*id, *bytes),

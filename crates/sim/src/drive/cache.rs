@@ -1,4 +1,4 @@
-//! The volatile cache of a drive: what has been written and not flushed, and what a power cut leaves of it.
+//! The volatile cache of a drive: writes that have not been flushed, and what a power cut leaves of them.
 
 use super::fault::Pieces;
 use crate::content::{Block, SECTORS};
@@ -30,12 +30,12 @@ pub(crate) struct Cache {
     writes: Vec<Cached>,
     /// Contents of all of them, one after another.
     blocks: Vec<Block>,
-    /// Writes that have left it since the drive was made.
+    /// Writes that have left the cache since the drive was created.
     flushed: u64,
 }
 
 impl Cache {
-    /// Takes a write in.
+    /// Adds a write.
     pub(crate) fn push(&mut self, sequence: u64, first: u64, blocks: impl Iterator<Item = Block>) {
         let before = self.blocks.len();
         self.blocks.extend(blocks);
@@ -46,7 +46,7 @@ impl Cache {
         });
     }
 
-    /// What a flush that begins now will cover.
+    /// The mark of a flush that begins now: the flush covers all writes before it.
     pub(crate) const fn mark(&self) -> u64 {
         self.flushed + self.writes.len() as u64
     }
@@ -81,7 +81,7 @@ impl Cache {
         })
     }
 
-    /// The power goes: each write survives as `decide` says, in order.
+    /// Cuts the power: `decide` decides about each write, in order.
     pub(crate) fn cut(
         &mut self,
         durable: &mut Image,

@@ -1,7 +1,7 @@
 //! What a drive returns for space that was discarded: bytes that no client has written.
 //!
-//! Real drives return zeros, what was there, or anything; these return the worst. A discard is in the cache like a write of
-//! them, so that a power cut loses it, keeps it, or tears it.
+//! Real drives return zeros, the old content, or anything. These drives return the worst case. A discard is in the
+//! cache like a write of these bytes, so a power cut loses it, keeps it, or tears it.
 
 use std::sync::LazyLock;
 
@@ -11,7 +11,7 @@ use super::fault::Effect;
 use super::{Drive, Region};
 use crate::content::{BLOCK, Block, mix};
 
-/// Different ones, so that those of a row are no codeword but by chance.
+/// Different blocks, so that those of a row form a codeword only by chance.
 static RUBBISH: LazyLock<Vec<Block>> = LazyLock::new(|| {
     let block = |number: u64| {
         let words = (0..BLOCK as u64 / 8).map(|at| mix(number << 32 | at | 1 << 62));
@@ -21,7 +21,7 @@ static RUBBISH: LazyLock<Vec<Block>> = LazyLock::new(|| {
     (0..32).map(block).collect()
 });
 
-/// What a block holds after discard number `sequence`.
+/// Content of block `at` after discard number `sequence`.
 pub(crate) fn rubbish(sequence: u64, at: u64) -> Block {
     let number = mix(sequence ^ mix(at)) % RUBBISH.len() as u64;
     RUBBISH[usize::try_from(number).expect("there are few")].clone()
@@ -51,7 +51,7 @@ impl Drive {
         outcome
     }
 
-    /// Bytes of a region that were discarded since the drive was made, if it is a pool's.
+    /// Bytes of a region that were discarded since the drive was created, if it is a pool's drive.
     #[must_use]
     pub fn discarded_bytes(&self, region: Region) -> u64 {
         self.discarded.get(&region).copied().unwrap_or(0)

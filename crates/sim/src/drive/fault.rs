@@ -9,64 +9,64 @@ use block::Fault;
 
 use crate::content::SECTORS;
 
-/// Something that happens to the operation that triggers it, or from it on.
+/// A fault, which hits the operation that triggers it, or all operations from that one on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DriveFault {
-    /// From now on nothing is answered but with [`Fault::Gone`].
+    /// From now on every operation fails with [`Fault::Gone`].
     Gone,
     /// The operation fails with [`Fault::Medium`] and nothing is done; every later one too if
     /// `for_good`.
     Eio {
-        /// Whether the drive never does anything again.
+        /// True if the drive never works again.
         for_good: bool,
     },
-    /// The operation is done and its end is not reported, until [`World::release`](crate::World::release).
+    /// The operation does not end until [`World::release`](crate::World::release).
     Hang {
-        /// Whether later ones hang too.
+        /// True if later operations hang too.
         for_good: bool,
     },
-    /// From now on nothing is answered for so long; then everything is.
+    /// From now on no operation ends for this long; then all of them do.
     Stall {
         /// How long.
         millis: u32,
     },
-    /// From now on everything takes this many times as long.
+    /// From now on every operation takes this many times as long.
     Slow {
         /// How many times.
         factor: u32,
     },
     /// The first block of the range cannot be read until it is written again.
     Lse,
-    /// Rot: a bit of the range's first block changes, in the medium and in what is read.
+    /// Rot: a bit of the range's first block changes, on the medium and in reads.
     Flip {
         /// Which bit of the block.
         bit: u32,
     },
-    /// A write is acknowledged and not done.
+    /// A write is acknowledged and not carried out.
     Dropped,
-    /// A write lands that many blocks further on (or, if negative, before), and not where it should.
+    /// A write goes that many blocks further on (or, if negative, before), and not to its own place.
     Stray {
         /// How far.
         blocks: i32,
     },
-    /// A write is acknowledged and done in part.
+    /// A write is acknowledged and carried out in part.
     Shorn(Pieces),
-    /// A read returns what lies that many blocks further on.
+    /// A read returns the content that many blocks further on.
     WrongRead {
         /// How far.
         blocks: i32,
     },
     /// The write fails with [`Fault::Full`]; every later one too if `for_good`.
     Full {
-        /// Whether no space is ever free again.
+        /// True if space never becomes free again.
         for_good: bool,
     },
-    /// From now on flushes are acknowledged and not done.
+    /// From now on flushes are acknowledged and not carried out.
     IgnoreFlush,
 }
 
 impl DriveFault {
-    /// Whether the drive says nothing of it.
+    /// True if the drive does not report the fault.
     #[must_use]
     pub const fn is_silent(self) -> bool {
         match self {
@@ -86,7 +86,7 @@ impl DriveFault {
         }
     }
 
-    /// Whether the fault makes sense for such an operation.
+    /// True if the fault makes sense for such an operation.
     #[must_use]
     pub const fn concerns(self, kind: IoKind) -> bool {
         match self {
@@ -109,7 +109,7 @@ impl DriveFault {
 /// The sectors of a write that reach the medium: one or two runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pieces {
-    /// First sector and the one behind the last, twice; the second may be empty.
+    /// First sector and the sector behind the last, of both runs; the second run may be empty.
     pub runs: [(u32, u32); 2],
 }
 
@@ -122,7 +122,7 @@ impl Pieces {
         }
     }
 
-    /// Which sectors of block `index` of the write are in.
+    /// The sectors of block `index` of the write that are included, as bits.
     pub(crate) fn mask(self, index: usize) -> u8 {
         let first = u32::try_from(index * SECTORS).expect("writes are short");
         (0..8)
@@ -135,7 +135,7 @@ impl Pieces {
     }
 }
 
-/// A part of a drive by what it is for.
+/// A part of a drive, by its purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Region {
     /// Both copies of the label.
@@ -151,7 +151,7 @@ pub enum Region {
 }
 
 impl Region {
-    /// All of them, in the order in which they lie on a drive.
+    /// All regions, in the order in which they lie on a drive.
     pub const ALL: [Self; 5] = [
         Self::Label,
         Self::CellTable,
@@ -188,13 +188,13 @@ impl Regions {
         Self(bits.fold(0, |all, bit| all | bit))
     }
 
-    /// Whether a region is one of them.
+    /// True if these regions include `region`.
     #[must_use]
     pub const fn contains(self, region: Region) -> bool {
         self.0 & 1 << region as u8 != 0
     }
 
-    /// They, in the order in which they lie on a drive.
+    /// The regions, in the order in which they lie on a drive.
     pub fn iter(self) -> impl Iterator<Item = Region> {
         let regions = Region::ALL.into_iter();
         regions.filter(move |&region| self.contains(region))
@@ -214,14 +214,14 @@ pub enum Counted {
     Flushes,
 }
 
-/// When a fault happens: at the operation number `skip` (from 0) among those that it counts.
+/// When a fault happens: at operation number `skip` (from 0) of those that the trigger counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trigger {
     /// Which kinds count.
     pub counted: Counted,
-    /// Only those that begin here; flushes are nowhere.
+    /// Only operations that begin in this region; flushes are in none.
     pub region: Option<Region>,
-    /// How many go well before.
+    /// How many operations go well before.
     pub skip: u64,
 }
 
@@ -253,7 +253,7 @@ impl Trigger {
 /// What becomes of one operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Effect {
-    /// It is carried out.
+    /// The operation is carried out.
     #[default]
     Done,
     Fail(Fault),
@@ -263,7 +263,7 @@ pub(crate) enum Effect {
     WrongRead(i32),
 }
 
-/// The faults of one drive: those to come and those that have come to stay.
+/// The faults of one drive: planned ones, and those that have happened and last.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Faults {
     waiting: Vec<(Trigger, DriveFault)>,
@@ -272,11 +272,11 @@ pub(crate) struct Faults {
     pub(crate) hanging: bool,
     pub(crate) full: bool,
     pub(crate) lies: bool,
-    /// How long what is asked next is held.
+    /// How long operations are held, from the next one on.
     pub(crate) stall: Option<Duration>,
-    /// How many times as long everything takes, if not once.
+    /// How many times as long operations take, if the drive is slow.
     pub(crate) slow: Option<u32>,
-    /// How many of them have happened.
+    /// Number of faults that have happened.
     pub(crate) happened: u64,
 }
 
@@ -285,17 +285,17 @@ impl Faults {
         self.waiting.push((trigger, fault));
     }
 
-    /// Nothing new happens; what has come to stay stays.
+    /// Cancels planned faults; faults that last stay.
     pub(crate) fn stop(&mut self) {
         self.waiting.clear();
     }
 
-    /// Whether a fault is still to come.
+    /// True if a fault is still planned.
     pub(crate) const fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// Counts an operation; the faults that it triggers.
+    /// Counts an operation. Returns the faults that it triggers.
     pub(crate) fn triggered(
         &mut self,
         kind: IoKind,

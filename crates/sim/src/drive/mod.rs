@@ -26,10 +26,10 @@ pub use self::fault::{Counted, DriveFault, Pieces, Region, Regions, Trigger};
 use crate::content::{BLOCK, Block};
 use crate::image::Image;
 
-/// How long a drive takes.
+/// The timing of a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// No time at all but what the world adds: a null disk in the sense of queueing.
+    /// No time except what the world adds: a null disk in the sense of queueing.
     Null,
     /// One first-come first-served server: size / bandwidth + 1 / iops.
     Server {
@@ -46,14 +46,14 @@ pub struct Drive {
     size_bytes: u64,
     /// False for a drive that stores nothing (studies of timing).
     stores: bool,
-    /// What is on the medium.
+    /// Content of the medium.
     durable: Image,
-    /// What reads see.
+    /// Content that reads return.
     current: Image,
     cache: Cache,
     pace: Pace,
     busy_until: Instant,
-    /// Until then nothing is answered.
+    /// No operation ends before this time.
     stalled_until: Instant,
     faults: Faults,
     /// Blocks that cannot be read until they are written again.
@@ -64,20 +64,20 @@ pub struct Drive {
     written_bytes: u64,
     flushes: u64,
     discards: u64,
-    /// Bytes by the region that they were in.
+    /// Discarded bytes, by region.
     discarded: BTreeMap<Region, u64>,
 }
 
-/// What a drive says to an operation when it is handed over.
+/// How a drive treats an operation, decided when the operation is submitted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Admitted {
-    /// What will become of it.
+    /// What becomes of the operation.
     pub(crate) effect: Effect,
-    /// For a flush: what it covers.
+    /// For a flush: the writes that it covers.
     pub(crate) mark: u64,
-    /// Whether its end is held back.
+    /// True if the end of the operation is held back.
     pub(crate) hangs: bool,
-    /// How many times as long it takes.
+    /// How many times as long the operation takes.
     pub(crate) slow: u32,
 }
 
@@ -106,7 +106,7 @@ impl Drive {
         }
     }
 
-    /// A fresh one of the same make.
+    /// A fresh drive of the same kind.
     pub(crate) fn another(&self) -> Self {
         let mut drive = Self::new(self.size_bytes, self.pace);
         drive.stores = self.stores;
@@ -117,7 +117,7 @@ impl Drive {
         drive
     }
 
-    /// A null disk: takes any bytes and keeps none.
+    /// A null disk: accepts any bytes and stores none.
     #[must_use]
     pub fn null(size_bytes: u64, pace: Pace) -> Self {
         let mut drive = Self::new(size_bytes, pace);
@@ -125,7 +125,7 @@ impl Drive {
         drive
     }
 
-    /// Tells the drive where its regions are, for faults that name one.
+    /// Sets the regions of the drive, for faults that name one.
     #[must_use]
     pub const fn with_map(mut self, map: DriveMap) -> Self {
         self.map = Some(map);
@@ -138,7 +138,7 @@ impl Drive {
         self.size_bytes
     }
 
-    /// Where its regions are, if it knows.
+    /// The regions of the drive, if they are set.
     #[must_use]
     pub const fn map(&self) -> Option<&DriveMap> {
         self.map.as_ref()
@@ -156,31 +156,32 @@ impl Drive {
         self.reads + self.writes + self.flushes + self.discards
     }
 
-    /// Bytes written since it was made.
+    /// Bytes written since the drive was created.
     #[must_use]
     pub const fn written_bytes(&self) -> u64 {
         self.written_bytes
     }
 
-    /// A hash of what is on the medium.
+    /// A hash of the content of the medium.
     #[must_use]
     pub const fn digest(&self) -> u64 {
         self.durable.digest()
     }
 
-    /// From now on nobody asks for the hash.
+    /// Stops updating the hash.
     pub(crate) const fn forgo_digest(&mut self) {
         self.durable.forgo_digest();
     }
 
     // --- faults ------------------------------------------------------------------------------
 
-    /// From now on nothing is answered but with [`Fault::Gone`].
+    /// From now on every operation fails with [`Fault::Gone`].
     pub const fn pull(&mut self) {
         self.faults.gone = true;
     }
 
-    /// Plugged in again. What it held stays, but for what its cache had not flushed if it lost power.
+    /// Plugs the drive in again. The content stays. With `survival` the drive had lost power: this decides about its
+    /// un-flushed writes.
     pub(crate) fn plug_in(&mut self, survival: Option<&mut dyn FnMut(u32) -> Survival>) {
         self.faults.gone = false;
         if let Some(survival) = survival {
@@ -188,7 +189,7 @@ impl Drive {
         }
     }
 
-    /// Whether it has been pulled.
+    /// True if the drive has been pulled.
     #[must_use]
     pub const fn is_gone(&self) -> bool {
         self.faults.gone
@@ -199,12 +200,12 @@ impl Drive {
         self.faults.add(trigger, fault);
     }
 
-    /// No planned fault happens any more; what is broken stays so.
+    /// Cancels all planned faults; a drive that is broken stays broken.
     pub fn stop_faults(&mut self) {
         self.faults.stop();
     }
 
-    /// Whether a planned fault has not happened yet.
+    /// True if a planned fault has not happened yet.
     #[must_use]
     pub const fn has_planned_faults(&self) -> bool {
         self.faults.is_waiting()
@@ -216,30 +217,30 @@ impl Drive {
         self.faults.happened
     }
 
-    /// Something has happened to it that was not planned as a fault of an operation.
+    /// Counts a fault that was not planned as a fault of an operation.
     pub(crate) const fn note_fault(&mut self) {
         self.faults.happened += 1;
     }
 
-    /// Whether every operation fails.
+    /// True if every operation fails.
     #[must_use]
     pub const fn is_broken(&self) -> bool {
         self.faults.broken
     }
 
-    /// Whether its operations take longer than they should.
+    /// True if operations of the drive take longer than they should.
     #[must_use]
     pub const fn is_slow(&self) -> bool {
         self.faults.slow.is_some()
     }
 
-    /// Whether there are blocks that cannot be read.
+    /// True if there are blocks that cannot be read.
     #[must_use]
     pub const fn has_bad_blocks(&self) -> bool {
         !self.bad.is_empty()
     }
 
-    /// Space is free again, flushes are done again, and it is as fast as it was.
+    /// Ends the states full, hanging, stalled and slow, and carries out flushes again.
     pub const fn recover(&mut self) {
         self.stalled_until = Instant::ZERO;
         self.faults.stall = None;
@@ -249,7 +250,7 @@ impl Drive {
         self.faults.slow = None;
     }
 
-    /// It is as good as new, and holds what it held: it was the cable.
+    /// The drive is as good as new, and keeps its content: the fault was in the cable.
     pub(crate) fn mend(&mut self) {
         self.stop_faults();
         self.recover();
@@ -271,7 +272,7 @@ impl Drive {
         }
     }
 
-    /// Counts an operation that is handed over, and decides what becomes of it.
+    /// Counts an operation that is submitted, and decides what becomes of the operation.
     pub(crate) fn admit(&mut self, kind: IoKind, offset: u64) -> Admitted {
         match kind {
             IoKind::Read => self.reads += 1,
@@ -354,8 +355,8 @@ impl Drive {
         now
     }
 
-    /// The next world's clock begins at zero, which is `now` of the one that ends: what the drive still has to do takes as long
-    /// as it would have.
+    /// The clock of the next world begins at zero, which is `now` of the world that ends. The drive's remaining work
+    /// takes as long as it would have.
     pub(crate) fn begin_clock_at(&mut self, now: Instant) {
         for time in [&mut self.busy_until, &mut self.stalled_until] {
             *time = Instant(time.0.saturating_sub(now.0));
@@ -446,8 +447,7 @@ impl Drive {
         Ok(())
     }
 
-    /// Where a stray write or read of `count` blocks at `first` goes: inside the drive, and not
-    /// where it should.
+    /// The place that a stray write or read of `count` blocks at `first` goes to: inside the drive, and not `first`.
     fn moved(&self, first: u64, count: u64, by: i32) -> u64 {
         let blocks = self.size_bytes / BLOCK_BYTES - count;
         let to = first.saturating_add_signed(i64::from(by)).min(blocks);
@@ -478,8 +478,8 @@ impl Drive {
         self.cache.writes()
     }
 
-    /// The power goes: what was flushed stays, of the rest what `decide` says (it is given each
-    /// write's place among all writes and its sectors, oldest first).
+    /// Cuts the power: flushed writes stay, and `decide` decides about the others. It gets each write's place among all
+    /// writes and its sectors, oldest first.
     pub(crate) fn cut(&mut self, decide: impl FnMut(u64, u32) -> Survival) {
         self.cache.cut(&mut self.durable, decide);
         self.current = self.durable.clone();
@@ -489,10 +489,10 @@ impl Drive {
         self.faults.hanging = false;
     }
 
-    /// Some regions are again as they were on `then`, the same drive at an earlier moment; nothing tells.
+    /// Silently sets some regions back to their content in `then`, the same drive at an earlier moment.
     ///
     /// # Panics
-    /// When the drive does not know its regions.
+    /// When the regions of the drive are not set.
     pub fn set_back(&mut self, then: &Self, regions: Regions) {
         self.cut(|_, _| Survival::Kept);
         let map = self.map.expect("drives of pools know their regions");
@@ -510,7 +510,7 @@ impl Drive {
         self.note_fault();
     }
 
-    /// A block as it is on the medium or in the cache, whatever is broken.
+    /// A block as it is on the medium or in the cache, even if it cannot be read.
     pub(crate) fn block(&self, at: u64) -> &Block {
         self.current.get(at)
     }
@@ -575,7 +575,7 @@ impl Drive {
         self.flush_to(admitted.mark, admitted.effect)
     }
 
-    /// Every request is answered, but only whole blocks inside the drive are good.
+    /// Checks the range of an operation: the array must submit whole blocks inside the drive.
     fn check(&self, offset: u64, length: u64) -> Result<(), Fault> {
         if self.faults.gone {
             return Err(Fault::Gone);

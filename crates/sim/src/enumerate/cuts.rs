@@ -1,4 +1,4 @@
-//! The power goes after every write and flush, and again while the pool recovers.
+//! Cuts the power after every write and flush, and again during the recovery.
 //!
 //! ```text
 //!   workload ─┬─ after each write or flush: any subset of what is un-flushed survives
@@ -18,14 +18,14 @@ use crate::ledger::Ledger;
 use crate::schedule::{Moment, Run, Runner, Violation};
 use crate::world::{CutSpec, PowerLoss, World};
 
-/// Un-flushed writes of which every subset is tried; of more, some.
+/// Up to so many un-flushed writes every subset is tried; of more writes, some subsets.
 const SUBSETS_OF_MAX: usize = 12;
-/// Subsets that are tried of more.
+/// Number of subsets that are tried of more writes.
 const SUBSETS_MAX: u64 = 1 << SUBSETS_OF_MAX;
-/// The most writes and flushes that a reference workload has.
+/// Maximum number of writes and flushes of a reference workload.
 pub(super) const BOUNDARIES_MAX: usize = 64;
 
-/// A cut state: what the drives have, and what they may be asked for.
+/// The enumeration of the cuts of a workload, with the states that have been seen.
 struct Cut<'a> {
     workload: &'a Workload,
     seen: BTreeSet<u64>,
@@ -33,7 +33,7 @@ struct Cut<'a> {
     share: Share,
 }
 
-/// The workload at each of its boundaries.
+/// The workload after each of its writes and flushes.
 ///
 /// # Panics
 /// When it does not run without a cut.
@@ -46,7 +46,7 @@ fn moments(runner: &mut Runner, workload: &Workload) -> Vec<Moment> {
     run.moments.take().expect("they were wanted")
 }
 
-/// Cuts a workload everywhere.
+/// Cuts the power of a workload after each write and flush.
 ///
 /// # Panics
 /// When the workload does not run without a cut, or has more than 64 writes and flushes.
@@ -71,7 +71,7 @@ pub fn cuts(runner: &mut Runner, workload: &Workload, share: Share) -> Tally {
     cut.tally
 }
 
-/// What may survive of `writes` un-flushed writes.
+/// The sets of `writes` un-flushed writes that may survive.
 fn every_subset(writes: usize) -> Vec<CutSpec> {
     if writes <= SUBSETS_OF_MAX {
         return (0..1 << writes).map(CutSpec::Mask).collect();
@@ -81,7 +81,7 @@ fn every_subset(writes: usize) -> Vec<CutSpec> {
     specs
 }
 
-/// None, all, each one missing, each prefix; and each torn in its middle.
+/// None, all, each one missing, each prefix.
 fn few_subsets(writes: usize) -> Vec<CutSpec> {
     let missing = (0..writes).map(CutSpec::Missing);
     let prefixes = (1..writes).map(CutSpec::Prefix);
@@ -114,7 +114,7 @@ impl Cut<'_> {
         }
     }
 
-    /// Recovers one state, if it is new.
+    /// Recovers one state, if it has not been seen before.
     fn state(
         &mut self,
         drives: &[Drive],
@@ -157,7 +157,7 @@ impl Cut<'_> {
         }
     }
 
-    /// The drives go after the recovery, not before it.
+    /// Pulls the drives after the recovery, not before it.
     fn lose_afterwards(&mut self, run: &Run, what: &dyn Fn() -> String) {
         let sets = subsets(&self.workload.seats, self.workload.spare_losses);
         let largest = sets.iter().filter(|set| {
@@ -180,7 +180,7 @@ impl Cut<'_> {
         }
     }
 
-    /// The power goes again while the pool recovers.
+    /// Cuts the power again during the recovery.
     fn again(&mut self, moment: Moment, lost: &[Seat], what: &dyn Fn() -> String) {
         self.tally.points += 1;
         let mut ledger = moment.ledger;
@@ -195,7 +195,7 @@ impl Cut<'_> {
             }
             let drives = loss.with(spec);
             let what = || format!("{} {spec}", what());
-            // Drives that are lost are lost already.
+            // The lost drives were lost before the first recovery.
             self.state(&drives, legal, &ledger, lost, &what, false);
         }
     }

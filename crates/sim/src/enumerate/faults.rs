@@ -1,4 +1,4 @@
-//! The n-th operation goes wrong, for every n.
+//! A fault at the n-th operation, for every n.
 
 use block::Seat;
 
@@ -8,7 +8,7 @@ use crate::drive::{Counted, Drive, DriveFault, Pieces, Region, Regions, Trigger}
 use crate::schedule::{Event, Runner, SETTINGS, Schedule};
 use crate::world::CutSpec;
 
-/// Faults that a drive says.
+/// Faults that a drive reports.
 pub(super) const REPORTED: [DriveFault; 7] = [
     DriveFault::Gone,
     DriveFault::Eio { for_good: false },
@@ -19,7 +19,7 @@ pub(super) const REPORTED: [DriveFault; 7] = [
     DriveFault::Hang { for_good: true },
 ];
 
-/// Faults that it does not say. A drive that comes back as it was earlier is added to them.
+/// Silent faults. A drive that is set back to an earlier state is added to them.
 const SILENT: [DriveFault; 7] = [
     DriveFault::Flip { bit: 12_345 },
     DriveFault::Dropped,
@@ -42,7 +42,7 @@ fn schedule(workload: &Workload, events: impl IntoIterator<Item = Event>) -> Sch
     schedule
 }
 
-/// Operations of each seat's drive that the enumerated part of a workload takes.
+/// Operations of each seat's drive in the enumerated part of a workload.
 fn operations(runner: &mut Runner, workload: &Workload) -> Vec<u64> {
     let mut run = runner.begin(&workload.frame, None);
     let mut count = |events: &[Event]| -> Vec<u64> {
@@ -69,7 +69,7 @@ fn run(runner: &mut Runner, workload: &Workload, fault: Event, tally: &mut Tally
     }
 }
 
-/// Every operation of every drive fails once in each way that a drive says: workload, closing and opening.
+/// Every operation of every drive has each reported fault once: workload, closing and opening.
 pub fn reported(runner: &mut Runner, workload: &Workload, share: Share) -> Tally {
     let mut tally = Tally::default();
     if workload.spare_losses == 0 {
@@ -97,7 +97,7 @@ pub fn reported(runner: &mut Runner, workload: &Workload, share: Share) -> Tally
     tally
 }
 
-/// Every operation of every drive in every region goes wrong silently in every way.
+/// Every operation of every drive in every region has every silent fault once.
 pub fn silent(runner: &mut Runner, workload: &Workload, share: Share) -> Tally {
     let mut tally = Tally::default();
     if workload.spare_losses == 0 {
@@ -109,7 +109,7 @@ pub fn silent(runner: &mut Runner, workload: &Workload, share: Share) -> Tally {
             for skip in 0..operations[seat.index()] {
                 tally.points += 1;
                 let Some(hit) = silent_at(runner, workload, (seat, region, skip), share) else {
-                    // No operation with that number in this region: no later one either.
+                    // The region has no operation with that number, so it has no later one either.
                     tally.points -= 1;
                     break;
                 };
@@ -121,8 +121,9 @@ pub fn silent(runner: &mut Runner, workload: &Workload, share: Share) -> Tally {
     tally
 }
 
-/// The drive, or regions of it, as they were before the workload's requests, when the pool is opened again after
-/// a clean stop or after a power cut, and then with every other drive lost that the code survives beside it.
+/// Sets the drive, or regions of it, back to the state before the workload's requests when the pool is opened again,
+/// after a clean stop or a power cut. Then the same with the loss of one other drive, for each that the code survives
+/// in addition.
 fn set_back(runner: &mut Runner, workload: &Workload, seat: Seat, share: Share) -> Tally {
     let mut tally = Tally::default();
     let mut regions: Vec<Regions> = Region::ALL
@@ -195,7 +196,7 @@ fn silent_at(
         region: Some(region),
         skip,
     };
-    // Whether there is such an operation is asked with a fault that changes nothing.
+    // A fault that changes nothing shows whether there is such an operation.
     let probe = Event::Fault {
         seat,
         trigger: trigger(Counted::Any),

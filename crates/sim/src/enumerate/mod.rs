@@ -1,6 +1,5 @@
-//! The small, exhausted: every cut of every reference workload, the n-th operation failing for every
-//! n (while a pool is made, written to, closed and opened), and silent faults of every kind in every state
-//! and region.
+//! All small cases: every power cut of every reference workload, a failure of the n-th operation for every n (while a
+//! pool is created, written, closed and opened), and silent faults of every kind in every state and region.
 
 mod cuts;
 mod faults;
@@ -20,15 +19,15 @@ pub use faults::{reported, silent};
 pub use phases::phases;
 pub use workloads::{Workload, workloads};
 
-/// Which part of an enumeration is run: one case in so many, chosen by a hash of the case, so that
-/// the parts are spread evenly and together are the whole.
+/// Which part of an enumeration is run: one case in so many, chosen by a hash of the case, so that the parts are spread
+/// evenly and together are the whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     /// 1 is everything.
     pub one_in: u64,
     /// Which part, below `one_in`.
     pub part: u64,
-    /// Of the cuts within a recovery, one in so many beyond that: there are hundreds for each first one.
+    /// Further share of the cuts within a recovery, one in so many: each first cut has hundreds of them.
     pub again_one_in: u64,
 }
 
@@ -36,7 +35,7 @@ impl Share {
     /// Everything.
     pub const ALL: Self = Self::one_in(1);
 
-    /// The first of so many parts.
+    /// The first of `one_in` parts.
     #[must_use]
     pub const fn one_in(one_in: u64) -> Self {
         Self {
@@ -46,7 +45,7 @@ impl Share {
         }
     }
 
-    /// Whether a cut within a recovery is in.
+    /// True if a cut within a recovery belongs to this part.
     fn has_again(self, case: u64) -> bool {
         self.has(case) && mix(!case).is_multiple_of(self.again_one_in)
     }
@@ -56,21 +55,21 @@ impl Share {
     }
 }
 
-/// What an enumeration has gone through.
+/// The counts and findings of an enumeration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Writes and flushes of the workloads themselves, after each of which the power was cut.
     pub boundaries: u64,
     /// Moments of a cut, those within recoveries too, or places of a fault.
     pub points: u64,
-    /// What can be left at them: subsets of un-flushed writes with lost drives.
+    /// Possible states at these points: subsets of un-flushed writes combined with lost drives.
     pub states: u64,
-    /// Those of them that differ: the ones that were recovered and read.
+    /// The distinct ones of these states: they were recovered and read.
     pub merged: u64,
-    /// Of those, the ones in which a pool was not made, opened or closed, and said why: what was to be there
-    /// then was there at the second attempt.
+    /// Of the distinct states, those in which a pool was not created, opened or closed, and returned a reason. In each
+    /// of them the expected data was there at the second attempt.
     pub refused: u64,
-    /// What was wrong.
+    /// The violations found.
     pub violations: Vec<String>,
 }
 
@@ -101,7 +100,7 @@ impl fmt::Display for Tally {
     }
 }
 
-/// Runs a check of which a failed assertion is a violation too.
+/// Runs a check. A failed assertion is a violation too.
 fn guarded<T>(check: impl FnOnce() -> Result<T, Violation>) -> Result<T, Violation> {
     caught(check).unwrap_or_else(|what| Err(Violation::new("panic", what)))
 }

@@ -1,18 +1,18 @@
-//! The n-th operation fails, for every n, while a pool is made, opened and closed.
+//! A failure of the n-th operation, for every n, while a pool is created, opened and closed.
 //!
 //! ```text
 //!   make    used drives ─ wipe ─► labels, journal ─► volume: zeroed ─► written, closed, opened, read back
-//!                 ▲                      │ said why not
+//!                 ▲                      │ refused
 //!                 └──── again, no fault ◄┘
 //!
 //!   open    closed │ killed │ cut ─► labels read, journal read ─► everything durable is there
-//!                 ▲                      │ said why not       └─ and again after a second opening
+//!                 ▲                      │ refused            └─ and again after a second opening
 //!                 └──── again, no fault ◄┘
 //!
 //!   close   everything flushed ─► put in place, labels ─► killed or cut ─► opened ─► everything is there
 //! ```
 //!
-//! `faults` does the same for what clients ask in between.
+//! `faults` does the same for the client's requests in between.
 
 use array::pool::PoolError;
 use block::Seat;
@@ -25,7 +25,7 @@ use crate::ledger::Ledger;
 use crate::schedule::{Checked, Event, Run, Runner, SETTINGS, VOLUME, Violation, options};
 use crate::world::{CutSpec, World, wipe};
 
-/// Whether what was to be done was done, or refused with a reason.
+/// The task was completed, or refused with a reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Did {
     It,
@@ -34,15 +34,15 @@ enum Did {
 
 type Outcome = Result<Did, Violation>;
 
-/// What is on the drives before a pool is opened.
+/// The drives, and the legal values, before a pool is opened.
 struct Start {
     name: &'static str,
     drives: Vec<Drive>,
     ledger: Ledger,
 }
 
-/// Every operation of every drive fails once in each way that a drive says, while the workload's pool is made,
-/// opened after it was closed, killed and cut, and closed.
+/// Every operation of every drive has each reported fault once, while the workload's pool is created, opened (after it
+/// was closed, killed and cut), and closed.
 pub fn phases(runner: &mut Runner, workload: &Workload, share: Share) -> Tally {
     let mut tally = Tally::default();
     if workload.spare_losses == 0 {
@@ -100,7 +100,7 @@ pub fn phases(runner: &mut Runner, workload: &Workload, share: Share) -> Tally {
     tally
 }
 
-/// Drives on which there was another pool of the same scheme, with all its blocks written.
+/// Drives that held another pool of the same scheme, with all its blocks written.
 fn used_drives(runner: &mut Runner, workload: &Workload) -> Vec<Drive> {
     let mut run = runner.begin(&workload.frame, None);
     let whole = Event::Write {
@@ -112,7 +112,7 @@ fn used_drives(runner: &mut Runner, workload: &Workload) -> Vec<Drive> {
     run.stop(None)
 }
 
-/// The workload, up to where it waits for nothing any more.
+/// The workload, after its last event.
 fn written(runner: &mut Runner, workload: &Workload) -> Run {
     let mut run = runner.begin(&workload.frame, None);
     guarded(|| {
@@ -123,7 +123,7 @@ fn written(runner: &mut Runner, workload: &Workload) -> Run {
     run
 }
 
-/// What a pool is opened on: after a clean end, after a kill with requests in flight, and after a cut.
+/// The states in which a pool is opened: after a clean end, after a kill with requests in flight, and after cuts.
 fn starts(written: &Run) -> [Start; 4] {
     let cut = |name, cut: Option<CutSpec>| {
         let mut run = written.clone();
@@ -170,7 +170,7 @@ fn mended(mut drives: Vec<Drive>) -> Vec<Drive> {
     drives
 }
 
-/// One phase of a pool's life, for one workload.
+/// One phase of the use of a pool, for one workload.
 struct Phase<'a> {
     workload: &'a Workload,
     share: Share,
@@ -178,7 +178,7 @@ struct Phase<'a> {
 }
 
 impl Phase<'_> {
-    /// Operations of each drive that the phase takes when nothing is wrong.
+    /// Operations of each drive that the phase needs without a fault.
     fn operations(
         &self,
         before: &[Drive],
@@ -200,7 +200,7 @@ impl Phase<'_> {
         run: impl Fn(Seat, Trigger, DriveFault) -> Outcome,
     ) {
         let phase = self.phase.bytes().fold(0, |all, byte| {
-            mix(all ^ u64::from(byte)) // any number that tells phases apart
+            mix(all ^ u64::from(byte)) // any number that distinguishes phases
         });
         for &seat in &self.workload.seats {
             for skip in 0..operations[seat.index()] {
@@ -236,13 +236,13 @@ impl Phase<'_> {
 
     // --- make --------------------------------------------------------------------------------
 
-    /// Pool and volume, as `pool create` and `volume create` make them.
+    /// Creates pool and volume, as `pool create` and `volume create` do.
     fn makes(&self, drives: Vec<Drive>) -> Result<Run, Violation> {
         let made = self.try_make(drives)?;
         made.map_err(|(_, why)| Violation::new("make", why))
     }
 
-    /// The same; the drives and the reason if it was refused.
+    /// The same; if the creation was refused, the drives and the reason.
     fn try_make(
         &self,
         mut drives: Vec<Drive>,
@@ -256,12 +256,12 @@ impl Phase<'_> {
         let mut run = Run::on(world, self.workload.frame.seed, self.setting());
         let opened = run.opens()?;
         let facts = run.world().pool().facts();
-        // A drive that does not take its label ends the attempt: nobody wants a new pool that is degraded.
+        // A drive that does not take its label ends the attempt: a new pool must not be degraded.
         let whole = facts.seats().all(|(_, facts)| facts.state.takes_part());
         if opened.is_err() || !whole {
             let mut drives = run.stop(None);
             for drive in &mut drives {
-                // What cannot be written cannot be unwritten either.
+                // A drive that cannot be written cannot be wiped either.
                 wipe(drive).unwrap_or_default();
             }
             return Ok(Err((drives, format!("labels: {opened:?}"))));
@@ -278,7 +278,7 @@ impl Phase<'_> {
         })
     }
 
-    /// A pool that was made holds what is written to it; drives of one that was not can be used again.
+    /// A pool that was created holds the data that is written to it. Drives of a refused creation can be used again.
     fn make(&self, drives: Vec<Drive>) -> Outcome {
         let (mut run, did) = match self.try_make(drives)? {
             Ok(run) => (run, Did::It),
@@ -292,8 +292,8 @@ impl Phase<'_> {
 
     // --- open --------------------------------------------------------------------------------
 
-    /// Everything durable is there, or there is a reason and it is there without the fault; and in either case
-    /// when the pool is killed and opened again with the drive as good as before.
+    /// All durable data is there; or the opening is refused with a reason, and the data is there without the fault. In
+    /// both cases the data is also there when the pool is killed and opened again with the drive as good as before.
     fn open(&self, drives: Vec<Drive>, ledger: &Ledger) -> Outcome {
         let mut run = self.after(ledger);
         let did = match run.try_open(drives)? {
@@ -319,8 +319,8 @@ impl Phase<'_> {
 
     // --- close -------------------------------------------------------------------------------
 
-    /// Whatever the closing came to: everything that was acknowledged is there, whether the drive comes
-    /// back or not, and whether the power went after it or not.
+    /// Whatever the outcome of the closing: all acknowledged data is there, whether the drive returns or not, and
+    /// whether the power is cut afterwards or not.
     fn close(&self, quiet: &Run, seat: Seat) -> Outcome {
         let mut run = quiet.clone();
         let did = match close(&mut run)? {

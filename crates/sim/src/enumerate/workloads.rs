@@ -1,44 +1,44 @@
-//! Small workloads: twenty of schemes by the state that the pool is in, six of first writes to groups that are made blank for
-//! them, ten of whole stripes onto space that holds nothing, and six of whole stripes that move.
+//! Small workloads: twenty by scheme and state of the pool, six with first writes to groups that are made blank for
+//! them, ten with whole stripes onto space that holds nothing, and six with whole stripes that move.
 
 use block::Seat;
 
 use crate::schedule::{Event, SETTINGS, Schedule, Setting};
 
-/// What the pool is doing while the client writes.
+/// The state of the pool while the client writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Healthy,
     /// One drive is out.
     Degraded,
-    /// Two are.
+    /// Two drives are out.
     TwoOut,
-    /// One was out, and a fresh one is being filled.
+    /// One drive was out, and a fresh one is being filled.
     Rebuild,
-    /// Everything is being compared.
+    /// A scrub is running.
     Scrub,
 }
 
-/// A small workload: its preparation, and what the client does then.
+/// A small workload: its preparation, and then the client's requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Workload {
     /// Scheme and state.
     pub name: String,
-    /// What brings the pool into its state.
+    /// Brings the pool into its state.
     pub prepare: Vec<Event>,
-    /// What is enumerated: at most 64 writes and flushes of drives.
+    /// The events that are enumerated: at most 64 writes and flushes of drives.
     pub events: Vec<Event>,
-    /// Whether the making of its pool is enumerated with it: in one workload of each scheme.
+    /// True if the creation of the pool is enumerated too: in one workload of each scheme.
     pub(crate) makes: bool,
     /// Seed, setting and depth.
     pub(crate) frame: Schedule,
     /// Drives that may still be lost.
     pub(crate) spare_losses: usize,
-    /// Seats that have had their drive from the beginning.
+    /// Seats that still have their first drive.
     pub(crate) seats: Vec<Seat>,
 }
 
-/// So many things happen in a rebuild before the client goes on: its drive has joined, and cells are being filled.
+/// Events of a rebuild before the client continues: then its drive has joined, and cells are being filled.
 const REBUILD_BEGUN: u32 = 70;
 
 const fn write(offset: u64, length: u64, fua: bool) -> Event {
@@ -49,10 +49,10 @@ const fn write(offset: u64, length: u64, fua: bool) -> Event {
     }
 }
 
-/// What a client does: few writes, and each kind of meeting between them.
+/// The client's requests: few writes, with each kind of interaction between them.
 fn client(pattern: usize, volume_bytes: u64) -> Vec<Event> {
     match pattern % 4 {
-        // A block over a block, part of one, flushes.
+        // A block that overwrites a block, a part of a block, flushes.
         0 => vec![
             write(0, 4096, false),
             write(4096, 512, false),
@@ -72,7 +72,7 @@ fn client(pattern: usize, volume_bytes: u64) -> Vec<Event> {
             write(4096, 4096, false),
             Event::Flush,
         ],
-        // At once, and zeros.
+        // Overlapping writes at the same time, and zeros.
         _ => vec![
             write(0, 8192, false),
             write(4096, 8192, true),
@@ -86,7 +86,7 @@ fn client(pattern: usize, volume_bytes: u64) -> Vec<Event> {
     }
 }
 
-/// All of them.
+/// All workloads.
 ///
 /// # Panics
 /// Never: all settings have a name.
@@ -105,7 +105,7 @@ pub fn workloads() -> Vec<Workload> {
     .enumerate()
     {
         for (turn, state) in states.into_iter().enumerate() {
-            // Each scheme meets each pattern, in another state each time.
+            // Each scheme has each pattern, each time in another state.
             all.push(workload(name, state, index + turn));
         }
     }
@@ -121,7 +121,8 @@ pub fn workloads() -> Vec<Workload> {
             ..workload(name, state, 0)
         }));
     }
-    // Whole stripes in place at once, with a small write to one of them; and onto what was trimmed.
+    // Whole stripes that go to their place directly, with a small write to one of them; and whole stripes onto trimmed
+    // space.
     for name in [
         "raid1-small",
         "raid5-small",
@@ -149,11 +150,12 @@ pub fn workloads() -> Vec<Workload> {
             ..healthy.clone()
         }));
     }
-    // Whole stripes that go to free ones, again when all of these are used up, and a small write to one that has moved.
+    // Whole stripes that go to free stripes; again when all free stripes are used up; and a small write to a stripe
+    // that has moved.
     for name in ["raid5-small-free", "raid6-small-free", "pddl2-small-free"] {
         let healthy = workload(name, Healthy, 0);
         let setting = SETTINGS[healthy.frame.setting];
-        // Two of six stripes, as many as are free.
+        // Two of six stripes: as many as are free.
         let two = write(0, setting.volume_bytes / 3, false);
         let lives = [
             ("moved", vec![two, write(4096, 4096, false), Event::Flush]),
@@ -184,11 +186,11 @@ fn workload(name: &str, state: State, pattern: usize) -> Workload {
     for seat in 0..out {
         prepare.push(Event::Fail(Seat(seat)));
     }
-    // Spare space is filled before the client goes on, or, in a rebuild, while it does.
+    // Spare space is filled before the client continues, or, in a rebuild, while it does.
     prepare.push(Event::Settle);
     if state == State::Rebuild {
         prepare.push(Event::Insert(Seat(0)));
-        // With its beginning a rebuild and the client beside it have more than 64 boundaries.
+        // Without these steps a rebuild and the client beside it have more than 64 boundaries.
         prepare.push(Event::Steps(REBUILD_BEGUN));
     }
     let mut events = client(pattern, of.volume_bytes);

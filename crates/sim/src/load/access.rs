@@ -9,10 +9,10 @@ use super::zipf::Zipf;
 /// Which places of the region a load touches.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Access {
-    /// Any place as likely as any other.
+    /// All places are equally likely.
     Uniform,
-    /// Streams, each through its equal part of the region, and again from its beginning. Client c follows stream
-    /// c mod streams.
+    /// Streams: each goes through its own part of the region, and then again from the beginning of the part. All parts
+    /// have the same size. Client c follows stream c mod streams.
     Sequential {
         /// How many.
         streams: u32,
@@ -24,14 +24,14 @@ pub enum Access {
         /// Share of the region in percent.
         space_percent: u32,
     },
-    /// The k-th most popular place is asked for in proportion to k^-exponent; popular places are scattered.
+    /// The k-th most popular place gets requests in proportion to k^-exponent; popular places are scattered.
     Zipf {
         /// More than 0; 0.99 is common for stores of keys and values.
         exponent: f64,
     },
 }
 
-/// An access pattern in its course.
+/// The state of an access pattern.
 #[derive(Clone, Debug)]
 pub(super) struct Places {
     access: Access,

@@ -1,12 +1,12 @@
-//! Work for arrays and drives, and numbers of what came of it.
+//! Loads for arrays and drives, and their results.
 //!
 //! ```text
 //!   Load: which request when ──► Run ──► Target: a plain array, a lone drive, a whole pool
 //!                                 └──► Numbers: throughput, latency, as totals and over time
 //! ```
 //!
-//! A [`Run`] is moved on in pieces ([`Run::until`], [`Run::requests`]), so that what a study does in between, a drive
-//! failed, a rebuild begun, is plain code:
+//! A [`Run`] advances in pieces ([`Run::until`], [`Run::requests`]), so that the actions of a study in between (a drive
+//! fails, a rebuild begins) are plain code:
 //!
 //! ```
 //! use std::time::Duration;
@@ -25,7 +25,7 @@
 //! ```
 //!
 //! One seeded generator makes all choices. Logarithms and powers come from the `libm` crate, so that every platform
-//! makes the same ones.
+//! makes the same choices.
 
 mod access;
 mod numbers;
@@ -45,15 +45,15 @@ use self::trace::Record;
 use crate::model::{Model, Operation};
 use crate::plain::PlainArray;
 
-/// What serves requests in virtual time.
+/// A system that serves requests in virtual time.
 pub trait Target {
     /// Bytes that a request may lie in.
     fn capacity_bytes(&self) -> u64;
-    /// Takes a request in. Time never runs backwards.
+    /// Accepts a request. Time never runs backwards.
     fn handle_request(&mut self, now: Instant, token: u64, request: Request);
-    /// Time has reached [`Target::poll_timeout`].
+    /// Call this when time has reached [`Target::poll_timeout`].
     fn handle_timeout(&mut self, now: Instant);
-    /// When something is due.
+    /// Time of the next event.
     fn poll_timeout(&self) -> Option<Instant>;
     /// A request that has ended, at the time of the last call.
     fn poll_done(&mut self) -> Option<(u64, Outcome)>;
@@ -81,7 +81,7 @@ impl Target for PlainArray {
     }
 }
 
-/// A drive by itself.
+/// A single drive.
 #[derive(Clone, Debug)]
 pub struct Lone {
     /// The drive.
@@ -128,7 +128,7 @@ impl Target for Lone {
 /// When requests come.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Arrivals {
-    /// Each of so many clients has one request in flight, and thinks between two.
+    /// Each of so many clients has one request in flight, and a think time between two requests.
     Closed {
         /// Requests in flight at most.
         clients: u32,
@@ -140,14 +140,14 @@ pub enum Arrivals {
         /// Requests per second in the mean.
         per_second: f64,
     },
-    /// At equal distances.
+    /// At equal intervals.
     Regular {
         /// Requests per second.
         per_second: f64,
     },
-    /// When the records say, which also say what; the load's own access, mix and sizes count for nothing.
+    /// The recorded requests at the recorded times; the load's own access, mix and sizes have no effect.
     Recorded(Vec<Record>),
-    /// The same records in order, each when one of so many before it has ended.
+    /// The recorded requests in order, each as soon as fewer than `clients` requests are in flight.
     Replayed {
         /// What was recorded.
         records: Vec<Record>,
@@ -167,7 +167,7 @@ pub struct LoadOptions {
     pub read_percent: u32,
     /// Bytes of requests, and weights. Requests are aligned to the largest power of two that divides all sizes.
     pub sizes: Vec<(u64, u32)>,
-    /// First byte and number of bytes that the load touches; everything where not said.
+    /// First byte and number of bytes that the load uses; `None`: the whole volume.
     pub region: Option<(u64, u64)>,
 }
 
@@ -188,8 +188,8 @@ impl Default for LoadOptions {
 }
 
 impl LoadOptions {
-    /// The IOR runs of the DDP paper (section 2.5): 16 threads, each through a part of the file of its own, in order or
-    /// anywhere.
+    /// The IOR runs of the DDP paper (section 2.5): 16 threads, each through its own part of the file, in order or at
+    /// random.
     #[must_use]
     pub fn ior(transfer_bytes: u64, reads: bool, random: bool) -> Self {
         Self {
@@ -204,15 +204,15 @@ impl LoadOptions {
     }
 }
 
-/// Why there is no such load.
+/// Why a load cannot be created.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum LoadError {
     /// A request of that many bytes has no place.
     #[error("requests of {bytes} bytes do not fit into a region of {region}: use smaller ones")]
     TooLarge {
-        /// Of a request.
+        /// Bytes of a request.
         bytes: u64,
-        /// Of the region.
+        /// Bytes of the region.
         region: u64,
     },
     /// The region is not in the volume.
@@ -223,29 +223,29 @@ pub enum LoadError {
         /// End of the volume.
         capacity: u64,
     },
-    /// A size that is no whole sectors, or none at all.
+    /// A size that is 0 or not a multiple of the sector size.
     #[error("requests have whole sectors of 512 bytes, at least one: {bytes} bytes are not")]
     Size {
         /// What was given.
         bytes: u64,
     },
-    /// Something that must be more than nothing is not.
+    /// A value that must be more than 0 is 0.
     #[error("{what} must be more than 0")]
     Zero {
-        /// What.
+        /// The name of the value.
         what: &'static str,
     },
     /// A percentage.
     #[error("{what} is a percentage: {given} is more than 100")]
     Percent {
-        /// What.
+        /// The name of the value.
         what: &'static str,
         /// What was given.
         given: u32,
     },
 }
 
-/// A load that has begun: says what the next request is.
+/// A load that has begun: generates the next request.
 #[derive(Clone, Debug)]
 pub struct Load {
     arrivals: Arrivals,
@@ -255,7 +255,7 @@ pub struct Load {
     weights: u32,
     region: (u64, u64),
     rng: ChaCha8Rng,
-    /// Records handed out.
+    /// Number of records returned.
     next_record: usize,
 }
 
@@ -263,7 +263,7 @@ impl Load {
     /// Begins a load on a volume of `capacity_bytes`. The same seed gives the same requests.
     ///
     /// # Errors
-    /// [`LoadError`] says what does not fit.
+    /// [`LoadError`] if the options do not fit the volume.
     pub fn new(options: &LoadOptions, capacity_bytes: u64, seed: u64) -> Result<Self, LoadError> {
         let (first, bytes) = options.region.unwrap_or((0, capacity_bytes));
         let end = first.saturating_add(bytes);
@@ -366,7 +366,7 @@ impl Load {
         unreachable!("the weights add up")
     }
 
-    /// A record of another device in this region: longer offsets begin again at the front.
+    /// Fits a record of another device into this region: larger offsets wrap around.
     fn fit(&self, record: Record) -> Request {
         let (first, bytes) = self.region;
         let length = record.length.min(bytes);
@@ -384,7 +384,7 @@ impl Load {
         }
     }
 
-    /// Nanoseconds from one arrival to the next; `None` where requests do not come by themselves.
+    /// Nanoseconds from one arrival to the next; `None` if arrivals do not follow a rate.
     fn gap_ns(&mut self) -> Option<u64> {
         let seconds = match &self.arrivals {
             Arrivals::Poisson { per_second } => {
@@ -407,7 +407,7 @@ impl Load {
         Some(gap)
     }
 
-    /// When the next record is due, after the first one.
+    /// When the next record is due, relative to the first one.
     fn recorded_at(&self) -> Option<u64> {
         match &self.arrivals {
             Arrivals::Recorded(records) => {
@@ -419,7 +419,7 @@ impl Load {
         }
     }
 
-    /// Clients, where requests come when others have ended, and how long each thinks.
+    /// Number of clients and their think time, if requests come when others have ended.
     const fn clients(&self) -> Option<(u32, u64)> {
         match &self.arrivals {
             Arrivals::Closed { clients, think_ns } => Some((*clients, *think_ns)),

@@ -1,4 +1,4 @@
-//! What came of a load: totals, latencies, and their course over time.
+//! The results of a load: totals, latencies, and a series over time.
 
 use block::{Instant, Outcome, Request, RequestKind};
 use stats::{BatchMeans, Histogram};
@@ -23,10 +23,10 @@ pub struct Numbers {
     open_latency: Histogram,
 }
 
-/// What ended within one interval of the series.
+/// Requests that ended within one interval of the series.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Interval {
-    /// Where it begins.
+    /// When the interval begins.
     pub begin_ns: u64,
     /// Reads that ended in it.
     pub reads: u64,
@@ -45,7 +45,7 @@ pub struct Interval {
 }
 
 impl Numbers {
-    /// Nothing yet, from `began` on. With a time, also as a series of intervals of it.
+    /// No counts yet, from `began` on. With `series_ns`, also a series of intervals of this length.
     pub(super) fn new(began: Instant, series_ns: Option<u64>) -> Self {
         Self {
             began,
@@ -105,7 +105,7 @@ impl Numbers {
         }
     }
 
-    /// Time has come to `now`: intervals that are over are closed.
+    /// Time has reached `now`: closes the intervals that are over.
     pub(super) fn reach(&mut self, now: Instant) {
         self.ended = self.ended.max(now);
         while self.series_ns > 0 && now.0 >= self.open.begin_ns + self.series_ns {
@@ -132,25 +132,25 @@ impl Numbers {
         self.began
     }
 
-    /// When the last request ended, or the run was moved to.
+    /// When the last request ended, or the time to which the run has advanced.
     #[must_use]
     pub const fn ended(&self) -> Instant {
         self.ended
     }
 
-    /// Reads and writes that ended well.
+    /// Reads and writes that succeeded.
     #[must_use]
     pub const fn requests(&self) -> u64 {
         self.reads + self.writes
     }
 
-    /// Reads that ended well.
+    /// Reads that succeeded.
     #[must_use]
     pub const fn reads(&self) -> u64 {
         self.reads
     }
 
-    /// Writes that ended well.
+    /// Writes that succeeded.
     #[must_use]
     pub const fn writes(&self) -> u64 {
         self.writes
@@ -215,7 +215,7 @@ impl Numbers {
         self.mean.interval()
     }
 
-    /// The course over time, intervals that are over.
+    /// The series of intervals that are over.
     #[must_use]
     pub fn series(&self) -> &[Interval] {
         &self.series

@@ -1,4 +1,4 @@
-//! A load on a target.
+//! Runs a load on a target.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -17,7 +17,7 @@ struct Flying {
     since: u64,
 }
 
-/// A load in its course. Time belongs to the run: a target has no other client.
+/// A load that is running. The run controls the time: a target has no other client.
 #[derive(Clone, Debug)]
 pub struct Run {
     load: Load,
@@ -28,9 +28,9 @@ pub struct Run {
     flying: Slab<Flying>,
     /// The next arrival of an open load.
     arrival: Option<u64>,
-    /// Clients that think: until when, and which.
+    /// Clients in their think time: until when, and which.
     thinking: BinaryHeap<Reverse<(u64, u32)>>,
-    /// Requests that ended, well or not, in all.
+    /// Requests that ended, with success or an error, in all.
     ended: u64,
     stopped: bool,
 }
@@ -55,7 +55,7 @@ impl Run {
         }
     }
 
-    /// The same, beginning at `now`: for a target whose time has run already.
+    /// The same, beginning at `now`: for a target whose clock is past 0 already.
     #[must_use]
     pub fn starting_at(mut self, now: Instant) -> Self {
         self.now = now.0;
@@ -63,29 +63,29 @@ impl Run {
         self
     }
 
-    /// Now.
+    /// The current time.
     #[must_use]
     pub const fn now(&self) -> Instant {
         Instant(self.now)
     }
 
-    /// What was counted since the beginning, or the last [`Run::count_anew`].
+    /// The counts since the beginning, or since the last [`Run::count_anew`].
     #[must_use]
     pub const fn numbers(&self) -> &Numbers {
         &self.numbers
     }
 
-    /// Counts from now on: what came before was to warm up.
+    /// Counts from now on: everything before was warm-up.
     pub fn count_anew(&mut self) {
         self.numbers = Numbers::new(Instant(self.now), self.series_ns);
     }
 
-    /// Sends nothing more; what is in flight goes on.
+    /// Sends no further requests; requests in flight continue.
     pub const fn stop(&mut self) {
         self.stopped = true;
     }
 
-    /// Runs until time `at`. What is due then has happened.
+    /// Runs until time `at`. Everything that is due by then has happened on return.
     pub fn until(&mut self, target: &mut impl Target, at: Instant) {
         while self.next(target).is_some_and(|next| next <= at.0) {
             self.step(target);
@@ -94,19 +94,19 @@ impl Run {
         self.numbers.reach(Instant(self.now));
     }
 
-    /// Runs until `count` more requests have ended, or nothing is left to happen.
+    /// Runs until `count` more requests have ended, or no event is left.
     pub fn requests(&mut self, target: &mut impl Target, count: u64) {
         let until = self.ended.saturating_add(count);
         while self.ended < until && self.step(target) {}
     }
 
-    /// Sends nothing more and runs until `over` says that the target is where it should be, asked after each step, or
-    /// nothing is left to happen.
+    /// Runs until `over` returns true for the target, checked after each step, or no event is left. After [`Run::stop`]
+    /// it sends nothing more.
     pub fn finish<T: Target>(&mut self, target: &mut T, over: impl Fn(&T) -> bool) {
         while !over(target) && self.step(target) {}
     }
 
-    /// When something happens next.
+    /// Time of the next event.
     fn next(&mut self, target: &impl Target) -> Option<u64> {
         self.begin();
         let due = target.poll_timeout().map_or(u64::MAX, |at| at.0);
@@ -147,14 +147,14 @@ impl Run {
         };
     }
 
-    /// Lets the next thing happen; false if there is none.
+    /// Handles the next event; false if there is none.
     pub fn step(&mut self, target: &mut impl Target) -> bool {
         let Some(next) = self.next(target) else {
             return false;
         };
         self.now = self.now.max(next);
         let now = Instant(self.now);
-        // What ends comes before what begins at the same time.
+        // Requests that end come before requests that begin at the same time.
         if target.poll_timeout().is_some_and(|due| due <= now) {
             target.handle_timeout(now);
             self.collect(target);
@@ -186,7 +186,7 @@ impl Run {
         self.collect(target);
     }
 
-    /// Takes what has ended, and lets its clients go on.
+    /// Takes ended requests, and starts the think time of their clients.
     fn collect(&mut self, target: &mut impl Target) {
         while let Some((token, outcome)) = target.poll_done() {
             let key = usize::try_from(token).expect("a key");

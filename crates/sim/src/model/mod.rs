@@ -1,8 +1,8 @@
-//! When a drive answers.
+//! Models of drives: when a drive answers.
 //!
-//! What a drive holds and how it fails is [`Drive`](crate::Drive); *when* it answers is a model: a machine that takes
-//! operations in, chooses the next from its queue, and says when one is done. A model stores no bytes, so a drive of
-//! 20 TB costs as much memory as one of 1 MB.
+//! [`Drive`](crate::Drive) has the content and the faults of a drive. A model decides *when* the drive answers: it is a
+//! state machine that accepts operations, chooses the next one from its queue, and reports when one is done. A model
+//! stores no bytes, so a drive of 20 TB costs as much memory as a drive of 1 MB.
 //!
 //! ```text
 //!   handle_operation ──► queue ──► mechanics ──► poll_done
@@ -10,7 +10,7 @@
 //!                          └── handle_timeout at poll_timeout
 //! ```
 //!
-//! A driver calls [`Model::handle_operation`] as often as it likes, then empties [`Model::poll_done`], then asks
+//! A driver calls [`Model::handle_operation`] any number of times, then empties [`Model::poll_done`], then asks
 //! [`Model::poll_timeout`] when to call [`Model::handle_timeout`]:
 //!
 //! ```
@@ -58,7 +58,7 @@ pub use self::work::Work;
 /// One operation on a drive. Offsets and lengths are bytes, in whole sectors of 512.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operation {
-    /// The submitter's name for it; comes back from [`Model::poll_done`].
+    /// The submitter's id of the operation; [`Model::poll_done`] returns it.
     pub token: u64,
     /// What to do.
     pub kind: IoKind,
@@ -68,24 +68,24 @@ pub struct Operation {
     pub length: u64,
 }
 
-/// When a drive answers. See the [module](self) for the order of calls.
+/// The timing of a drive. See the [module](self) for the order of calls.
 pub trait Model: Debug + Send {
-    /// Takes an operation in. `now` never runs backwards, over all calls.
+    /// Accepts an operation. `now` never runs backwards, over all calls.
     fn handle_operation(&mut self, now: Instant, operation: Operation);
 
-    /// Time has reached [`Model::poll_timeout`].
+    /// Call this when time has reached [`Model::poll_timeout`].
     fn handle_timeout(&mut self, now: Instant);
 
     /// The token of an operation that is done, in the order in which they were done.
     fn poll_done(&mut self) -> Option<u64>;
 
-    /// When something is due; `None` while nothing is in the drive.
+    /// Time of the next event; `None` while nothing is in the drive.
     fn poll_timeout(&self) -> Option<Instant>;
 
-    /// Operations taken in and not done.
+    /// Operations that have been accepted and are not done.
     fn queued(&self) -> usize;
 
-    /// What it has done so far.
+    /// Work done so far.
     fn work(&self) -> Work;
 
     /// A copy in the same state.

@@ -7,8 +7,8 @@
 //! | `clook` | the next one upwards from where the arm is, else the lowest |
 //! | `sptf` | the one that can begin soonest: seek and rotation together |
 //!
-//! Only the first `depth` waiting operations are looked at: so many the drive holds (tagged queueing), the rest waits in
-//! the host. Ties go to the older one, so a discipline is a function of the queue and nothing else.
+//! Only the first `depth` waiting operations are candidates: the drive holds that many (tagged queueing), and the rest
+//! wait in the host. Ties go to the older operation, so a discipline is a function of the queue and nothing else.
 //! (Worthington, Ganger and Patt, "Scheduling algorithms for modern disk drives", SIGMETRICS 1994, sections 3 and 4.)
 
 use std::fmt;
@@ -33,7 +33,7 @@ pub enum Order {
 pub struct QueueOptions {
     /// Which operation is next.
     pub order: Order,
-    /// Of how many, at least 1.
+    /// Number of operations to choose from, at least 1.
     pub depth: usize,
 }
 
@@ -46,9 +46,9 @@ impl Default for QueueOptions {
     }
 }
 
-/// What a discipline asks about waiting operation number `index`.
+/// The data of waiting operation number `index` that a discipline uses.
 pub(super) trait Waiting {
-    /// How many wait.
+    /// Number of waiting operations.
     fn len(&self) -> usize;
     /// Cylinders between the arm and the operation.
     fn distance(&self, index: usize) -> u64;
@@ -59,7 +59,7 @@ pub(super) trait Waiting {
 }
 
 impl QueueOptions {
-    /// Which of the waiting operations is next; there is at least one.
+    /// Index of the operation that is next; at least one operation must wait.
     pub(super) fn pick(self, waiting: &impl Waiting) -> usize {
         let candidates = 0..waiting.len().min(self.depth.max(1));
         let best = match self.order {
@@ -140,7 +140,7 @@ mod tests {
         assert_eq!(pick(Order::Sstf, 4), 2);
         assert_eq!(pick(Order::CLook, 4), 3);
         assert_eq!(pick(Order::Sptf, 4), 3);
-        // The depth hides what comes later; nothing upwards: the lowest.
+        // The depth hides later operations. With no operation upwards, the lowest is next.
         assert_eq!(pick(Order::Sptf, 3), 1);
         assert_eq!(pick(Order::CLook, 2), 0);
         let low = Queue(vec![(40, 4, 1), (10, 1, 1)]);

@@ -1,4 +1,4 @@
-//! Drives by name. Each number has its source beside it; what no source says is marked as chosen.
+//! Drives by name. Each number has its source beside it; a number without a source is marked as chosen.
 //!
 //! Sources:
 //! - *Shear*: Denehy et al., "Deconstructing storage arrays", ASPLOS 2004, section 2.2.
@@ -11,7 +11,7 @@
 //! - *MQSim*: Tavakkol et al., "MQSim", FAST 2018, and `ssdconfig.xml` of github.com/CMU-SAFARI/MQSim.
 //!
 //! Manuals give a mean seek and not the curve. The knee of the curve is put at a third of the cylinders, which is the
-//! mean distance of two random ones, and its time there is the published mean; `closed_forms` checks what comes out
+//! mean distance of two random cylinders, and its time there is the published mean. `closed_forms` checks the result
 //! against the curve's integral.
 
 use super::disk::{Disk, DiskCacheOptions, DiskOptions, SECTOR_BYTES, SeekCurve, Zone};
@@ -25,10 +25,10 @@ const US: u64 = 1_000;
 const MB: u64 = 1_000_000;
 const GB: u64 = 1_000_000_000;
 
-/// The names that [`preset`] knows.
+/// The names that [`preset`] accepts.
 pub const PRESETS: [&str; 7] = ["9lzx", "10k", "15k", "nearline", "ssd", "server", "null"];
 
-/// The numbers of a drive of any kind.
+/// The options of a drive of any kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ModelOptions {
     /// A rotating disk.
@@ -46,9 +46,9 @@ pub enum ModelOptions {
 pub struct Preset {
     /// Its name.
     pub name: &'static str,
-    /// What it stands for.
+    /// Description of the drive.
     pub about: &'static str,
-    /// Its numbers, to be changed before [`Preset::build`].
+    /// Its options, which may be changed before [`Preset::build`].
     pub options: ModelOptions,
 }
 
@@ -64,7 +64,7 @@ impl Preset {
         }
     }
 
-    /// Another queue; servers and flash drives serve in order of arrival, and it says nothing to them.
+    /// Sets another queue. Servers and flash drives serve in order of arrival, so this does not change them.
     #[must_use]
     pub const fn with_queue(mut self, order: Order, depth: usize) -> Self {
         if let ModelOptions::Disk(options) = &mut self.options {
@@ -82,7 +82,7 @@ impl Preset {
         self
     }
 
-    /// A disk whose turns and seeks take so many thousandths of their time; nothing to other drives.
+    /// Scales the times of a disk's turns and seeks to so many thousandths; does not change other drives.
     #[must_use]
     pub const fn with_times(mut self, turn_thousandths: u64, seek_thousandths: u64) -> Self {
         if let ModelOptions::Disk(disk) = &mut self.options {
@@ -173,14 +173,14 @@ fn nine_lzx() -> ModelOptions {
     })
 }
 
-/// What a manual says of a zoned disk.
+/// The data of a zoned disk in its manual.
 struct Published {
     capacity_bytes: u64,
     revolution_ns: u64,
     heads: u32,
-    /// Sustained, at the outside and at the inside.
+    /// Sustained rate, at the outside and at the inside.
     bytes_per_second: (u64, u64),
-    /// One track, mean, full stroke, for reads.
+    /// Seek times for one track, mean, full stroke, for reads.
     seek_ns: (u64, u64, u64),
     head_switch_ns: u64,
     write_settle_ns: u64,
@@ -188,7 +188,7 @@ struct Published {
     buffer_bytes: u64,
 }
 
-/// Zones that a disk is cut into: enough for the rate to fall evenly.
+/// Number of zones of a disk: enough for the rate to fall evenly.
 const ZONES: u64 = 16;
 
 /// A disk with the published sustained rates: sectors per track follow from them, and cylinders from the capacity.
@@ -196,8 +196,8 @@ fn zoned(published: &Published) -> ModelOptions {
     let (outer, inner) = published.bytes_per_second;
     let heads = u64::from(published.heads);
     let turn = published.revolution_ns;
-    // While a head or cylinder is switched, skew passes: a share of each track's time. The cylinder switch is chosen
-    // like the head switch and the settling of a write together.
+    // While a head or cylinder is switched, the skew passes: this takes a share of each track's time. The cylinder
+    // switch is chosen as the sum of the head switch and the settling of a write.
     let cylinder_switch_ns = published.head_switch_ns + published.write_settle_ns;
     let switches_ns = ((heads - 1) * published.head_switch_ns + cylinder_switch_ns) / heads;
     let zones: Vec<(u32, u32, u32)> = (0..ZONES)

@@ -1,8 +1,8 @@
-//! One first-come first-served server, and no time at all.
+//! One first-come first-served server, and a drive that takes no time.
 //!
 //! The rule is that of `slow:` drives (`DESIGN.md`, section 4): done = max(now, busy) + size / bandwidth + 1 / iops, no
-//! burst, absolute deadlines. A latency outside the server delays the answer and occupies nothing. A flush waits for
-//! what was taken in before it.
+//! burst, absolute deadlines. A latency outside the server delays the answer and does not occupy the server. A flush
+//! waits for all operations accepted before it.
 
 use std::collections::VecDeque;
 
@@ -10,7 +10,7 @@ use block::Instant;
 
 use super::{IoKind, Model, Operation, Work};
 
-/// A server's numbers.
+/// The parameters of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerOptions {
     /// Size of the drive in bytes.
@@ -28,7 +28,7 @@ pub struct ServerOptions {
 pub struct Server {
     options: ServerOptions,
     busy_until: u64,
-    /// Done at, token: in order, for the latency is the same for all.
+    /// Done at, token: in order, because the latency is the same for all.
     in_flight: VecDeque<(u64, u64)>,
     done: VecDeque<u64>,
     work: Work,
@@ -108,7 +108,7 @@ impl Model for Server {
     }
 }
 
-/// A drive that takes no time: what is left is the cost of everything else.
+/// A drive that takes no time, to measure the cost of everything else.
 #[derive(Clone, Debug, Default)]
 pub struct Null {
     now: Instant,

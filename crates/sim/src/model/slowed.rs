@@ -1,8 +1,8 @@
 //! Any model at a fraction of its speed.
 //!
-//! The model inside lives in a clock of its own that runs slower (or faster) by a fixed ratio: its arm, its platters and
-//! its interface are all slowed alike. That is the drive of Shear's Figure 18 that is slow as a whole; a drive that only
-//! seeks or rotates slowly is a [`Disk`](super::disk::Disk) with other numbers.
+//! The inner model has a clock of its own that runs slower (or faster) by a fixed ratio: its arm, its platters and its
+//! interface are all slowed alike. That is the drive of Shear's Figure 18 that is slow as a whole; a drive that only
+//! seeks or rotates slowly is a [`Disk`](super::disk::Disk) with other parameters.
 
 use block::Instant;
 
@@ -13,7 +13,8 @@ use super::{Model, Operation, Work};
 pub struct Slowed {
     inner: Box<dyn Model>,
     thousandths: u64,
-    /// The time of the last call. The clock inside is rounded down: what is due there at once is due now.
+    /// The time of the last call. The inner clock is rounded down, so the inner model may be due before this time: then
+    /// it is due now.
     now: u64,
 }
 
@@ -54,7 +55,7 @@ impl Model for Slowed {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        // Rounded up, so that the time inside has been reached when this one has.
+        // Rounded up, so that the inner time has been reached when this time has.
         let at = u128::from(self.inner.poll_timeout()?.0);
         let scaled = (at * u128::from(self.thousandths)).div_ceil(1000);
         let scaled = u64::try_from(scaled).unwrap_or(u64::MAX);
@@ -84,8 +85,8 @@ mod tests {
     use super::super::{IoKind, Server, ServerOptions};
     use super::*;
 
-    /// An answer from a drive's cache takes no time. The clock inside stood at 2 when it was 4 outside, and the answer was
-    /// due at 3: the array stopped, for its time would have run backwards.
+    /// An answer from a drive's cache takes no time. The inner clock was at 2 when the outer one was at 4, and the
+    /// answer was due at 3: the array stopped, because its time would have run backwards.
     #[test]
     fn what_is_due_at_once_is_not_due_before() {
         let options = ServerOptions {

@@ -1,6 +1,6 @@
-//! What a drive has done.
+//! Counters of a drive's work.
 
-/// Counters of one drive since it was made. Times are nanoseconds.
+/// Counters of one drive since it was created. Times are nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
     /// Reads done.
@@ -40,7 +40,7 @@ impl Work {
         self.reads + self.writes
     }
 
-    /// Counts an operation that is taken in.
+    /// Counts an operation that is accepted.
     pub(super) const fn count(&mut self, operation: &super::Operation) {
         match operation.kind {
             super::IoKind::Read => {

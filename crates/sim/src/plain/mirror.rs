@@ -15,7 +15,7 @@ pub enum MirrorReads {
 }
 
 impl MirrorReads {
-    /// Of `copies` that can be read (their element, and operations queued at their drive), the one to read. `turn`
+    /// Chooses one of the `copies` that can be read (their element, and the operations queued at their drive). `turn`
     /// counts reads.
     pub(super) fn choose(
         self,

@@ -1,9 +1,9 @@
 //! An array without bytes: planner, layout, code and stripe locks, on modelled drives, and nothing else.
 //!
-//! It is what md, a RAID controller or a dRAID is in a study: no journal, no checksums, no labels. Requests become plans
-//! of the very planner that the pool uses ([`array::plan`]), plans become drive operations, and drives say when they are
-//! done. Nothing has content, so terabytes cost nothing and all of the volume counts as written. The whole pool, with
-//! everything that it has besides, is [`World`](crate::World).
+//! It is what md, a RAID controller or a dRAID is in a study: no journal, no checksums, no labels. Requests become
+//! plans of the same planner that the pool uses ([`array::plan`]), plans become drive operations, and the models of the
+//! drives decide when these end. Nothing has content, so terabytes cost nothing and all of the volume counts as
+//! written. The whole pool, with all its other parts, is [`World`](crate::World).
 //!
 //! ```text
 //!   handle_request ─► controller, link ─► cache ─► stripes: lock, plan ─► drives ─► parity ─► drives ─► poll_done
@@ -11,9 +11,9 @@
 //!                                                    rebuild ──┘
 //! ```
 //!
-//! It is a machine like a drive's model: hand in requests, call [`PlainArray::handle_timeout`] at
-//! [`PlainArray::poll_timeout`], and take ends from [`PlainArray::poll_done`]. [`load`](crate::load) does that for whole
-//! workloads; a client that decides by what it sees does it by hand:
+//! It is a state machine like a drive's model: pass in requests, call [`PlainArray::handle_timeout`] at
+//! [`PlainArray::poll_timeout`], and take ended requests from [`PlainArray::poll_done`]. [`load`](crate::load) does
+//! that for whole workloads; a client whose requests depend on earlier answers does it by hand:
 //!
 //! ```
 //! use block::{Instant, Request, RequestKind};
@@ -41,8 +41,8 @@
 //! | `cache/` | the array's memory: off, for reads, for reads and writes |
 //! | `rebuild/` | which cell next, and which columns are read |
 //!
-//! Simplifications: requests are rounded outwards to blocks of 4 KiB, reads take no locks, and what was handed to a drive
-//! before it failed still comes back.
+//! Simplifications: requests are rounded outwards to blocks of 4 KiB, reads take no locks, and operations that were
+//! submitted to a drive before it failed still succeed.
 
 mod cache;
 mod mirror;
@@ -76,10 +76,10 @@ pub use self::target::{Target, TargetError};
 use crate::content::mix;
 use crate::model::{Model, Work};
 
-/// Something that becomes due apart from the drives.
+/// An event that does not come from the drives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Timer {
-    /// A request has come through controller and link.
+    /// A request has passed the controller and the link.
     Arrived(usize),
     /// An operation's parity is computed.
     Computed(usize),
@@ -94,12 +94,12 @@ enum Timer {
 struct Pending {
     token: u64,
     request: Request,
-    /// Operations not ended.
+    /// Operations that have not ended.
     open: u32,
     outcome: Outcome,
 }
 
-/// A drive of the array and where in it a seat begins.
+/// The drive of a seat, and the byte of the drive at which the seat begins.
 #[derive(Clone, Copy, Debug)]
 struct Spindle {
     drive: usize,
@@ -116,11 +116,11 @@ pub struct PlainArray {
     drives: Vec<Box<dyn Model>>,
     /// When each drive is due, `u64::MAX` for never.
     due: Vec<u64>,
-    /// The least of them.
+    /// The earliest time in `due`.
     next_due: u64,
     spindles: Vec<Spindle>,
     view: View,
-    /// Whether every column is at home: then a read needs no plan.
+    /// True if every column is in its home cell: then a read needs no plan.
     whole: bool,
     plans: SubStripePlans,
     locks: StripeLocks,
@@ -146,7 +146,7 @@ impl PlainArray {
     /// An array of fresh drives of one kind.
     ///
     /// # Errors
-    /// [`PlainError`] says what does not fit: the scheme, its width, sizes.
+    /// [`PlainError`] if the scheme, its width or the sizes do not fit.
     pub fn new(options: &PlainOptions) -> Result<Self, PlainError> {
         let geometry = options.geometry()?;
         let drives = (0..geometry.layout().drives())
@@ -155,8 +155,8 @@ impl PlainArray {
         Ok(Self::on_drives(options, geometry, drives))
     }
 
-    /// The same on drives that may differ: slow ones ([`Slowed`](crate::model::Slowed)), other makes. As many as the
-    /// scheme has seats, each at least as large as `options` say.
+    /// The same on drives that may differ: slow ones ([`Slowed`](crate::model::Slowed)), other makes. There must be as
+    /// many as the scheme has seats, each at least as large as in `options`.
     ///
     /// # Errors
     /// As [`PlainArray::new`], and when the number of drives is not the scheme's.
@@ -233,19 +233,19 @@ impl PlainArray {
         Instant(self.now)
     }
 
-    /// Seats.
+    /// Number of seats.
     #[must_use]
     pub fn seats(&self) -> u16 {
         self.geometry.layout().drives()
     }
 
-    /// What the drive of a seat has done.
+    /// Work done by the drive of a seat.
     #[must_use]
     pub fn work(&self, seat: Seat) -> Work {
         self.drives[self.spindles[seat.index()].drive].work()
     }
 
-    /// Operations that the drive of a seat has not done.
+    /// Operations that the drive of a seat has not finished.
     #[must_use]
     pub fn queued(&self, seat: Seat) -> usize {
         self.drives[self.spindles[seat.index()].drive].queued()
@@ -257,19 +257,19 @@ impl PlainArray {
         self.ios
     }
 
-    /// A hash of every end of a drive operation and of a request, with its time: equal for equal runs.
+    /// A hash of the end of every drive operation and every request, with its time: equal for equal runs.
     #[must_use]
     pub const fn trace(&self) -> u64 {
         self.trace
     }
 
-    /// How far the last rebuild has come, if there was one.
+    /// The last rebuild and its progress, if there was one.
     #[must_use]
     pub const fn rebuild(&self) -> Option<&Rebuild> {
         self.rebuild.as_ref()
     }
 
-    /// Requests in the array.
+    /// Number of requests in the array.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.requests.len()
@@ -277,7 +277,7 @@ impl PlainArray {
 
     // --- arranging ---------------------------------------------------------------------------
 
-    /// Only the first `percent` of the groups hold data: a rebuild leaves the others out.
+    /// Only the first `percent` % of the groups hold data: a rebuild skips the others.
     pub fn set_fill(&mut self, percent: f64) {
         #[expect(
             clippy::cast_precision_loss,
@@ -289,8 +289,8 @@ impl PlainArray {
         self.used_groups = groups.min(self.geometry.groups());
     }
 
-    /// Puts a seat onto another seat's drive, from byte `offset` of it on: an array that was put together wrongly, with
-    /// two logical disks on one spindle. Before the first request.
+    /// Puts a seat onto another seat's drive, from byte `offset` of the drive on: an array that was put together
+    /// wrongly, with two logical disks on one spindle. Call this before the first request.
     ///
     /// # Panics
     /// When operations are in flight.
@@ -311,7 +311,7 @@ impl PlainArray {
         self.rebuild_lost_seat(seat);
     }
 
-    /// A fresh drive sits in the seat of a failed one: a rebuild fills it where the layout has no spare space.
+    /// Puts a fresh drive into the seat of a failed one. A rebuild fills the drive where the layout has no spare space.
     pub fn replace(&mut self, now: Instant, seat: Seat, drive: Box<dyn Model>) {
         self.begin(now);
         self.view.seat_in(seat);
@@ -326,7 +326,7 @@ impl PlainArray {
 
     // --- time --------------------------------------------------------------------------------
 
-    /// Takes a request in. `token` is the client's name for it.
+    /// Accepts a request. `token` is the client's id of the request.
     ///
     /// # Panics
     /// When the request lies outside [`PlainArray::capacity_bytes`]: clients check that.
@@ -352,7 +352,7 @@ impl PlainArray {
         }
     }
 
-    /// Time has reached [`PlainArray::poll_timeout`].
+    /// Call this when time has reached [`PlainArray::poll_timeout`].
     pub fn handle_timeout(&mut self, now: Instant) {
         self.begin(now);
         if self.next_due <= self.now {
@@ -380,7 +380,7 @@ impl PlainArray {
         }
     }
 
-    /// When something is due; `None` when nothing is in the array.
+    /// Time of the next event; `None` when nothing is in the array.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let timer = self.timers.peek().map_or(u64::MAX, |&Reverse((at, ..))| at);
@@ -388,7 +388,7 @@ impl PlainArray {
         (next < u64::MAX).then_some(Instant(next))
     }
 
-    /// A request that has ended, at the time of the last call: its token and how.
+    /// A request that has ended, at the time of the last call: its token and its outcome.
     pub fn poll_done(&mut self) -> Option<(u64, Outcome)> {
         self.done.pop_front()
     }
@@ -409,7 +409,7 @@ impl PlainArray {
         self.trace = mix(self.trace ^ what).wrapping_add(self.now);
     }
 
-    /// A drive's time has changed.
+    /// Updates the time at which a drive is due.
     fn note_due(&mut self, index: usize) {
         let at = self.drives[index].poll_timeout();
         let at = at.map_or(u64::MAX, |at| at.0);
@@ -417,7 +417,7 @@ impl PlainArray {
         self.next_due = self.next_due.min(at);
     }
 
-    /// A request has come through; its work begins.
+    /// A request has passed the controller and the link: its work begins.
     fn start_request(&mut self, key: usize) {
         let request = self.requests[key].request;
         // Held open until all of its operations have begun.
@@ -441,7 +441,7 @@ impl PlainArray {
                 self.write_range(Owner::Request(key), request.offset, request.length);
             }
             RequestKind::Flush => self.flush_drives(key),
-            // Space that holds nothing: this array has no map that would say so.
+            // Nothing to do: this array has no map of the space that holds nothing.
             RequestKind::Trim | RequestKind::Discard | RequestKind::WriteZeroes => {}
         }
         self.part_ended(key, Ok(()));
@@ -475,7 +475,7 @@ impl PlainArray {
         self.done.push_back((pending.token, pending.outcome));
     }
 
-    /// Writes from the cache what is more than it should hold, and lets those in that waited for room.
+    /// Writes ranges from the cache to the drives while too much waits to be written.
     fn destage(&mut self) {
         while let Some((offset, length)) = self.cache.destage(!self.stalled.is_empty()) {
             self.write_range(Owner::Destage { offset, length }, offset, length);

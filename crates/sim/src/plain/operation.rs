@@ -21,7 +21,7 @@ use crate::model::Operation;
 /// Part of an element: slot, first byte, end.
 type Segment = (usize, u64, u64);
 
-/// For whom an operation is done.
+/// The originator of an operation.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Owner {
     /// A request, by its key.
@@ -52,10 +52,10 @@ impl From<&Transfer> for DriveIo {
     }
 }
 
-/// What an operation will plan when it has its lock.
+/// The work of an operation, which is planned once the operation has its lock.
 #[derive(Clone, Debug)]
 pub(super) enum Task {
-    /// Everything is in the drives already.
+    /// Everything has been submitted to the drives already.
     Started,
     /// Blocks of elements of one stripe: slot, first byte, bytes.
     Write(Vec<Segment>),
@@ -72,7 +72,7 @@ pub(super) struct Op {
     in_flight: u32,
     /// Bytes that go through the processor between reads and writes.
     compute_bytes: u64,
-    /// To be done after the reads.
+    /// Writes to submit after the reads.
     writes: Vec<DriveIo>,
     /// Group and stripes that are locked.
     locked: Option<(u64, Range<u64>)>,
@@ -100,7 +100,7 @@ fn nothing(offset: u64, length: u64) -> Slice {
     }
 }
 
-/// Joins reads that lie side by side on a drive.
+/// Joins reads that are neighbours on a drive.
 fn join(ios: &mut Vec<DriveIo>) {
     if ios.len() < 2 {
         return;
@@ -117,7 +117,7 @@ fn join(ios: &mut Vec<DriveIo>) {
     });
 }
 
-/// Bytes that the steps of a plan read and write, for the time that they take.
+/// Bytes that the steps of a plan process, for the time of the computation.
 fn compute_bytes(plan: &Plan) -> u64 {
     let steps = plan.steps.iter();
     steps
@@ -153,7 +153,7 @@ impl PlainArray {
         }
     }
 
-    /// Nothing of an operation is in flight: it computes, writes, or ends.
+    /// No transfer of an operation is in flight: the operation computes, writes, or ends.
     fn stage_ended(&mut self, key: usize) {
         let op = &mut self.ops[key];
         if op.writes.is_empty() {
@@ -185,7 +185,7 @@ impl PlainArray {
 
     fn end(&mut self, key: usize, outcome: Outcome) {
         let op = self.ops.remove(key);
-        // First of all: what begins now may get the same key.
+        // Release the lock first: an operation that begins now may get the same key.
         let ready = match op.locked {
             Some((group, stripes)) => self.locks.release(key as u64, group, stripes),
             None => Vec::new(),
@@ -200,7 +200,7 @@ impl PlainArray {
         }
     }
 
-    /// Queues an operation for its stripes.
+    /// Queues an operation for the locks of its stripes.
     fn lock(&mut self, op: Op, group: u64, stripes: Range<u64>) {
         let key = self.ops.insert(op);
         self.ops[key].locked = Some((group, stripes.clone()));
@@ -209,7 +209,7 @@ impl PlainArray {
         }
     }
 
-    /// An operation has its stripes.
+    /// An operation has the locks of its stripes.
     fn locked(&mut self, key: usize) {
         let op = &mut self.ops[key];
         let (group, stripes) = op.locked.clone().expect("it has just got them");
@@ -334,7 +334,7 @@ impl PlainArray {
         low / chunk == (high - 1) / chunk
     }
 
-    /// The one transfer that a read inside one chunk is, in an array that is whole.
+    /// The single transfer of a read inside one chunk, in an array that is whole.
     fn locate(&mut self, low: u64, length: u64) -> DriveIo {
         let geometry = &self.geometry;
         let chunk_bytes = geometry.chunk_bytes();
@@ -360,7 +360,7 @@ impl PlainArray {
         }
     }
 
-    /// Which element to read in place of `slot`: of a mirror any copy. Without `columns` all are readable.
+    /// The element to read instead of `slot`: in a mirror any copy. If `columns` is empty, all copies are readable.
     fn choose_copy(&mut self, group: u64, stripe: u64, slot: usize, columns: &[Column]) -> usize {
         if self.copies < 2 {
             return slot;
@@ -380,7 +380,7 @@ impl PlainArray {
         self.mirror.choose(self.turn, copies).unwrap_or(slot)
     }
 
-    /// Groups, stripes and elements of whole blocks of the volume.
+    /// Groups, stripes and elements of a range of whole blocks of the volume.
     fn stripes_of(&self, low: u64, high: u64) -> Vec<(u64, u64, Vec<Segment>)> {
         let group_bytes = self.geometry.group_data_bytes();
         let mut all = Vec::new();

@@ -1,4 +1,4 @@
-//! What an array without bytes is made from.
+//! Options of an array without bytes.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -12,25 +12,25 @@ use super::servers::ServersOptions;
 use super::small_write::SmallWrites;
 use crate::model::Preset;
 
-/// 16 MiB, the cell of dRAID, where a drive holds at least 256 of them.
+/// 16 MiB, the cell of dRAID, if a drive holds at least 256 of them.
 const CELL_BYTES: u64 = 16 << 20;
 const CELLS_MIN: u64 = 256;
 const CELL_BYTES_MIN: u64 = 256 << 10;
 
-/// What an array is made from. [`PlainOptions::new`] has usual values; fields are changed from there.
+/// Options of an array. [`PlainOptions::new`] sets usual values; change fields from there.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlainOptions {
     /// Scheme string, as in `pool create`.
     pub scheme: String,
-    /// Number of drives, where the scheme does not say it.
+    /// Number of drives, if the scheme does not give it.
     pub drives: Option<u16>,
-    /// All drives.
+    /// The model of all drives.
     pub drive: Preset,
-    /// Bytes of each that are used, from its beginning; all of it where not said.
+    /// Bytes of each drive that are used, from its beginning; `None`: all of them.
     pub drive_bytes: Option<u64>,
     /// Bytes of a chunk.
     pub chunk_bytes: u64,
-    /// Bytes of a cell; as the pool chooses where not said.
+    /// Bytes of a cell; `None`: as the pool chooses.
     pub cell_bytes: Option<u64>,
     /// Which copy a read takes.
     pub mirror_reads: MirrorReads,
@@ -42,7 +42,7 @@ pub struct PlainOptions {
     pub servers: ServersOptions,
 }
 
-/// Why there is no such array.
+/// Why an array cannot be created.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlainError {
     /// The scheme string.
@@ -57,22 +57,22 @@ pub enum PlainError {
     /// Chunks and cells.
     #[error("{0}")]
     Sizes(#[from] GeometryError),
-    /// More of a drive is asked for than it has.
+    /// More bytes of a drive are requested than the drive has.
     #[error("{asked} bytes of each drive are asked for, and `{name}` has {capacity}")]
     DriveTooSmall {
-        /// What was asked.
+        /// Bytes requested.
         asked: u64,
         /// The drive's name.
         name: &'static str,
-        /// What it has.
+        /// The drive's capacity in bytes.
         capacity: u64,
     },
-    /// Not as many drives as the scheme has seats.
+    /// The number of drives is not the number of the scheme's seats.
     #[error("the scheme takes {needed} drives, and {given} were given")]
     Drives {
-        /// What was given.
+        /// Drives given.
         given: usize,
-        /// What the scheme says.
+        /// Drives that the scheme needs.
         needed: u16,
     },
 }

@@ -2,14 +2,14 @@
 
 use crate::model::transfer_ns;
 
-/// Numbers of the servers; 0 stands for no time.
+/// Options of the servers; 0 stands for no time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServersOptions {
     /// Time of the controller for each request.
     pub controller_ns: u64,
     /// Bytes per second of the link to the host, in each direction.
     pub link_bytes_per_second: u64,
-    /// Bytes per second that parity is computed at: each element that goes into a sum counts.
+    /// Bytes per second at which parity is computed: each element that goes into a sum counts.
     pub parity_bytes_per_second: u64,
 }
 
@@ -42,20 +42,20 @@ impl Servers {
         }
     }
 
-    /// When a request that brings `bytes` has come in.
+    /// The time at which a request that brings `bytes` has arrived.
     pub(super) fn arrive(&mut self, now: u64, bytes: u64) -> u64 {
         let moving = transfer_ns(bytes, self.options.link_bytes_per_second);
         let here = serve(&mut self.link_in_free, now, moving);
         serve(&mut self.controller_free, here, self.options.controller_ns)
     }
 
-    /// When an answer of `bytes` has gone out.
+    /// The time at which an answer of `bytes` has been sent.
     pub(super) fn leave(&mut self, now: u64, bytes: u64) -> u64 {
         let moving = transfer_ns(bytes, self.options.link_bytes_per_second);
         serve(&mut self.link_out_free, now, moving)
     }
 
-    /// When a sum over `bytes` is computed.
+    /// The time at which a sum over `bytes` has been computed.
     pub(super) fn compute(&mut self, now: u64, bytes: u64) -> u64 {
         let taken = transfer_ns(bytes, self.options.parity_bytes_per_second);
         serve(&mut self.processor_free, now, taken)

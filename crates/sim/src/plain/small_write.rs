@@ -9,7 +9,7 @@ use array::plan::Preference;
 pub enum SmallWrites {
     /// Old data and old parity, always: a controller without reconstruct-write.
     ReadModify,
-    /// The data that does not change, always: md before it learnt read-modify-write for RAID-6.
+    /// The data that does not change, always: md before it had read-modify-write for RAID-6.
     Reconstruct,
     /// Whichever reads fewer elements.
     #[default]

@@ -1,4 +1,4 @@
-//! A plain array by name, for whoever measures it from outside: bursts in, times out.
+//! A plain array by name, for measurements from outside: bursts of requests in, times out.
 //!
 //! ```text
 //! [sim:]SCHEME[?KEY=VALUE[&KEY=VALUE]…]        raid5:la:6c?chunk=8K&disk=9lzx&fail=4
@@ -22,11 +22,11 @@ use rand_chacha::ChaCha8Rng;
 use super::{CacheOptions, MirrorReads, PlainArray, PlainError, PlainOptions, SmallWrites};
 use crate::model::{Model, ModelOptions, Order, Preset, Slowed, preset};
 
-/// A write-back cache begins to write when half of it waits.
+/// A write-back cache begins to write when half of it waits to be written.
 const DESTAGE_PERCENT: u64 = 50;
 const BLOCK: u64 = 4096;
 
-/// Why a name is no plain array.
+/// Why a name does not give a plain array.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
     /// The array.
@@ -39,13 +39,13 @@ pub enum TargetError {
         key: String,
         /// Its value.
         value: String,
-        /// What would do.
+        /// The values that are valid.
         hint: &'static str,
     },
-    /// Turns and seeks are a disk's.
+    /// Only disks have turns and seeks.
     #[error("drives of kind {drive} do not turn or seek")]
     NoDisk {
-        /// What they are.
+        /// The kind of the drives.
         drive: &'static str,
     },
     /// The array cannot lose that drive.
@@ -79,13 +79,13 @@ pub struct Target {
     tokens: u64,
 }
 
-/// What the text says, before the array is made.
+/// The content of the text, before the array is created.
 struct Parsed {
     options: PlainOptions,
     fail: Vec<u16>,
-    /// Seats, and thousandths of the time of everything.
+    /// Seats, and the thousandths to which all times are scaled.
     slow: Vec<(u16, u64)>,
-    /// Seats, and thousandths of the time of a turn and of a seek.
+    /// Seats, and the thousandths to which the times of turns and of seeks are scaled.
     scaled: Vec<(u16, u64, u64)>,
     shared: Vec<(u16, u16)>,
     noise: f64,
@@ -275,15 +275,16 @@ impl Target {
         &self.array
     }
 
-    /// Carries out a burst: all requests now. For each the nanoseconds until it ended; then nothing of it is in the array,
-    /// though a cache may still have to write.
+    /// Carries out a burst: submits all requests now. Returns for each request the nanoseconds until it ended. On
+    /// return none of them is in the array, though a cache may still have data to write.
     pub fn burst(&mut self, requests: &[Request]) -> Vec<u64> {
         let begin = self.array.now();
         let first = self.tokens;
         let mut foreign = 0;
         for (at, request) in requests.iter().enumerate() {
             if self.foreign > 0.0 && self.rng.random::<f64>() < self.foreign {
-                // Others read one block somewhere; their requests stand among ours and are waited for by nobody.
+                // Requests of others: each reads one block somewhere. They are queued among ours, and their times are
+                // not returned.
                 let blocks = self.array.capacity_bytes() / BLOCK;
                 let read = Request {
                     kind: RequestKind::Read,
@@ -315,7 +316,7 @@ impl Target {
         }
         if self.noise > 0.0 {
             for time in &mut times {
-                // Twelve uniform numbers make a Gaussian one.
+                // The sum of twelve uniform numbers is close to a Gaussian one.
                 let gauss: f64 = (0..12).map(|_| self.rng.random::<f64>()).sum::<f64>() - 6.0;
                 let factor = (1.0 + self.noise * gauss).max(0.05);
                 #[expect(

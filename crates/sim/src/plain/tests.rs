@@ -47,7 +47,7 @@ fn settle(array: &mut PlainArray) -> Vec<(u64, Outcome)> {
     done
 }
 
-/// Runs one request; how it ended, reads and writes of drives, and how long it took.
+/// Runs one request. Returns its outcome, the reads and writes of drives, and the time that the request took.
 fn run(array: &mut PlainArray, request: Request) -> (Outcome, u64, u64, u64) {
     let count = |array: &PlainArray| {
         let works = (0..array.seats()).map(|seat| array.work(Seat(seat)));
@@ -126,7 +126,7 @@ fn a_whole_arrays_short_way_to_a_chunk_is_the_planners() {
     ] {
         let mut short = array(scheme);
         let mut planned = array(scheme);
-        // The planner's way is taken when not everything is known to be at home.
+        // The planner is used when the array does not count as whole.
         planned.whole = false;
         planned.copies = 1;
         short.mirror = MirrorReads::First;

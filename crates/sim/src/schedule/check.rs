@@ -1,4 +1,4 @@
-//! What must agree when everything is quiet (I5).
+//! Checks that the contents of the drives agree when nothing is in flight (I5).
 
 use array::Geometry;
 use array::format::{BlockName, MetaPage};
@@ -12,9 +12,8 @@ use crate::buffer::add;
 use crate::content::{Block, SECTORS};
 use crate::world::World;
 
-/// On the drives themselves: every block is what all copies of its checksum say, and every parity
-/// is what the code's equations say of the data. A block that was never written counts as zeros,
-/// whatever lies there.
+/// Checks the contents of the drives themselves: every block matches all copies of its checksum, and every parity
+/// satisfies the code's equations. A block that was never written counts as zeros, whatever the drive holds there.
 pub(super) fn drives_agree(world: &World) -> Result<(), Violation> {
     let pool = world.pool();
     let geometry = pool.geometry();
@@ -34,8 +33,8 @@ fn block_at(world: &World, cell: Cell, offset: u64) -> Result<&Block, String> {
     Ok(drive.block(offset / BLOCK_BYTES))
 }
 
-/// Whether anything was ever written to the block at a byte of a column's cell, by its entry; in a pool where
-/// everything is at home and settled.
+/// True if the block at a byte of a column's cell was ever written, by its metadata entry. The pool must have settled,
+/// with every column in its home cell.
 pub(super) fn is_written(world: &World, group: u64, column: u16, byte: u64) -> bool {
     let pool = world.pool();
     let geometry = pool.geometry();
@@ -67,7 +66,7 @@ fn column_of(
     let columns = geometry.layout().columns();
     let cell = geometry.layout().cell(group, column);
     let blocks = geometry.cell_bytes() / BLOCK_BYTES;
-    // A code whose rows do not divide the cell leaves its end unused, and nothing is known of that.
+    // If the code's rows do not divide the cell, the end of the cell is unused, and its content is not defined.
     let rows = u64::from(geometry.code().rows());
     let chunks = geometry.cell_bytes() / geometry.chunk_bytes() / rows * rows;
     let used = chunks * geometry.chunk_bytes() / BLOCK_BYTES;
@@ -118,7 +117,7 @@ fn column_of(
         .collect()
 }
 
-/// Every parity of every stripe of a group is the sum that its equation says.
+/// Checks that every parity of every stripe of a group is the sum of its equation.
 fn parities_agree(geometry: &Geometry, group: u64, columns: &[Vec<Block>]) -> Result<(), String> {
     let code = geometry.code();
     let blocks = geometry.chunk_bytes() / BLOCK_BYTES;
@@ -141,7 +140,7 @@ fn parities_agree(geometry: &Geometry, group: u64, columns: &[Vec<Block>]) -> Re
     Ok(())
 }
 
-/// A parity that is not the sum that its equation says.
+/// The slot of a parity that is not the sum of its equation, if there is one.
 fn disagrees(code: &Code, blocks: &[&Block]) -> Option<usize> {
     let mut sum = [0; SECTORS];
     code.equations().iter().find_map(|equation| {
@@ -156,7 +155,7 @@ fn disagrees(code: &Code, blocks: &[&Block]) -> Option<usize> {
             add(&mut sum, values, by);
             true
         });
-        // A block of bytes is nothing that a client of the simulator has written, nor a sum of it.
+        // A block of `Bytes` is neither data of a client of the simulator nor a sum of such data.
         (!known || sum != [0; SECTORS]).then_some(slot)
     })
 }

@@ -1,4 +1,4 @@
-//! From a seed to a schedule.
+//! Generates a schedule from a seed.
 
 mod joining;
 mod requests;
@@ -15,28 +15,28 @@ use super::{Event, SEEDED, SETTINGS, Schedule, Scope, Setting};
 use crate::drive::{Counted, DriveFault, Pieces, Region, Regions, Trigger};
 use crate::world::CutSpec;
 
-/// Requests of a schedule at least.
+/// Minimum number of requests of a schedule.
 const REQUESTS_MIN: usize = 100;
 
 struct Maker {
     rng: ChaCha8Rng,
     mix: Mix,
-    /// What is written in order, in schedules that have it.
+    /// Sequential writes, in schedules that have them.
     stream: Option<Stream>,
-    /// Space that is given back, in schedules that have it.
+    /// Space that is freed, in schedules that have this.
     space: Option<Space>,
     scope: Scope,
     setting: usize,
     depth: usize,
     volume_bytes: u64,
     tolerance: usize,
-    /// Seats that have been hurt and not been replaced since.
+    /// Seats whose drive has had a fault and has not been replaced since.
     hurt: Vec<Seat>,
-    /// Of those, whose drives have only gone away, and may come back as they were.
+    /// Those of `hurt` whose drives have only gone away, and may return as they were.
     away: Vec<Seat>,
-    /// Before which request a fresh drive is put into a seat.
+    /// Before this request a fresh drive is put into this seat.
     inserts: Vec<(usize, Seat)>,
-    /// How often something may still happen to a drive that has just come into its seat.
+    /// How many faults may still hit drives that have just taken their seats.
     mishaps: u32,
     events: Vec<Event>,
 }
@@ -48,7 +48,7 @@ impl Schedule {
     pub fn from_seed(seed: u64, scope: Scope) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let setting = rng.random_range(0..SEEDED);
-        // Not by the generator: seeds from before stay what they were, or become the twin.
+        // Not drawn from `rng`, so that an old seed gives the same schedule as before, or the one in the twin setting.
         let lazy = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 63 == 1;
         let free = seed.wrapping_mul(0xa24b_aed4_963e_e407) >> 63 == 1;
         let setting = match (free, lazy) {
@@ -87,7 +87,7 @@ impl Schedule {
 }
 
 impl Schedule {
-    /// Whether drives go wrong in it without saying so.
+    /// True if the schedule has silent faults.
     pub(crate) fn is_silent(&self) -> bool {
         self.events.iter().any(|event| match event {
             Event::Fault { fault, .. } => fault.is_silent(),
@@ -96,8 +96,8 @@ impl Schedule {
         })
     }
 
-    /// Whether never more drives are hurt than the geometry survives. A drive is good again when it
-    /// has been replaced and everything under way has ended. A drive that lies is hurt like one that is lost.
+    /// True if at no time more drives are hurt than the geometry survives. A drive with a fault is hurt until it has
+    /// been replaced and all work has ended. A drive with a silent fault counts like a lost one.
     #[must_use]
     pub fn is_within_budget(&self) -> bool {
         let tolerance = SETTINGS[self.setting].tolerance;
@@ -116,8 +116,8 @@ impl Schedule {
                 }
                 Event::Replace(seat) => replaced.push(seat),
                 Event::Insert(seat) | Event::Return { seat, .. } => joining.push(seat),
-                // A drive whose label is not yet written when the power goes has not joined: who opens the
-                // pool finds its seat's drive missing, and it stays out.
+                // A drive whose label is not written yet at a kill or cut has not joined. The next opening finds the
+                // drive of its seat missing, and the drive stays out.
                 Event::Kill | Event::Cut(_) => joining.clear(),
                 Event::Settle => {
                     replaced.append(&mut joining);
@@ -148,7 +148,7 @@ impl Maker {
         };
         let scrub_at = now_and_then(8);
         let reopen_at = now_and_then(16);
-        // A second cut soon after the first meets what the first recovery has left.
+        // A second cut soon after the first hits the state that the first recovery has left.
         let second = now_and_then(4).map(|at| cut_at + at % 12 + 1);
         if let Some(space) = &mut self.space {
             space.plan(requests, cut_at);
@@ -182,7 +182,7 @@ impl Maker {
             }
             let request = self.request();
             self.events.push(request);
-            // With little in flight, time passes until the pool does something of its own accord.
+            // With few requests in flight, steps let time pass until the pool's own work is due: add fewer steps.
             let short = if self.depth > 2 { 1..8 } else { 1..2 };
             match self.rng.random_range(0..64) {
                 0 => self.events.push(Event::Steps(80)),
@@ -216,7 +216,7 @@ impl Maker {
                 self.events.push(Event::Steps(steps));
                 self.fault_at_opening(number);
                 self.power();
-                // And again while it recovers.
+                // And a second time during the recovery.
                 if self.rng.random_range(0..3) == 0 {
                     let steps = self.rng.random_range(0..120);
                     self.events.push(Event::Steps(steps));
@@ -227,7 +227,7 @@ impl Maker {
         }
     }
 
-    /// Now and then a drive fails among the first things that it is asked when the pool is opened again.
+    /// Sometimes adds a fault to one of the first operations of a drive when the pool is opened again.
     fn fault_at_opening(&mut self, number: usize) {
         if self.hurt.len() < self.hurt_max() && self.rng.random_range(0..4) == 0 {
             self.fault(number, 16);
@@ -249,16 +249,16 @@ impl Maker {
         self.tolerance
     }
 
-    /// A seat that may be hurt, and whether it has not been so far: one that is hurt already when no
-    /// other can be spared.
+    /// A seat for the next fault, and true if its drive was not hurt before. If no further drive may be hurt, the drive
+    /// is one that is hurt already.
     fn victim(&mut self) -> (Seat, bool) {
         let drives = SETTINGS[self.setting].drives;
         if self.hurt.len() >= self.hurt_max() {
-            // First make good what is broken, or hurt the same drive again.
+            // First replace the hurt drives, or hurt one of them again.
             if self.rng.random_range(0..8) > 0 {
                 self.at_once();
                 for seat in std::mem::take(&mut self.hurt) {
-                    // One that has only gone away may come back as it is.
+                    // A drive that has only gone away may return as it is.
                     let returns = self.away.contains(&seat) && self.rng.random_range(0..3) > 0;
                     let event = if returns {
                         self.back(seat)
@@ -282,10 +282,10 @@ impl Maker {
         (seat, fresh)
     }
 
-    /// Something goes wrong with a drive, mostly at one of the next `soon` things that it is asked.
+    /// Adds a fault to a drive, mostly at one of its next `soon` operations.
     fn fault(&mut self, number: usize, soon: u64) {
         let (seat, fresh) = self.victim();
-        // A rebuild onto a fresh drive begins while clients go on, and may meet the cut.
+        // A rebuild onto a fresh drive begins while clients continue, and the cut may interrupt it.
         if self.rng.random_range(0..4) == 0 {
             let at = number + self.rng.random_range(2..20);
             self.inserts.push((at, seat));
@@ -357,7 +357,8 @@ impl Maker {
             _ => None,
         };
         let region = region.filter(|_| self.scope == Scope::Silent);
-        // What is damaged and cannot be made good before checksums must not be metadata.
+        // In orderly schedules an unreadable block must not be in metadata: without checksums it cannot be repaired
+        // there.
         let region = match fault {
             DriveFault::Lse if self.scope == Scope::Orderly => Some(Region::Data),
             _ => region,
@@ -389,7 +390,7 @@ impl Maker {
         }
     }
 
-    /// What of a drive is set back: mostly what its blocks and checksums are made of, by themselves or together.
+    /// The regions of a drive that are set back: mostly its data and its metadata, separately or together.
     fn regions(&mut self) -> Regions {
         match self.rng.random_range(0..8) {
             0 | 1 => Regions::of(&[Region::Metadata]),
@@ -401,7 +402,8 @@ impl Maker {
         }
     }
 
-    /// How far from its place something lands: among its neighbours, which are of its own kind, or farther off.
+    /// How far from its place a write or read goes astray: to neighbouring blocks, which are of the same kind, or
+    /// farther.
     fn astray(&mut self) -> i32 {
         let most = if self.rng.random_range(0..2) == 0 {
             4

@@ -1,7 +1,7 @@
-//! A schedule: what clients ask and what breaks, as a value that a seed makes.
+//! A schedule: client requests and faults, as a value that is generated from a seed.
 //!
-//! A schedule stays within what the geometry promises to survive, so that any loss is a bug. It prints as a few
-//! lines of text and is read back from them; a failing one is cut down ([`shrink`]) until a test can hold it.
+//! A schedule stays within what the geometry promises to survive, so any loss is a bug. It prints as a few lines of
+//! text and is parsed from them. A failing schedule is shrunk ([`shrink`]) until a test can hold it.
 
 mod check;
 mod make;
@@ -25,31 +25,31 @@ pub(crate) const VOLUME: &str = "v";
 /// A pool for schedules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Setting {
-    /// What schedules call it.
+    /// The name in schedules.
     pub name: &'static str,
     /// Scheme string.
     pub scheme: &'static str,
     /// Drives of the layout.
     pub drives: u16,
-    /// Drives that wait.
+    /// Spare drives.
     pub spares: u16,
     /// Bytes of a cell.
     pub cell_bytes: u64,
     /// Bytes of the volume: whole groups.
     pub volume_bytes: u64,
-    /// Drives that it survives.
+    /// Drive failures that the pool survives.
     pub tolerance: usize,
     /// Lanes.
     pub lanes: u16,
     /// Blocks of a lane's ring on each drive; 0 for as many as fit.
     pub ring_blocks: u64,
-    /// Whether groups are made blank when they are first written, and not when the volume is created.
+    /// True if a group is made blank at its first write; false if the creation of the volume does that.
     pub lazy: bool,
-    /// Whether groups have free stripes for what is overwritten.
+    /// True if groups have free stripes for overwrites.
     pub free_stripes: bool,
 }
 
-/// Bytes of a chunk in all schedules: the smallest, so that requests meet many of them.
+/// Bytes of a chunk in all schedules: the smallest size, so that requests cross many chunks.
 pub(crate) const CHUNK_BYTES: u64 = 4096;
 /// Bytes of a drive in all schedules: regions of 5 MiB, a reserve of 8 MiB, and some rows.
 pub(crate) const DRIVE_BYTES: u64 = 14 << 20;
@@ -62,7 +62,7 @@ const EAGER: [Setting; 15] = [
     Setting::new(("dcode", "raid6:dcode", 7, 0), (32, 35), 2),
     Setting::new(("rdp", "raid6:rdp", 6, 0), (16, 2 * 16), 2),
     Setting::new(("pddl2", "pddl2:3d:6c:1s", 6, 0), (8, 2 * 6), 2),
-    // Rings that go round and are full now and then; several lanes.
+    // Rings that wrap around and are full now and then; several lanes.
     Setting::new(("raid6-ring", "raid6", 6, 0), (8, 2 * 8), 2).divided(1, 34),
     Setting::new(("raid5-lanes", "raid5", 6, 0), (8, 2 * 10), 1).divided(2, 0),
     Setting::new(("pddl2-lanes", "pddl2:3d:6c:1s", 6, 0), (8, 3 * 6), 2).divided(2, 80),
@@ -74,9 +74,9 @@ const EAGER: [Setting; 15] = [
     Setting::new(("pddl2-small", "pddl2:2d:5c:1s", 5, 0), (8, 2 * 4), 2),
 ];
 
-/// The pools of schedules: first those that seeds choose from, of six drives and more; then small
-/// ones for enumerations; then the same whose groups are made blank when they are first written; then those that seeds choose from
-/// with groups of eight stripes or more, some of them free, and small ones of these.
+/// The pools of schedules, in this order: those that seeds choose from, of six drives and more; small ones for
+/// enumerations; lazy variants of these, whose groups are made blank at their first write; those that seeds choose from
+/// with groups of eight stripes or more, some of them free; small ones with free stripes.
 pub const SETTINGS: [Setting; 41] = [
     EAGER[0],
     EAGER[1],
@@ -124,7 +124,7 @@ pub const SETTINGS: [Setting; 41] = [
 /// The first of [`SETTINGS`] with free stripes.
 const FIRST_FREE: usize = EAGER.len() + 13;
 
-/// How many of [`SETTINGS`] seeds choose from.
+/// Seeds choose from so many of [`SETTINGS`], the first ones.
 pub(crate) const SEEDED: usize = 10;
 
 impl Setting {
@@ -164,7 +164,7 @@ impl Setting {
         }
     }
 
-    /// With cells of so many KiB: of eight stripes, two of which are free. The volume has so many chunks.
+    /// With cells of `cell_kib` KiB: of eight stripes, two of which are free. The volume has `volume_chunks` chunks.
     const fn cells(self, cell_kib: u64, volume_chunks: u64) -> Self {
         Self {
             cell_bytes: cell_kib << 10,
@@ -179,7 +179,7 @@ impl Setting {
         Self { name, ..self }
     }
 
-    /// With a volume of so many halves of it.
+    /// Sets the size of the volume to `halves` halves of the present size.
     const fn halves(self, halves: u64) -> Self {
         Self {
             volume_bytes: self.volume_bytes / 2 * halves,
@@ -187,13 +187,13 @@ impl Setting {
         }
     }
 
-    /// The same setting with groups that are made blank when they are first written; of those that seeds choose from.
+    /// The lazy variant of a setting: groups are made blank at their first write. For settings that seeds choose from.
     pub(crate) const fn lazy_twin(setting: usize) -> usize {
         assert!(setting < SEEDED, "one that seeds choose from");
         EAGER.len() + setting
     }
 
-    /// The same setting with free stripes.
+    /// The variant of a setting with free stripes.
     pub(crate) const fn free_twin(setting: usize) -> usize {
         assert!(setting < SEEDED, "one that seeds choose from");
         FIRST_FREE + setting
@@ -205,7 +205,7 @@ impl Setting {
     }
 }
 
-/// One thing that a schedule does.
+/// One event of a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A client reads.
@@ -230,14 +230,14 @@ pub enum Event {
         offset: u64,
         /// Bytes.
         length: u64,
-        /// Whether the space is given back.
+        /// True if the space is freed.
         trim: bool,
     },
     /// A client flushes.
     Flush,
-    /// So many things happen before the next.
+    /// The world handles so many of its events before the next event of the schedule.
     Steps(u32),
-    /// A fault is planned.
+    /// Plans a fault.
     Fault {
         /// On the drive that sits here.
         seat: Seat,
@@ -246,39 +246,39 @@ pub enum Event {
         /// What.
         fault: DriveFault,
     },
-    /// All requests end, and everything is flushed.
+    /// Waits until all requests have ended, then flushes everything.
     Drain,
-    /// Everything that is under way ends.
+    /// Waits until all work has ended.
     Settle,
-    /// The daemon dies and is started again; drives keep their caches.
+    /// The daemon is killed and started again; drives keep their caches.
     Kill,
-    /// The power goes and comes back.
+    /// The power is cut and comes back.
     Cut(CutSpec),
     /// The pool is closed and opened again.
     Reopen,
     /// A scrub of all volumes begins.
     Scrub,
-    /// Another volume is created, and its writing begins; or, if there is one, it is deleted once that has ended.
+    /// Creates a second volume and begins to write it; or, if there is one, deletes it once its writes have ended.
     Neighbour,
-    /// An administrator takes a drive out.
+    /// An administrator fails a drive.
     Fail(Seat),
     /// A fresh drive is put into a seat whose drive is out; its rebuild begins.
     Insert(Seat),
-    /// A drive that something has happened to is replaced, and rebuilt.
+    /// A drive that had a fault is replaced, and rebuilt.
     Replace(Seat),
-    /// A drive is plugged in again, having lost power if `lost` says which un-flushed writes
-    /// survived, and catches up.
+    /// A drive is plugged in again and catches up. With `lost` it had lost power, and the seed decides which of its
+    /// un-flushed writes survived.
     Return {
-        /// Whose.
+        /// The drive's seat.
         seat: Seat,
-        /// Decides what its cache has lost.
+        /// Seed that decides what the drive's cache has lost.
         lost: Option<u64>,
     },
-    /// When the pool is opened next, the drive is as it is now.
+    /// At the next opening of the pool, the drive has the content that it has now.
     Stale(Seat),
-    /// When the pool is opened next, some regions of the drive are as they are now.
+    /// At the next opening of the pool, some regions of the drive have the content that they have now.
     SetBack {
-        /// Whose.
+        /// The drive's seat.
         seat: Seat,
         /// Which of its regions.
         regions: Regions,
@@ -286,7 +286,7 @@ pub enum Event {
 }
 
 impl Event {
-    /// Whether a client asks it.
+    /// True for a request of a client.
     #[must_use]
     pub const fn is_request(self) -> bool {
         matches!(
@@ -296,10 +296,10 @@ impl Event {
     }
 }
 
-/// What happens, in order.
+/// One history of a simulated pool: its events, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schedule {
-    /// Decides all latencies.
+    /// Seed of all latencies.
     pub seed: u64,
     /// Index into [`SETTINGS`].
     pub setting: usize,
@@ -309,12 +309,12 @@ pub struct Schedule {
     pub events: Vec<Event>,
 }
 
-/// Which faults schedules are made of.
+/// The kinds of faults in schedules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// Power cuts with requests in flight and torn writes; errors that drives report.
     Reported,
-    /// Cuts with nothing in flight and nothing un-flushed: what holds without a journal.
+    /// Cuts with nothing in flight and nothing un-flushed: a pool without a journal survives these.
     Orderly,
     /// Also damage that drives do not report: rot, lost, stray and torn writes, wrong reads.
     Silent,

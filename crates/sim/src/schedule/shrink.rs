@@ -1,4 +1,4 @@
-//! Making a failing schedule small.
+//! Shrinks a failing schedule.
 
 use super::{Event, Runner, Schedule};
 
@@ -13,7 +13,7 @@ pub fn shrink(runner: &mut Runner, schedule: &Schedule) -> Schedule {
     let Some(signature) = broken(runner, schedule) else {
         return schedule.clone();
     };
-    // What is beyond the budget may fail, and says nothing.
+    // A schedule beyond the budget may fail, which proves nothing.
     let mut fails = |candidate: &Schedule| {
         candidate.is_within_budget() && broken(runner, candidate) == Some(signature.clone())
     };
@@ -55,7 +55,7 @@ pub fn shrink(runner: &mut Runner, schedule: &Schedule) -> Schedule {
     if fails(&shallow) { shallow } else { best }
 }
 
-/// The same event with half of it.
+/// The same event with half of its length or steps.
 const fn smaller(event: Event) -> Option<Event> {
     match event {
         Event::Read { offset, length } if length >= 8192 => Some(Event::Read {

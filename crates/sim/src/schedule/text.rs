@@ -16,7 +16,7 @@ use super::{Event, SETTINGS, Schedule, Setting};
 use crate::drive::{Counted, DriveFault, Pieces, Region, Regions, Trigger};
 use crate::world::CutSpec;
 
-/// A line that is no event.
+/// A line that is not an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseScheduleError {
     /// The line.

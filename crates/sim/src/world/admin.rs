@@ -1,4 +1,4 @@
-//! A world from the administrator's side: commands to the pool, and how they end.
+//! A world from the administrator's side: commands to the pool, and their outcomes.
 
 use array::pool::{OutReason, Pool, PoolError, Ticket};
 use block::{Instant, Seat};
@@ -44,7 +44,7 @@ impl World {
         self.command(|pool, now, ticket| pool.create_volume(now, name, uuid, size_bytes, ticket))
     }
 
-    /// The same without waiting for that.
+    /// The same, without waiting for the end.
     pub(crate) fn begin_create_volume(
         &mut self,
         name: &str,
@@ -59,7 +59,7 @@ impl World {
         begun.map(|()| ticket)
     }
 
-    /// Deletes a volume, without waiting for that.
+    /// Deletes a volume, without waiting for the end.
     pub(crate) fn begin_delete_volume(&mut self, name: &str) -> Result<Ticket, PoolError> {
         let ticket = self.ticket();
         let begun = self.pool.delete_volume(self.now, name, ticket);
@@ -67,7 +67,7 @@ impl World {
         begun.map(|()| ticket)
     }
 
-    /// Gives a volume another size.
+    /// Resizes a volume.
     ///
     /// # Errors
     /// As [`Pool::resize_volume`].
@@ -75,7 +75,7 @@ impl World {
         self.command(|pool, now, ticket| pool.resize_volume(now, name, size_bytes, ticket))
     }
 
-    /// Fails a drive by command; returns when that is durable.
+    /// Fails a drive by command; returns when the change is durable.
     ///
     /// # Errors
     /// As [`Pool::fail_drive`].
@@ -85,7 +85,7 @@ impl World {
         })
     }
 
-    /// The same without waiting for that.
+    /// The same, without waiting for the end.
     pub(crate) fn begin_fail_drive(&mut self, seat: Seat) -> Result<Ticket, PoolError> {
         let ticket = self.ticket();
         let failed = OutReason::FailedByAdministrator;
@@ -94,17 +94,17 @@ impl World {
         begun.map(|()| ticket)
     }
 
-    /// Whether a command has ended, well or not.
+    /// True if a command has ended, with success or with an error.
     pub(crate) fn has_ended(&self, ticket: Ticket) -> bool {
         self.tickets.get(&ticket).is_none_or(Option::is_some)
     }
 
-    /// How a command has ended, if it has.
+    /// The outcome of a command, if it has ended.
     pub(crate) fn outcome(&self, ticket: Ticket) -> Option<Result<(), PoolError>> {
         self.tickets.get(&ticket).cloned().unwrap_or(Some(Ok(())))
     }
 
-    /// Puts a fresh drive into an empty seat; returns when that is durable.
+    /// Puts a fresh drive into an empty seat; returns when the change is durable.
     ///
     /// # Errors
     /// As [`Pool::insert_drive`].
@@ -114,7 +114,7 @@ impl World {
         self.await_ticket(ticket)
     }
 
-    /// The same without waiting; whether the pool agreed.
+    /// The same, without waiting. Returns true if the pool accepted the command.
     pub fn begin_replace_drive(&mut self, seat: Seat, drive: Drive) -> bool {
         let uuid = random_uuid(&mut self.rng);
         let size_bytes = drive.size_bytes();
@@ -126,7 +126,7 @@ impl World {
             let index = self.drives.len();
             self.drives.push(drive);
             self.seats[seat.index()] = Some(index);
-            // Before any command that makes a lane use it.
+            // Each lane gets the drive before any command that makes it use the drive.
             for lane in 0..self.pool.geometry().lanes() {
                 self.queue
                     .push(self.now + HAND_OVER, WorldEvent::Seated(lane, seat, index));
@@ -138,8 +138,8 @@ impl World {
         agreed
     }
 
-    /// Begins to replace a working drive by a fresh one, without waiting for anything; whether the pool agreed, and
-    /// where the new drive is until it has everything.
+    /// Begins to replace a working drive by a fresh one, without waiting for anything. Returns the seat of the new
+    /// drive until all data has been copied to it.
     ///
     /// # Errors
     /// As [`Pool::replace_drive`].
@@ -164,7 +164,7 @@ impl World {
         begun.map(|()| with)
     }
 
-    /// Pulls a drive: from now on it answers nothing.
+    /// Pulls a drive: from now on all its operations fail.
     pub fn pull(&mut self, seat: Seat) {
         self.drive(seat).pull();
     }
@@ -172,7 +172,7 @@ impl World {
     /// Closes the pool cleanly.
     ///
     /// # Errors
-    /// As the pool says.
+    /// The pool's error.
     pub fn close(mut self) -> Result<Vec<Drive>, PoolError> {
         self.settle();
         let ticket = self.begin_close();

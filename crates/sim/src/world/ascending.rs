@@ -1,8 +1,8 @@
-//! A map whose keys are given out in ascending order, and whose entries mostly go in that order, too.
+//! A map whose keys are issued in ascending order, and whose entries are mostly removed in that order.
 
 use std::collections::VecDeque;
 
-/// Entries by key; keys of which there is nothing, between others, take a place.
+/// Entries by key. A missing key between two present ones takes an empty slot.
 #[derive(Clone, Debug)]
 pub(super) struct Ascending<T> {
     /// The key of the first entry.
@@ -24,7 +24,7 @@ impl<T> Ascending<T> {
         usize::try_from(key.checked_sub(self.first)?).ok()
     }
 
-    /// Adds what has a higher key than everything before.
+    /// Adds an entry with a higher key than all before.
     ///
     /// # Panics
     /// When an earlier entry had that key or a higher one.

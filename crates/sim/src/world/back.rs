@@ -1,4 +1,4 @@
-//! Drives that come back.
+//! Drive return: drives that were out or absent take their seats again.
 
 use array::format;
 use array::pool::{PoolError, Proof, Ticket};
@@ -12,7 +12,7 @@ use super::{World, random_uuid};
 use crate::drive::{Drive, Survival};
 
 impl World {
-    /// What a drive says of itself.
+    /// Reads a drive's proof of what it holds: its label and the heads of its journal.
     #[must_use]
     pub fn proof(drive: &mut Drive) -> Option<Proof> {
         let slots = format::LABEL_OFFSETS
@@ -31,8 +31,8 @@ impl World {
         Some(Proof::new(label, &heads.ok()?))
     }
 
-    /// Plugs a drive that is out in again. If it had lost power, `lost` decides which of the writes
-    /// survive that it had not flushed.
+    /// Plugs in a drive again that is out. With `lost` it had lost power: this seed decides which of its un-flushed
+    /// writes survive.
     pub fn plug_in(&mut self, seat: Seat, lost: Option<u64>) {
         let mut chance = lost.map(ChaCha8Rng::seed_from_u64);
         let mut survival = chance
@@ -52,8 +52,8 @@ impl World {
         self.command(|pool, now, ticket| pool.delete_volume(now, name, ticket))
     }
 
-    /// Puts the drive that left a seat, and was not there when the pool was opened, in its place again;
-    /// whether there is one.
+    /// Seats the drive that left a seat and was absent when the pool was opened. Returns false if there is no such
+    /// drive.
     pub(crate) fn find_absent(&mut self, seat: Seat) -> bool {
         let wanted = self.pool.facts().seats[seat.index()].drive;
         let seated = |index: &usize| self.seats.contains(&Some(*index));
@@ -77,7 +77,7 @@ impl World {
         }
     }
 
-    /// Compares everything with its checksums; returns when that has ended.
+    /// Scrubs the pool: compares all blocks with their checksums. Returns when the scrub has ended.
     ///
     /// # Errors
     /// As [`array::pool::Pool::scrub`].
@@ -85,7 +85,7 @@ impl World {
         self.command(array::pool::Pool::scrub)
     }
 
-    /// Brings the drive that sits in a seat and is out back; returns when that is durable.
+    /// Brings back the drive that sits in a seat and is out. Returns when the change is durable.
     ///
     /// # Errors
     /// As [`array::pool::Pool::return_drive`].
@@ -96,7 +96,8 @@ impl World {
         self.await_ticket(ticket)
     }
 
-    /// The same with another drive in its place, without waiting; whether the pool agreed.
+    /// The same without waiting, with the drive `instead` in the seat if there is one. Returns true if the pool
+    /// accepted the command.
     pub fn begin_return_drive(&mut self, seat: Seat, instead: Option<Drive>) -> bool {
         if let Some(drive) = instead {
             let index = self.drives.len();

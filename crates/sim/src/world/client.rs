@@ -48,12 +48,12 @@ impl World {
         self.submit_buffer(volume, request, Buffer::Length(length))
     }
 
-    /// Of a study: a request that was answered and not asked for.
+    /// In a study: an answered request whose outcome has not been taken.
     pub(crate) fn take_answered(&mut self) -> Option<u64> {
         self.requests.take_answered()
     }
 
-    /// Which bytes of a range of a volume its lanes call a hole, from what they know without I/O.
+    /// The holes in a range of a volume, as the lanes report them without I/O.
     pub(crate) fn holes(&self, volume: &str, (offset, length): (u64, u64)) -> Vec<(u64, u64)> {
         let request = Request {
             kind: RequestKind::Read,
@@ -114,7 +114,7 @@ impl World {
         id
     }
 
-    /// A flush is a barrier to every lane.
+    /// The parts of a flush: it is a barrier in every lane.
     fn flush_parts(&self, request: Request) -> Vec<Part> {
         (0..self.pool.geometry().lanes())
             .map(|lane| Part {
@@ -129,7 +129,7 @@ impl World {
             .collect()
     }
 
-    /// Memory that nobody has filled yet.
+    /// A buffer that has not been filled yet.
     fn blank(&self, length: u64) -> Buffer {
         let length = usize::try_from(length).expect("fits into memory");
         match self.contents {
@@ -139,17 +139,17 @@ impl World {
         }
     }
 
-    /// Requests that have been answered in all.
+    /// Number of requests answered.
     pub(crate) const fn answered(&self) -> u64 {
         self.requests.answered()
     }
 
-    /// Whether a request has ended, and how; for a read, with what came back, part by part.
+    /// The outcome of a request, if it has ended; for a read, the data of its parts.
     pub(crate) fn ended_pieces(&mut self, id: u64) -> Option<Result<Vec<Buffer>, Fault>> {
         self.requests.take_ended(id)
     }
 
-    /// Whether a request has ended, and how; for a read, with its bytes.
+    /// The outcome of a request, if it has ended; for a read, its bytes.
     pub fn ended(&mut self, id: u64) -> Option<Result<Vec<u8>, Fault>> {
         let outcome = self.ended_pieces(id)?;
         Some(outcome.map(|pieces| {
@@ -169,7 +169,7 @@ impl World {
     /// Submits a request and runs until it has ended.
     ///
     /// # Errors
-    /// What the client is told.
+    /// The error that the client gets.
     ///
     /// # Panics
     /// When it never ends.
@@ -191,7 +191,7 @@ impl World {
     /// Writes.
     ///
     /// # Errors
-    /// What the client is told.
+    /// The error that the client gets.
     pub fn write(&mut self, volume: &str, offset: u64, bytes: &[u8]) -> Result<(), Fault> {
         let request = Request {
             kind: RequestKind::Write,
@@ -205,7 +205,7 @@ impl World {
     /// Reads.
     ///
     /// # Errors
-    /// What the client is told.
+    /// The error that the client gets.
     pub fn read(&mut self, volume: &str, offset: u64, length: u64) -> Result<Vec<u8>, Fault> {
         let request = Request {
             kind: RequestKind::Read,

@@ -1,9 +1,9 @@
-//! A pool, its lanes, its drives, and one queue of things that will happen.
+//! A pool, its lanes, its drives, and one queue of future events.
 //!
 //! ```text
-//! mod.rs            the parts, the queue, and what a lane asks for
+//! mod.rs            the parts, the queue, and the actions of lanes
 //! admin.rs          the administrator's commands        client.rs, requests.rs   a client's requests
-//! pool_actions.rs   what the pool asks for              study.rs                 drives by models, no content
+//! pool_actions.rs   the actions of the pool             study.rs                 drives by models, no content
 //! ```
 
 mod admin;
@@ -46,12 +46,12 @@ pub(crate) use self::open::wipe;
 pub use self::power::{CutSpec, InFlight, PowerLoss};
 pub use self::study::{StudyError, StudyOptions, StudyVolume};
 
-/// How long a hand-over between pool and lanes takes. The same for all, so that they arrive in order.
+/// Delay of a hand-over between the pool and a lane. It is the same for all hand-overs, so they arrive in order.
 const HAND_OVER: Duration = Duration::from_nanos(200);
-/// How long a computation takes.
+/// Duration of a computation.
 const COMPUTATION: Duration = Duration::from_nanos(100);
 
-/// How a world is made.
+/// Options of a world.
 #[derive(Clone, Debug)]
 pub struct WorldOptions {
     /// Scheme string.
@@ -60,29 +60,29 @@ pub struct WorldOptions {
     pub drives: u16,
     /// Drives that wait as spares.
     pub spares: u16,
-    /// Size of each.
+    /// Size of each drive.
     pub drive_bytes: u64,
     /// `-o chunk=`.
     pub chunk_bytes: u64,
     /// `-o cell=`.
     pub cell_bytes: u64,
-    /// How the journal is divided, if not as the drives' size says.
+    /// Number of lanes and sizes of their journals; `None`: derived from the size of the drives.
     pub regions: Option<RegionSizes>,
-    /// Whether groups are made blank when they are first written, and not when the volume is created.
+    /// True if a group is made blank at its first write; false if the creation of the volume does that.
     pub lazy: bool,
-    /// Whether volumes go round over several groups of a declustered pool.
+    /// True if volumes are interleaved over several groups of a declustered pool.
     pub interleave: bool,
-    /// Whether each group has two free stripes for what is overwritten.
+    /// True if each group has two free stripes for overwrites.
     pub free_stripes: bool,
     /// Pace of each drive.
     pub pace: Pace,
-    /// Decides all latencies.
+    /// Seed of all latencies.
     pub seed: u64,
 }
 
 impl WorldOptions {
-    /// The smallest pool in which everything happens: drives of 16 MiB that take no time, cells of 32 KiB
-    /// and chunks of 4.
+    /// The smallest pool that uses every mechanism: drives of 16 MiB that take no time, cells of 32 KiB and chunks of 4
+    /// KiB.
     #[must_use]
     pub fn small(scheme: &str, drives: u16) -> Self {
         Self {
@@ -101,7 +101,7 @@ impl WorldOptions {
         }
     }
 
-    /// With one lane whose ring has so many bytes on each drive.
+    /// Sets one lane, with a ring of `ring_bytes` bytes on each drive.
     #[must_use]
     pub fn with_one_lane(self, ring_bytes: u64) -> Self {
         let regions = Some(RegionSizes {
@@ -120,34 +120,34 @@ pub struct World {
     lanes: Vec<Lane>,
     scratch: Vec<Scratch>,
     contents: Contents,
-    /// Where drives answer by models.
+    /// Set if the drives answer by models.
     timing: Option<Timing>,
-    /// All drives there are, also those that have left their seat.
+    /// All drives that exist, including those that have left their seat.
     drives: Vec<Drive>,
-    /// Which of them sits where, as the pool sees it.
+    /// By seat, the index of its drive in `drives`, as the pool sees it.
     seats: Vec<Option<usize>>,
-    /// The same as each lane sees it: it hears of changes in order with the pool's commands.
+    /// The same as each lane sees it: changes reach a lane in order with the pool's commands.
     lane_seats: Vec<Vec<Option<usize>>>,
     now: Instant,
     queue: Queue,
-    /// Operations that have been done and whose end is not reported.
+    /// Operations of hanging drives: each end is held back until [`World::release`].
     held: Vec<WorldEvent>,
-    /// When each lane's clock is set to.
+    /// By lane, when its timer is due.
     armed: Vec<Option<Instant>>,
-    /// When the pool's clock is set to.
+    /// When the pool's timer is due.
     pool_armed: Option<Instant>,
-    /// Times that are in the queue for it.
+    /// Events of the pool's timer in the queue.
     pool_timers: usize,
     rng: ChaCha8Rng,
     volumes: BTreeMap<String, VolumeMap>,
     requests: Requests,
     tickets: BTreeMap<Ticket, Option<Result<(), PoolError>>>,
     next_ticket: u64,
-    /// Writes that drives have been given, in all.
+    /// Sequence number of the last write, over all drives.
     write_sequence: u64,
     trace: u64,
     ios: u64,
-    /// How often lanes have been checked.
+    /// Number of lane checks.
     checks: u64,
     /// Writes and flushes that have ended.
     boundaries: u64,
@@ -195,8 +195,8 @@ impl World {
         if contents == Contents::Lengths {
             lanes.iter_mut().for_each(Lane::trust_content);
         }
-        // Requests have a few chunks here, too few bytes for the limits of real drives. Studies have real sizes, and no free
-        // stripes.
+        // Simulated requests have a few chunks, too few bytes to reach the limits for real drives: set lower limits.
+        // Studies have requests of real sizes, and no free stripes.
         if geometry.free_stripes() > 0 && geometry.code().data().len() > 1 {
             let chunk = geometry.chunk_bytes();
             lanes
@@ -240,7 +240,7 @@ impl World {
         &self.pool
     }
 
-    /// Now.
+    /// The current virtual time.
     #[must_use]
     pub const fn now(&self) -> Instant {
         self.now
@@ -258,36 +258,36 @@ impl World {
         self.ios
     }
 
-    /// Writes and flushes that have ended: after each of them the power may go.
+    /// Writes and flushes that have ended: the power may be cut after each of them.
     pub(crate) const fn boundaries(&self) -> u64 {
         self.boundaries
     }
 
-    /// A hash of what is on all drives' media, and of which are gone.
+    /// A hash of the media of all drives, and of which drives are gone.
     pub(crate) fn image_digest(drives: &[Drive]) -> u64 {
         drives.iter().fold(0, |all, drive| {
             mix(all ^ drive.digest()).wrapping_add(u64::from(drive.is_gone()))
         })
     }
 
-    /// A seat's drive.
+    /// The drive of a seat.
     ///
     /// # Panics
-    /// When there is none.
+    /// When the seat has no drive.
     pub fn drive(&mut self, seat: Seat) -> &mut Drive {
         let index = self.seats[seat.index()].expect("a drive sits there");
         &mut self.drives[index]
     }
 
-    /// Which of [`World::drives`] sits in a seat, if one does.
+    /// Index into [`World::drives`] of the drive in a seat, if there is one.
     pub(crate) fn drive_index(&self, seat: Seat) -> Option<usize> {
         self.seats.get(seat.index()).copied().flatten()
     }
 
-    /// Which of [`World::drives`] sits in a seat.
+    /// Index into [`World::drives`] of the drive in a seat.
     ///
     /// # Panics
-    /// When none does.
+    /// When the seat has no drive.
     #[must_use]
     pub fn drive_index_of(&self, seat: Seat) -> usize {
         self.drive_index(seat).expect("a drive sits there")
@@ -299,7 +299,7 @@ impl World {
         Some(&mut self.drives[index])
     }
 
-    /// The same, to look at.
+    /// The same, read-only.
     #[must_use]
     pub fn drive_at(&self, seat: Seat) -> Option<&Drive> {
         let index = self.seats.get(seat.index()).copied().flatten()?;
@@ -311,13 +311,13 @@ impl World {
         self.rng = ChaCha8Rng::seed_from_u64(seed);
     }
 
-    /// All drives there are, also those that have left their seat.
+    /// All drives that exist, including those that have left their seat.
     #[must_use]
     pub fn drives(&self) -> &[Drive] {
         &self.drives
     }
 
-    /// The same, to break them.
+    /// The same, mutable, to inject faults.
     pub fn drives_mut(&mut self) -> &mut [Drive] {
         &mut self.drives
     }
@@ -327,22 +327,21 @@ impl World {
         &mut self.rng
     }
 
-    /// Whether nothing is left to happen.
+    /// True if no event is left.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
         self.held.is_empty() && self.is_quiet_but_for_held()
     }
 
-    /// Whether nothing is left to happen but ends that a hanging drive holds back, for which nobody
-    /// waits any more.
+    /// True if no event is left except completions that a hanging drive holds back and that no lane waits for.
     pub(crate) fn is_quiet_but_for_held(&self) -> bool {
-        // A suspect that is to be trusted again at some time is nothing that happens.
+        // The pool's timers do not count: the time at which a suspect is trusted again may be far away.
         let flying = self.timing.as_ref().map_or(0, Timing::flying);
         let quiet = self.queue.len() == self.pool_timers && flying == 0;
         quiet && self.pool.is_idle() && self.lanes_idle()
     }
 
-    /// What keeps it from being quiet, for who looks for the reason.
+    /// Describes what keeps the world from being quiet.
     pub(crate) fn what_is_left(&self) -> String {
         let lanes = self.lanes.iter().enumerate();
         let busy: Vec<usize> = lanes
@@ -368,12 +367,12 @@ impl World {
         self.lanes.iter().all(Lane::is_idle)
     }
 
-    /// Runs until nothing is left to happen.
+    /// Runs until no event is left.
     ///
     /// # Panics
-    /// When then something is still waiting: that is a hang.
+    /// When a lane or the pool still waits then: it hangs.
     pub fn settle(&mut self) {
-        // What a lane does when nothing else happens belongs to it.
+        // Includes the work that an idle lane starts when its timer is due.
         while !self.is_quiet() || self.armed.iter().any(Option::is_some) {
             if !self.step() {
                 break;
@@ -395,26 +394,26 @@ impl World {
         self.queue.push(at, event);
     }
 
-    /// Reports the ends that a hanging drive held back.
+    /// Delivers the completions that a hanging drive held back.
     pub fn release(&mut self) {
         for event in std::mem::take(&mut self.held) {
             self.push(self.now, event);
         }
     }
 
-    /// A latency that makes any two operations in flight end in either order.
+    /// A random latency, so that any two operations in flight may end in either order.
     fn jitter(&mut self) -> Duration {
         Duration::from_nanos(self.rng.random_range(1_000..200_000))
     }
 
-    /// Hands an operation to a drive: what it says, and when the end is due.
+    /// Hands an operation to a drive. Returns how the drive admitted it, and when its end is due.
     fn admit(
         &mut self,
         drive: Option<usize>,
         (kind, offset, length): (IoKind, u64, u64),
     ) -> (Option<Admitted>, Instant) {
         if self.timing.is_some() {
-            // Its model says when.
+            // The drive's model decides when the operation ends.
             let admitted = drive.map(|drive| self.drives[drive].admit(kind, offset));
             return (admitted, self.now + HAND_OVER);
         }
@@ -432,7 +431,7 @@ impl World {
         (Some(admitted), drive.answer_at(self.now, at))
     }
 
-    /// An operation is handed to a drive, and this happens at its end.
+    /// Submits an operation to a drive; `event` happens at its end.
     fn push_io(
         &mut self,
         (drive, what): (Option<usize>, (IoKind, u64, u64)),
@@ -448,7 +447,7 @@ impl World {
         }
     }
 
-    /// When something happens next.
+    /// Time of the next event.
     pub(crate) fn next_at(&self) -> Option<Instant> {
         let queued = self.queue.next_at();
         let Some(timing) = &self.timing else {
@@ -463,13 +462,13 @@ impl World {
         }
     }
 
-    /// Time passes, and nothing happens before `now`.
+    /// Advances the clock to `now`. No event may be due before `now`.
     pub(crate) fn come_to(&mut self, now: Instant) {
         debug_assert!(self.next_at().is_none_or(|at| at >= now));
         self.now = self.now.max(now);
     }
 
-    /// What the model of a seat's drive has done, if it has one.
+    /// Work done by the model of a seat's drive, if the drive has a model.
     pub(crate) fn model_work(&self, seat: Seat) -> Option<crate::model::Work> {
         let drive = self.drive_index(seat)?;
         self.timing.as_ref()?.work(drive)
@@ -479,7 +478,7 @@ impl World {
         self.trace = mix(self.trace ^ what).wrapping_add(self.now.0);
     }
 
-    /// Lets the next thing happen; false if there is none.
+    /// Handles the next event; false if there is none.
     pub fn step(&mut self) -> bool {
         if let Some(timing) = &mut self.timing {
             let queued = self.queue.next_at();
@@ -494,7 +493,7 @@ impl World {
                 self.handle(event);
                 return true;
             }
-            // A drive that was due had nothing done yet: it has moved on.
+            // A drive was due but completed no operation: only the state of its model advanced.
             if due.is_some_and(|due| queued.is_none_or(|queued| due <= queued)) {
                 return true;
             }
@@ -518,8 +517,8 @@ impl World {
             } => {
                 let index = usize::from(lane);
                 let outcome = match (drive, admitted) {
-                    // A late one, whose request was answered without it: the memory is the client's
-                    // no more, and nobody looks at it.
+                    // A late operation whose request was answered without it: the memory is the client's again, and the
+                    // result is not used.
                     (Some(_), _) if self.scratch[index].has_none_of(io.slices.all()) => Ok(()),
                     (Some(drive), Some(admitted)) => perform(
                         &mut self.drives[drive],
@@ -559,7 +558,7 @@ impl World {
                 let outcome = self.drives[drive].flush_to(admitted.mark, admitted.effect);
                 self.pool_ended(id, Half::Flush, outcome);
             }
-            // What has no content need not be zeroed.
+            // Drives without content need no zeroing.
             WorldEvent::ToLane(_, array::Command::Zero { group })
                 if self.contents == Contents::Lengths =>
             {
@@ -606,7 +605,7 @@ impl World {
                 let index = usize::from(lane);
                 if self.armed[index] == Some(at) {
                     self.armed[index] = None;
-                    // It may have been put off meanwhile.
+                    // The timer may have been moved to a later time since.
                     if self.lanes[index]
                         .poll_timeout()
                         .is_some_and(|due| due <= at)
@@ -652,7 +651,8 @@ impl World {
         self.check_lane(index);
     }
 
-    /// What must hold between two events of a lane does. Sums are counted anew at each sixteenth.
+    /// Checks the invariants of a lane between two events. Every sixteenth check includes the checks that count
+    /// everything again.
     fn check_lane(&mut self, index: usize) {
         if cfg!(debug_assertions) && self.contents != Contents::Lengths {
             self.checks += 1;
@@ -684,7 +684,7 @@ impl World {
     }
 }
 
-/// Puts a drive into a seat, or none, and makes the table longer if it must be.
+/// Puts a drive, or none, into a seat. Extends the table if necessary.
 fn seat_at(seats: &mut Vec<Option<usize>>, seat: Seat, drive: Option<usize>) {
     if seats.len() <= seat.index() {
         seats.resize(seat.index() + 1, None);

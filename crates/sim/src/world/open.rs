@@ -1,4 +1,4 @@
-//! Worlds begin: on fresh drives, or on drives that have a pool.
+//! The beginning of a world: on fresh drives, or on drives that hold a pool.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ impl World {
         Self::create_with(options, false)
     }
 
-    /// The same for clients whose sectors are one repeated byte each, which is quicker.
+    /// The same for clients whose sectors are one repeated byte each, which is faster.
     ///
     /// # Panics
     /// As [`World::create`].
@@ -42,7 +42,7 @@ impl World {
         world
     }
 
-    /// Begins to create a pool on these drives, which have been wiped ([`wipe`]): nothing has been written yet.
+    /// Begins to create a pool on drives that have been wiped ([`wipe`]). Nothing has been written yet on return.
     ///
     /// # Panics
     /// As [`World::create`].
@@ -91,19 +91,19 @@ impl World {
     /// Runs until the pool is open.
     ///
     /// # Panics
-    /// When it never is.
+    /// When the pool does not open.
     pub(crate) fn finish_open(&mut self) {
         self.await_ticket(Ticket(0))
             .expect("an opened pool is written");
     }
 
-    /// How the opening that [`World::begin_open`] began has ended, if it has.
+    /// The outcome of the opening that [`World::begin_open`] began, if it has ended.
     pub(crate) fn opened(&self) -> Option<Result<(), PoolError>> {
         self.outcome(Ticket(0))
     }
 
-    /// Begins to open the pool that is on `drives`: it has been decided whom to believe, and nothing
-    /// has been written. The drives are taken only if that went well.
+    /// Begins to open the pool on `drives`. On return the labels to trust have been chosen, and nothing has been
+    /// written. The drives are taken only on success.
     pub(crate) fn begin_open(
         drives: &mut Vec<Drive>,
         degraded: bool,
@@ -132,7 +132,7 @@ impl World {
         }
         let opening = array::pool::open(&found, degraded)?;
         let seated = opening.seated().clone();
-        // Said again here, so that it is not only the logic's own word.
+        // Checked here too, independently of the pool's own logic.
         let newest = found.iter().map(|drive| drive.label.generation).max();
         for &at in seated.values() {
             let generation = found[at].label.generation;
@@ -154,7 +154,7 @@ impl World {
                     .read_used(both, 2 * 4096)
                     .is_ok_and(|used| used.is_empty())
                 {
-                    // Nothing was ever written there, as on nearly every drive.
+                    // Never written, as on nearly every drive.
                     pages.push(format::CellPage::empty(first_row));
                     continue;
                 }
@@ -176,7 +176,7 @@ impl World {
             slots.insert(seat, found[at].label_slot);
             in_seats[seat.index()] = Some(places[at]);
         }
-        // Drives that are out keep their place, so that they can be brought back.
+        // Drives that are out keep their seat, so that they can be brought back.
         for (seat, facts) in facts.seats() {
             let at = found
                 .iter()
@@ -191,7 +191,7 @@ impl World {
     }
 }
 
-/// Where the regions of the drives of such a pool will be.
+/// The regions of the drives of a pool with these options.
 fn drive_map(options: &WorldOptions) -> DriveMap {
     let map = |copies| {
         DriveMap::with_copies(options.drive_bytes, Some(options.cell_bytes), copies, 0)
@@ -206,10 +206,11 @@ fn drive_map(options: &WorldOptions) -> DriveMap {
     map((shape.expect("a layout").code.parity + 1).max(2))
 }
 
-/// Zeroes what an earlier pool has left before the rows of a drive: what comes before a pool is created.
+/// Zeroes everything before the rows of a drive, where an earlier pool may have left its data. Run this before a pool
+/// is created.
 ///
 /// # Errors
-/// What the drive says.
+/// The drive's error.
 pub(crate) fn wipe(drive: &mut Drive) -> Result<(), Fault> {
     let map = *drive.map().expect("drives of pools know their regions");
     drive.zero(0, map.cell_table_offset)?;

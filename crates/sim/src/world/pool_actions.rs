@@ -1,4 +1,4 @@
-//! What the pool asks for: writes of labels and tables, commands to lanes, drives that change places.
+//! Carries out the actions of the pool: writes of labels and tables, commands to lanes, drives that change seats.
 
 use array::IoKind;
 use array::pool::{Half, PoolAction};
@@ -32,7 +32,8 @@ impl World {
                     };
                     self.push_io((drive, what), (admitted, at), event);
                 }
-                // In order per lane: the same delay for all, ties by sequence.
+                // Commands to a lane stay in order: all have the same delay, and the queue breaks ties by order of
+                // insertion.
                 PoolAction::Lane(lane, command) => {
                     self.push(self.now + HAND_OVER, WorldEvent::ToLane(lane, command));
                 }
@@ -79,7 +80,7 @@ impl World {
         }
     }
 
-    /// The bytes of a `WriteDurably` are in the drive's cache; now it flushes.
+    /// Puts the bytes of a `WriteDurably` into the drive's cache, then submits the flush.
     pub(super) fn pool_write(
         &mut self,
         id: array::IoId,

@@ -1,4 +1,4 @@
-//! The end of a world: killed, or cut from power.
+//! The end of a world: a kill or a power cut.
 
 use array::IoKind;
 use block::BLOCK_BYTES;
@@ -10,8 +10,8 @@ use super::queue::WorldEvent;
 use crate::content::{BLOCK, Block};
 use crate::drive::{Drive, Effect, Pieces, Survival, rubbish};
 
-/// Which un-flushed writes survive a power cut. They are counted over all drives in the order in
-/// which they were carried out; those in flight come last.
+/// Which un-flushed writes survive a power cut. Writes are numbered over all drives in the order in which they were
+/// carried out; writes in flight come last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CutSpec {
     /// None of them.
@@ -24,34 +24,34 @@ pub enum CutSpec {
     Prefix(usize),
     /// Those whose bit is set; there are at most 64.
     Mask(u64),
-    /// The first ones whole, one write torn after that many sectors, nothing later.
+    /// The first ones complete, the next one torn after that many sectors, no later ones.
     TornAt(usize, u32),
-    /// Any of them, each whole, torn after a prefix, or torn into two pieces, by chance.
+    /// Chosen at random: each write whole, lost, torn after a prefix, or torn into two pieces.
     Seed(u64),
 }
 
-/// Drives at the moment when the power goes, before it is known what their caches lose.
+/// Drives at the moment of a power cut, before it is decided which cached writes survive.
 #[derive(Clone, Debug)]
 pub struct PowerLoss {
     drives: Vec<Drive>,
-    /// Un-flushed writes by their places among all writes.
+    /// Sequence numbers of the un-flushed writes, sorted.
     order: Vec<u64>,
 }
 
 impl PowerLoss {
-    /// Un-flushed writes.
+    /// Number of un-flushed writes.
     #[must_use]
     pub const fn writes(&self) -> usize {
         self.order.len()
     }
 
-    /// What is left when `spec` says what survives.
+    /// The drives after the cut, with the writes that survive under `spec`.
     #[must_use]
     pub fn with(&self, spec: CutSpec) -> Vec<Drive> {
         self.clone().into_drives(spec)
     }
 
-    /// The same, when nothing else is to be left of it.
+    /// The same, without a copy of the drives.
     fn into_drives(self, spec: CutSpec) -> Vec<Drive> {
         let Self { mut drives, order } = self;
         let mut chance = match spec {
@@ -72,8 +72,8 @@ impl PowerLoss {
 }
 
 impl World {
-    /// Stops everything at this instant, as `kill -9` does: what is in flight is gone, what the
-    /// drives have, they keep.
+    /// Stops everything at this instant, as `kill -9` does: operations in flight are lost, and the drives keep their
+    /// data and their caches.
     #[must_use]
     pub fn kill(mut self) -> Vec<Drive> {
         for drive in &mut self.drives {
@@ -82,13 +82,13 @@ impl World {
         self.drives
     }
 
-    /// Cuts the power at this instant: volatile caches lose what `spec` says.
+    /// Cuts the power at this instant: `spec` decides which writes in volatile caches survive.
     #[must_use]
     pub fn cut(self, spec: CutSpec) -> Vec<Drive> {
         self.lose_power().into_drives(spec)
     }
 
-    /// Cuts the power at this instant, with all that can be left of it.
+    /// Cuts the power at this instant. Every set of surviving writes can be derived from the result.
     #[must_use]
     pub fn lose_power(mut self) -> PowerLoss {
         self.writes_in_flight();
@@ -102,8 +102,7 @@ impl World {
         PowerLoss { drives, order }
     }
 
-    /// Writes that have been handed over and not ended may be on their medium or not: they go into
-    /// the caches behind the others.
+    /// A write in flight may or may not reach the medium: put it into the cache, behind all completed writes.
     fn writes_in_flight(&mut self) {
         let held = std::mem::take(&mut self.held);
         for event in self.queue.drain().into_iter().chain(held) {
@@ -119,7 +118,7 @@ impl World {
                     let range = (io.offset, io.length);
                     let drive = &mut self.drives[drive];
                     let scratch = &self.scratch[usize::from(lane)];
-                    // A drive that refuses the write (it is gone, say) has not done it.
+                    // A drive that refuses the write, for example because it is gone, has not carried it out.
                     let _refused = match io.kind {
                         IoKind::Write => {
                             let slices = io.slices.all().iter();
@@ -185,41 +184,41 @@ pub(super) fn by_chance(chance: &mut ChaCha8Rng, sectors: u32) -> Survival {
     }
 }
 
-/// Writes that had left a process that was stopped, and may land at any time after.
+/// Writes that a stopped process had submitted. They may reach the drives at any later time.
 #[derive(Clone, Debug)]
 pub struct InFlight(Vec<(usize, u64, Vec<Block>)>);
 
 impl InFlight {
-    /// How many there are.
+    /// Number of writes.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// True if there are none.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Which drive one of them goes to.
+    /// Index of the drive that a write goes to.
     #[must_use]
     pub fn drive(&self, number: usize) -> usize {
         self.0[number].0
     }
 
-    /// One of them lands on the drives, which are somebody else's by now.
+    /// Carries out one of the writes on the drives, which belong to another process by now.
     pub fn land(&self, number: usize, drives: &mut [Drive]) {
         let (drive, offset, blocks) = &self.0[number];
         let range = (*offset, (blocks.len() * BLOCK) as u64);
         let blocks = blocks.iter().cloned();
-        // A drive that refuses the write has not done it.
+        // A drive that refuses the write has not carried it out.
         let _refused = drives[*drive].write_blocks(range, Effect::Done, u64::MAX, blocks);
     }
 }
 
 impl World {
-    /// The writes that have been handed over and have not ended.
+    /// The writes that have been handed to drives and have not ended.
     #[must_use]
     pub fn in_flight(mut self) -> InFlight {
         let held = std::mem::take(&mut self.held);

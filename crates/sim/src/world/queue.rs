@@ -1,4 +1,4 @@
-//! What will happen, by time.
+//! Future events, by time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,10 +10,10 @@ use block::{Instant, Seat};
 use crate::drive::Admitted;
 use crate::replay::Asked;
 
-/// Something that will happen.
+/// A future event.
 #[derive(Clone, Debug)]
 pub(super) enum WorldEvent {
-    /// An operation on the drive that sat in the seat when it was asked for.
+    /// An operation on the drive that sat in the seat when the lane submitted it.
     LaneIo {
         lane: u16,
         drive: Option<usize>,
@@ -36,20 +36,20 @@ pub(super) enum WorldEvent {
         admitted: Admitted,
     },
     ToLane(u16, Command),
-    /// For a lane, two drives change places.
+    /// In a lane's view, two drives swap seats.
     Swap(u16, Seat, Seat),
-    /// The drive of the second seat takes the first, and the lane is told so.
+    /// In a lane's view, the drive of the second seat moves to the first; then the lane gets the command.
     Succeed(u16, Seat, Seat, Command),
-    /// For a lane, a drive comes to sit in a seat.
+    /// In a lane's view, a drive takes a seat.
     Seated(u16, Seat, usize),
     ToPool(array::Event),
-    /// A lane's clock.
+    /// A lane's timer.
     Timer(u16),
-    /// The pool's clock.
+    /// The pool's timer.
     PoolTimer,
 }
 
-/// Events by time; those of one time in the order in which they were put in.
+/// Events by time; events of the same time in order of insertion.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Queue {
     order: BinaryHeap<Reverse<(Instant, u64, usize)>>,
@@ -76,7 +76,7 @@ impl Queue {
         Some((at, event))
     }
 
-    /// When the first of them is.
+    /// Time of the first event.
     pub(super) fn next_at(&self) -> Option<Instant> {
         self.order.peek().map(|&Reverse((at, ..))| at)
     }
@@ -85,7 +85,7 @@ impl Queue {
         self.order.len()
     }
 
-    /// Takes everything out, in order.
+    /// Removes all events, in order.
     pub(super) fn drain(&mut self) -> Vec<WorldEvent> {
         std::iter::from_fn(|| self.pop().map(|(_, event)| event)).collect()
     }

@@ -1,4 +1,4 @@
-//! Requests of clients: which are open, what their parts have brought back, and in which order they are answered.
+//! Requests of clients: which are open, the data that their parts returned, and the order of the answers.
 
 use std::collections::VecDeque;
 
@@ -15,12 +15,12 @@ struct ClientRequest {
     /// Parts not yet answered.
     open: usize,
     outcome: Outcome,
-    /// What parts brought back, as far as any has brought something.
+    /// By part, the data that it returned, if any.
     pieces: Vec<Option<Buffer>>,
 }
 
 impl ClientRequest {
-    /// A lane has answered; whether the request is answered with that.
+    /// Records a lane's answer to a part. Returns true if all parts have been answered.
     fn part_ended(&mut self, part: usize, outcome: Outcome, buffer: Option<Buffer>) -> bool {
         self.open -= 1;
         self.outcome = self.outcome.and(outcome);
@@ -33,7 +33,7 @@ impl ClientRequest {
     }
 }
 
-/// The client's request and the part of it that a lane's request is.
+/// The client's request and the index of its part, from the id of a lane's request.
 fn client_of(request: RequestId) -> (u64, usize) {
     (
         request.0 >> 16,
@@ -41,7 +41,7 @@ fn client_of(request: RequestId) -> (u64, usize) {
     )
 }
 
-/// What a lane calls a part of a client's request.
+/// The id of a lane's request for a part of a client's request.
 pub(super) const fn part_of(id: u64, index: usize) -> RequestId {
     RequestId((id << 16) | index as u64)
 }
@@ -50,15 +50,15 @@ pub(super) const fn part_of(id: u64, index: usize) -> RequestId {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Requests {
     next: u64,
-    /// In flight, or not asked for yet.
+    /// Requests in flight, and answered requests whose outcome has not been taken.
     open: Ascending<ClientRequest>,
-    /// Of a study: requests that were answered, in order.
+    /// In a study: answered requests, in order.
     answered_ids: VecDeque<u64>,
     answered: u64,
 }
 
 impl Requests {
-    /// A request of so many parts begins.
+    /// Begins a request with this number of parts.
     pub(super) fn begin(&mut self, kind: RequestKind, parts: usize) -> u64 {
         let id = self.next;
         self.next += 1;
@@ -72,7 +72,7 @@ impl Requests {
         id
     }
 
-    /// A lane has answered. With `notes` the order of answers is kept for [`Requests::take_answered`].
+    /// Records a lane's answer. With `notes` the order of answers is kept for [`Requests::take_answered`].
     pub(super) fn part_ended(
         &mut self,
         request: RequestId,
@@ -90,17 +90,17 @@ impl Requests {
         }
     }
 
-    /// Of a study: a request that was answered and not asked for.
+    /// In a study: an answered request whose outcome has not been taken.
     pub(super) fn take_answered(&mut self) -> Option<u64> {
         self.answered_ids.pop_front()
     }
 
-    /// Requests that have been answered in all.
+    /// Number of requests answered.
     pub(super) const fn answered(&self) -> u64 {
         self.answered
     }
 
-    /// Whether a request has ended, and how; for a read, with what came back, part by part.
+    /// The outcome of a request, if it has ended; for a read, the data of its parts.
     pub(super) fn take_ended(&mut self, id: u64) -> Option<Result<Vec<Buffer>, Fault>> {
         if self.open.get_mut(id)?.open > 0 {
             return None;

@@ -1,4 +1,4 @@
-//! Scrubs: begun, planned, and looked at.
+//! Scrubs: start, schedule, pause, progress.
 
 use array::pool::{PoolError, ScrubProgress, Ticket};
 
@@ -6,7 +6,7 @@ use super::World;
 use crate::drive::Drive;
 
 impl World {
-    /// Begins a scrub and does not wait for it; whether the pool agreed.
+    /// Begins a scrub without waiting for it. Returns true if the pool accepted the command.
     pub fn begin_scrub(&mut self) -> bool {
         let ticket = self.ticket();
         let agreed = self.pool.scrub(self.now, ticket).is_ok();
@@ -14,7 +14,7 @@ impl World {
         agreed
     }
 
-    /// Plans a scrub every so many days.
+    /// Schedules a scrub every `every_days` days.
     ///
     /// # Errors
     /// As [`array::pool::Pool::plan_scrub`].
@@ -22,10 +22,10 @@ impl World {
         self.command(|pool, now, ticket| pool.plan_scrub(now, every_days, ticket))
     }
 
-    /// Closes the pool with a scrub under way.
+    /// Closes the pool during a scrub.
     ///
     /// # Errors
-    /// As the pool says.
+    /// The pool's error.
     pub fn close_now(mut self) -> Result<Vec<Drive>, PoolError> {
         self.begin_close();
         let ticket = Ticket(self.next_ticket - 1);
@@ -33,10 +33,10 @@ impl World {
         Ok(self.kill())
     }
 
-    /// Runs until the scrub has done so many groups, and holds it there.
+    /// Runs until the scrub has done `groups` groups, then pauses it.
     ///
     /// # Panics
-    /// When it never has.
+    /// When the scrub never gets that far.
     pub fn pause_scrub_after(&mut self, groups: u64) {
         while self.scrub_progress().groups_done < groups {
             assert!(self.step(), "the scrub goes on");
@@ -45,13 +45,13 @@ impl World {
         self.poll_pool();
     }
 
-    /// Lets a scrub that is held go on.
+    /// Resumes a paused scrub.
     pub fn resume_scrub(&mut self) {
         self.pool.pause_scrub(self.now, false);
         self.poll_pool();
     }
 
-    /// Tells the pool what a clock on the wall says, in seconds since 1970.
+    /// Gives the pool the wall-clock time, in seconds since 1970.
     pub fn tell_wall_clock(&mut self, unix_seconds: u64) {
         self.pool.handle_wall_clock(self.now, unix_seconds);
         self.poll_pool();

@@ -1,9 +1,9 @@
-//! A world for studies: modelled drives that store nothing, and buffers that know only their length.
+//! A world for studies: modelled drives that store nothing, and buffers that have only a length.
 //!
-//! It is the whole pool, lanes, journal, checkpoints, checksum pages and rebuild queue, at any size, for nothing has
-//! content: what is read is right by definition ([`array::Lane::trust_content`]), and a volume counts as written
-//! without a zeroing pass. What costs time costs it here too: every drive operation, also those of pages and journal,
-//! and parity at a stated rate.
+//! The whole pool runs: lanes, journal, checkpoints, checksum pages and rebuild queue. It may have any size, because
+//! nothing has content: every read counts as correct ([`array::Lane::trust_content`]), and a volume counts as written
+//! without a zeroing pass. Time is accounted for as in a real pool: every drive operation, including those of pages and
+//! journal, and parity at a stated rate.
 //!
 //! [`StudyVolume`] is the pool as a [`Target`](crate::load::Target) for a [`Run`](crate::load::Run):
 //!
@@ -39,21 +39,22 @@ use crate::model::{Preset, Work};
 /// The one volume of a study's pool.
 const VOLUME: &str = "study";
 
-/// Rows of the layout that is made to see how many drives a scheme has: few, for pools make a table of them.
+/// Rows of the layout that is built only to find the number of drives of a scheme: few, because `pool` layouts build a
+/// table of them.
 const ROWS_TO_COUNT: u64 = 256;
 
-/// What a study's pool is made from.
+/// Options of a study's pool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StudyOptions {
     /// Scheme string, as in `pool create`.
     pub scheme: String,
-    /// Drives of the layout; where not said, as the scheme says.
+    /// Drives of the layout; `None`: as the scheme has them.
     pub drives: Option<u16>,
-    /// Drives that wait as spares.
+    /// Spare drives.
     pub spares: u16,
-    /// All drives.
+    /// The model of all drives.
     pub drive: Preset,
-    /// Bytes of each that the pool uses; all of it where not said.
+    /// Bytes of each drive that the pool uses; `None`: all of them.
     pub drive_bytes: Option<u64>,
     /// `-o chunk=`.
     pub chunk_bytes: Option<u64>,
@@ -61,9 +62,9 @@ pub struct StudyOptions {
     pub cell_bytes: Option<u64>,
     /// Whether writes are journalled and blocks have checksums.
     pub journal: bool,
-    /// Bytes per second that parity is computed at, by each lane; 0 takes no time.
+    /// Rate in bytes per second at which each lane computes parity; 0: computing takes no time.
     pub parity_bytes_per_second: u64,
-    /// Decides identities; nothing else is left to chance.
+    /// Seed of the UUIDs; nothing else is random.
     pub seed: u64,
 }
 
@@ -86,23 +87,23 @@ impl StudyOptions {
     }
 }
 
-/// Why there is no such pool.
+/// Why a study's pool cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum StudyError {
     /// The scheme string.
     #[error("{0}")]
     Scheme(#[from] layout::SchemeError),
-    /// The scheme does not say how many drives it takes, and nobody else did.
+    /// Neither the scheme nor the options give the number of drives.
     #[error("`{0}` says of no number of drives")]
     Drives(String),
-    /// More of a drive is asked for than it has.
+    /// More bytes of a drive are requested than the drive has.
     #[error("{asked} bytes of each drive are asked for, and `{name}` has {capacity}")]
     DriveTooSmall {
-        /// What was asked.
+        /// Bytes requested.
         asked: u64,
         /// The drive's name.
         name: &'static str,
-        /// What it has.
+        /// The drive's capacity in bytes.
         capacity: u64,
     },
     /// The pool.
@@ -132,7 +133,7 @@ pub struct StudyVolume {
     size_bytes: u64,
     drive: Preset,
     drive_bytes: u64,
-    /// Our numbers for requests, and the client's.
+    /// Our ids of requests, and the client's tokens.
     tokens: Ascending<u64>,
     done: VecDeque<(u64, Outcome)>,
 }
@@ -147,11 +148,11 @@ impl fmt::Debug for StudyVolume {
 }
 
 impl StudyVolume {
-    /// Makes the pool, and a volume of `size_bytes`, or of all the space that there is. Time has passed since 0: labels
-    /// have been written.
+    /// Creates the pool, and a volume of `size_bytes` or of the pool's whole capacity. The clock is past 0 on return,
+    /// because labels have been written.
     ///
     /// # Errors
-    /// [`StudyError`] says what does not fit.
+    /// [`StudyError`] if the scheme, the drives or the sizes do not fit.
     pub fn create(options: &StudyOptions, size_bytes: Option<u64>) -> Result<Self, StudyError> {
         let capacity = options.drive.capacity_bytes();
         let drive_bytes = options.drive_bytes.unwrap_or(capacity);
@@ -189,7 +190,7 @@ impl StudyVolume {
             chunk_bytes: options.chunk_bytes,
             cell_bytes: options.cell_bytes,
             journal: options.journal,
-            // Its volumes count as written.
+            // Volumes of a study count as written.
             lazy: false,
             interleave: false,
             free_stripes: Some(0),
@@ -217,13 +218,13 @@ impl StudyVolume {
         })
     }
 
-    /// Now.
+    /// The current virtual time.
     #[must_use]
     pub const fn now(&self) -> Instant {
         self.world.now()
     }
 
-    /// Seats of the layout.
+    /// Number of seats of the layout.
     #[must_use]
     pub fn seats(&self) -> u16 {
         self.world.pool().geometry().layout().drives()
@@ -247,27 +248,27 @@ impl StudyVolume {
         self.world.trace()
     }
 
-    /// What the drive of a seat has done.
+    /// Work done by the drive of a seat.
     #[must_use]
     pub fn work(&self, seat: Seat) -> Option<Work> {
         self.world.model_work(seat)
     }
 
-    /// The drive of a seat is failed by command; its rebuild begins as soon as that is durable.
+    /// Fails the drive of a seat by command. Its rebuild begins as soon as the change is durable.
     ///
     /// # Errors
-    /// As the pool says.
+    /// The pool's error.
     pub fn fail(&mut self, seat: Seat) -> Result<(), PoolError> {
         self.world.begin_fail_drive(seat).map(|_| ())
     }
 
-    /// Which of the cells that wait is filled next, from now on.
+    /// Sets the order in which waiting cells are filled from now on.
     pub fn order_fills(&mut self, order: &'static dyn FillOrder) {
         self.world.pool.order_fills(order);
     }
 
-    /// A fresh drive comes into the seat of one that is out; whether the pool agreed. Filling it begins as soon as that
-    /// is durable.
+    /// Puts a fresh drive into a seat whose drive is out. Returns true if the pool accepted the command. Filling the
+    /// drive begins as soon as the change is durable.
     pub fn replace(&mut self, seat: Seat) -> bool {
         let drive = Drive::null(self.drive_bytes, Pace::Null);
         let model = self.drive.build();
@@ -281,7 +282,7 @@ impl StudyVolume {
         agreed
     }
 
-    /// How far the rebuild has come.
+    /// Progress of the rebuild.
     #[must_use]
     pub const fn rebuild(&self) -> &Progress {
         self.world.pool().progress()

@@ -1,8 +1,8 @@
-//! Drives that answer when a model says.
+//! Drives whose models decide when operations end.
 //!
-//! A world has such drives or torture's own clock (`World::admit`), not both: schedules keep their latencies of chance.
-//! Here nothing is left to chance. An operation goes to its drive's model, and what is to happen at its end waits until
-//! the model is done with it. Parity takes a processor's time, one processor for each lane.
+//! A world has either such drives or the random latencies of torture (`World::admit`), not both; schedules use random
+//! latencies. Here nothing is random. An operation goes to the model of its drive, and the event of its end waits until
+//! the model is done with it. Parity takes time on a processor; each lane has one processor.
 
 use array::Compute;
 use block::Instant;
@@ -18,12 +18,12 @@ pub(super) struct Timing {
     models: Vec<Box<dyn Model>>,
     due: Vec<u64>,
     next_due: u64,
-    /// What happens at the ends of the operations in the models.
+    /// Events at the ends of the operations in the models.
     flying: Slab<WorldEvent>,
-    /// What has happened and is not told yet.
+    /// Ended operations that [`Timing::pop`] has not returned yet.
     ended: Vec<u64>,
     parity_bytes_per_second: u64,
-    /// When each lane's processor is free.
+    /// By lane, when its processor is free.
     processors: Vec<u64>,
 }
 
@@ -50,7 +50,7 @@ impl Timing {
         self.due.pop();
     }
 
-    /// When a drive is due, if one is.
+    /// When the next drive is due, if one is.
     pub(super) const fn next_due(&self) -> Option<Instant> {
         match self.next_due {
             u64::MAX => None,
@@ -92,7 +92,7 @@ impl Timing {
         self.next_due = self.next_due.min(self.due[drive]);
     }
 
-    /// Lets the drives that are due by `now` go on.
+    /// Advances the models of the drives that are due by `now`.
     pub(super) fn advance(&mut self, now: Instant) {
         for drive in 0..self.models.len() {
             if self.due[drive] > now.0 {
@@ -105,23 +105,23 @@ impl Timing {
             self.note_due(drive);
         }
         self.next_due = self.due.iter().copied().min().unwrap_or(u64::MAX);
-        // Taken from the back.
+        // `pop` takes from the back.
         self.ended.reverse();
     }
 
-    /// What happens next of what the last [`Timing::advance`] brought.
+    /// The next event of those that the last [`Timing::advance`] brought.
     pub(super) fn pop(&mut self) -> Option<WorldEvent> {
         let token = self.ended.pop()?;
         let key = usize::try_from(token).expect("a key");
         Some(self.flying.remove(key))
     }
 
-    /// Whether ends wait for [`Timing::pop`].
+    /// True if ended operations wait for [`Timing::pop`].
     pub(super) const fn has_ended(&self) -> bool {
         !self.ended.is_empty()
     }
 
-    /// When a lane's processor is through with a computation.
+    /// The time at which a lane's processor finishes a computation.
     pub(super) fn compute(&mut self, lane: u16, now: Instant, work: &Compute) -> Instant {
         let steps = work.steps.iter();
         let bytes = steps

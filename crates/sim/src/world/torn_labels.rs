@@ -1,5 +1,5 @@
-//! Drives that fail and come back while the power goes again and again in the middle of label writes. No more than
-//! the code survives ever fail, so the pool opens by itself each time, and in the end everything is there.
+//! Drives fail and return while power cuts interrupt label writes again and again. Never do more drives fail than the
+//! code survives. So the pool must open without an administrator each time, and all data must be there at the end.
 
 use array::pool::SeatState;
 use block::{Request, RequestKind, Seat};
@@ -31,7 +31,7 @@ fn steps(world: &mut World, rng: &mut SmallRng, most: u32) {
     }
 }
 
-/// One life, from an opening to a power cut.
+/// One incarnation, from an opening to a power cut.
 fn live(mut drives: Vec<Drive>, bad: &[Seat], rng: &mut SmallRng) -> Result<Vec<Drive>, String> {
     for seat in bad {
         if rng.random_bool(0.4) {
@@ -74,7 +74,7 @@ fn live(mut drives: Vec<Drive>, bad: &[Seat], rng: &mut SmallRng) -> Result<Vec<
 #[test]
 fn the_pool_opens_by_itself_whatever_the_power_left_of_its_labels() {
     let long = std::env::var_os("RAVELIN_LONG").is_some();
-    // The second number: how many drives may fail, at most half.
+    // The last number: how many drives may fail, at most half.
     for (scheme, count, tolerance) in [
         ("raid6", 5, 2),
         ("raid6", 6, 2),

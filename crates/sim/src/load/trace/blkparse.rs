@@ -1,5 +1,5 @@
-//! blkparse's default text: `maj,min cpu sequence seconds pid action rwbs sector + sectors [process]`. Of all events, a
-//! request's queueing (action Q) counts. What follows the events is a summary by processor.
+//! blkparse's default text: `maj,min cpu sequence seconds pid action rwbs sector + sectors [process]`. Of all events,
+//! only a request's queueing (action Q) counts. A summary by processor follows the events.
 
 use block::RequestKind;
 

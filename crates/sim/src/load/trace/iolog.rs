@@ -1,5 +1,5 @@
 //! fio's iolog: version 2 (`file action [offset length]`, times by `wait` in microseconds) and version 3 (milliseconds
-//! before each line). `add`, `open` and `close` of files are no requests.
+//! before each line). `add`, `open` and `close` of files are not requests.
 
 use block::RequestKind;
 

@@ -7,9 +7,9 @@
 //! | fio iolog, version 2 | `/dev/sda read 1048576 4096`, `/dev/sda wait 500` |
 //! | fio iolog, version 3 | `12 /dev/sda write 1048576 4096` |
 //!
-//! The form is seen from the first line. A line that does not parse is named with its column; no line is passed over in
-//! silence but for what the forms themselves have besides requests (opening and closing of files, other events of the
-//! block layer, blkparse's summary).
+//! The form is detected from the first line. A line that does not parse is reported with its column. No line is skipped
+//! silently, except those that the forms have besides requests (opening and closing of files, other events of the block
+//! layer, blkparse's summary).
 
 mod blkparse;
 mod iolog;
@@ -73,7 +73,7 @@ pub fn parse(text: &str) -> Result<Vec<Record>, TraceError> {
     Ok(records)
 }
 
-/// A line cut into fields, each with its column.
+/// A line split into fields, each with its column.
 struct Fields<'a> {
     line: usize,
     text: &'a str,
@@ -109,7 +109,7 @@ impl<'a> Fields<'a> {
         self.fields.len()
     }
 
-    /// Field number `index`, called `name` if it is missing.
+    /// Field number `index`; `name` is its name in the error if it is missing.
     fn get(&self, index: usize, name: &str) -> Result<(usize, &'a str), TraceError> {
         let end = self.text.chars().count() + 1;
         let missing = || self.error(end, format!("the {name} is missing"));

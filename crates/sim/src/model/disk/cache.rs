@@ -1,4 +1,4 @@
-//! A disk's memory: segments of what was read, and writes that are not on the medium yet.
+//! A disk's memory: segments of data that was read, and writes that are not on the medium yet.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ struct Segment {
     used: u64,
 }
 
-/// The read cache: the least recently used segment makes room.
+/// The read cache: the least recently used segment is replaced.
 #[derive(Clone, Debug)]
 pub(super) struct Segments {
     options: DiskCacheOptions,
@@ -40,7 +40,7 @@ impl Segments {
         }
     }
 
-    /// Whether all of `start..end` is in one segment, which counts as used.
+    /// True if all of `start..end` is in one segment; the segment then counts as used.
     pub(super) fn holds(&mut self, start: u64, end: u64) -> bool {
         let mut segments = self.segments.iter_mut();
         let Some(segment) = segments.find(|segment| segment.start <= start && end <= segment.end)
@@ -80,7 +80,7 @@ impl Segments {
         }
     }
 
-    /// Sectors `start..end` are written: what is in memory of them is out of date.
+    /// Sectors `start..end` are written: segments that contain some of them are out of date.
     pub(super) fn invalidate(&mut self, start: u64, end: u64) {
         self.segments
             .retain(|segment| end <= segment.start || segment.end <= start);
@@ -103,7 +103,7 @@ impl Dirty {
         self.ranges.is_empty()
     }
 
-    /// Whether all of `start..end` is here.
+    /// True if all of `start..end` is here.
     pub(super) fn holds(&self, start: u64, end: u64) -> bool {
         let before = self.ranges.range(..=start).next_back();
         before.is_some_and(|(_, &last)| end <= last)
@@ -127,7 +127,8 @@ impl Dirty {
         self.sectors += end - start;
     }
 
-    /// Takes out what to write next: the first range at or above `arm`, else the lowest; at most `most` sectors of it.
+    /// Takes out the range to write next: the first one at or above `arm`, else the lowest; at most `most` sectors of
+    /// it.
     pub(super) fn take(&mut self, arm: u64, most: u64) -> Option<(u64, u64)> {
         let above = self.ranges.range(arm..).next();
         let (&start, &end) = above.or_else(|| self.ranges.iter().next())?;
@@ -140,7 +141,7 @@ impl Dirty {
         Some((start, until))
     }
 
-    /// Everything from `other` too.
+    /// Adds everything from `other`.
     pub(super) fn absorb(&mut self, other: Self) {
         for (start, end) in other.ranges {
             self.insert(start, end);

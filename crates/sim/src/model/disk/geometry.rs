@@ -13,10 +13,10 @@
 /// Bytes of a sector.
 pub const SECTOR_BYTES: u64 = 512;
 
-/// Cylinders that are alike.
+/// Cylinders with the same number of sectors and the same skews.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Zone {
-    /// How many.
+    /// Number of cylinders.
     pub cylinders: u32,
     /// Sectors of each of their tracks.
     pub sectors_per_track: u32,
@@ -35,7 +35,7 @@ pub struct Track {
     pub head: u32,
     /// Its sectors.
     pub sectors: u32,
-    /// By how many sectors it is turned.
+    /// Number of sectors by which the track is turned.
     skew: u32,
 }
 
@@ -64,7 +64,7 @@ impl DiskGeometry {
     /// Lays out `zones` from the outside.
     ///
     /// # Panics
-    /// When there is no cylinder, head, sector or turn: presets state what works, and files are checked before.
+    /// When there is no cylinder, head, sector or turn: presets are valid, and files are checked before.
     #[must_use]
     pub fn new(heads: u32, revolution_ns: u64, zones: &[Zone]) -> Self {
         assert!(heads > 0 && revolution_ns > 0, "a disk has heads and turns");
@@ -144,7 +144,7 @@ impl DiskGeometry {
         (track, in_cylinder % per_track)
     }
 
-    /// When in a turn a sector of a track begins, 0 to [`DiskGeometry::revolution_ns`].
+    /// Time in a turn at which a sector of a track begins, 0 to [`DiskGeometry::revolution_ns`].
     #[must_use]
     pub fn angle_ns(&self, track: &Track, sector: u32) -> u64 {
         let at = track.skew + sector;

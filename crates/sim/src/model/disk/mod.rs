@@ -12,13 +12,13 @@
 //!
 //! One arm does one thing at a time, and operations wait in a queue ([`Order`](super::Order)). Around it is memory:
 //!
-//! - *Read-ahead.* A disk with nothing to do reads on behind the last read. How far it has come follows from the time
-//!   when the next operation arrives, so it costs no events.
-//! - *Read cache.* A read that is in memory is answered without the arm, also while the arm is busy.
+//! - *Read-ahead.* An idle disk reads on behind the last read. How far it has come is computed from the time when the
+//!   next operation arrives, so read-ahead costs no events.
+//! - *Read cache.* A read of data that is in memory is answered without the arm, also while the arm is busy.
 //! - *Write cache.* A write that fits is answered at once, and goes to the medium when no operation waits, or when the
-//!   cache is full. A flush is answered when everything before it is there.
+//!   cache is full. A flush is answered when everything before it is on the medium.
 //!
-//! The command overhead passes before the arm moves, and is hidden where an operation waited longer than that.
+//! The command overhead passes before the arm moves, and is hidden if an operation waited longer than that.
 //! (Ruemmler and Wilkes, "An introduction to disk drive modeling", IEEE Computer 27(3), 1994.)
 
 mod cache;
@@ -45,11 +45,11 @@ use super::{IoKind, Model, Operation, Work};
 /// track.
 const LATE_SECTORS_PER_TWO: u64 = 1;
 
-/// Sectors that one visit to the medium writes at most from the write cache, so that a read that has come meanwhile
-/// does not wait for all of it: a track or so.
+/// Maximum number of sectors that one visit to the medium writes from the write cache, about a track, so that a read
+/// that has arrived meanwhile does not wait for the whole cache.
 const DESTAGE_SECTORS: u64 = 512;
 
-/// A disk's numbers.
+/// The parameters of a disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskOptions {
     /// Time of a turn.
@@ -60,15 +60,15 @@ pub struct DiskOptions {
     pub zones: Vec<Zone>,
     /// Time of a move of the arm.
     pub seek: SeekCurve,
-    /// From a track to another one of the cylinder.
+    /// Time to switch from a track to another one of the cylinder.
     pub head_switch_ns: u64,
-    /// From a cylinder's last track to the next one's first.
+    /// Time to switch from a cylinder's last track to the next one's first.
     pub cylinder_switch_ns: u64,
-    /// What a write takes longer to settle after a move.
+    /// Additional settling time of a write after a move.
     pub write_settle_ns: u64,
     /// Time per command before the arm moves.
     pub overhead_ns: u64,
-    /// Of the interface; 0 stands for no limit.
+    /// Rate of the interface; 0 stands for no limit.
     pub interface_bytes_per_second: u64,
     /// Its memory.
     pub cache: DiskCacheOptions,
@@ -130,10 +130,10 @@ enum Arm {
 /// Reading on behind the last read.
 #[derive(Clone, Copy, Debug)]
 struct Ahead {
-    /// First sector that had not been read `at` that time.
+    /// First sector that had not been read at time `at`.
     from: u64,
     at: u64,
-    /// Where it ends.
+    /// The sector at which read-ahead ends.
     limit: u64,
 }
 
@@ -152,7 +152,7 @@ pub struct Disk {
     waiting: VecDeque<Queued>,
     segments: Segments,
     dirty: Dirty,
-    /// What flushes wait for, and which.
+    /// Writes that flushes wait for, and the tokens of these flushes.
     flushing: Dirty,
     flushes: Vec<u64>,
     /// Answers that need no arm, by time.
@@ -208,8 +208,8 @@ impl Disk {
         }
     }
 
-    /// Nanoseconds from `at` until a sector of a track comes round. Negative, by at most half a sector, where it has
-    /// just begun to pass.
+    /// Nanoseconds from `at` until a sector of a track comes round. Negative, by at most half a sector, if the sector
+    /// has just begun to pass.
     fn rotation_ns(&self, at: u64, track: &Track, sector: u32) -> i64 {
         let turn = self.geometry.revolution_ns();
         let now = at % turn;
@@ -227,7 +227,7 @@ impl Disk {
         }
     }
 
-    /// Accesses sectors `start..end` from `at` on, and says when that is done.
+    /// Accesses sectors `start..end` from `at` on. Returns the time at which that is done.
     fn access(&mut self, at: u64, (start, end): (u64, u64), write: bool) -> u64 {
         let (mut track, mut sector) = self.geometry.locate(start);
         let moving = self.move_ns(&track);
@@ -260,8 +260,8 @@ impl Disk {
         time
     }
 
-    /// In the course of a transfer: from the end of a track at `time` to the beginning of the next one, whose first
-    /// sector is `first`.
+    /// Within a transfer: from the end of a track at `time` to the beginning of the next one, whose first sector is
+    /// `first`.
     fn next_track(&self, track: &Track, first: u64, time: u64) -> (Track, u64) {
         let (next, _) = self.geometry.locate(first);
         let switch = if next.cylinder == track.cylinder {
@@ -274,7 +274,7 @@ impl Disk {
         (next, time.saturating_add_signed(wait))
     }
 
-    /// How far a disk has come that reads on from sector `from` at `at`, until `now` or sector `limit`.
+    /// The sector that read-ahead has reached at `now`, at most its limit.
     fn reached(&self, ahead: &Ahead, now: u64) -> u64 {
         let mut sector = ahead.from;
         let mut time = ahead.at;
@@ -300,7 +300,7 @@ impl Disk {
         sector.min(ahead.limit)
     }
 
-    /// When a disk that reads on has read up to sector `end`, which is more than it has.
+    /// When read-ahead reaches sector `end`, which it has not reached yet.
     fn streamed_at(&self, ahead: &Ahead, end: u64) -> u64 {
         let (mut track, mut at) = self.geometry.locate(ahead.from);
         let mut time = ahead.at;
@@ -322,7 +322,7 @@ impl Disk {
         }
     }
 
-    /// The disk stops reading ahead at `now`: what it has read is in memory, and the head is where it has come to.
+    /// Stops read-ahead at `now`: the sectors that it has read are in memory, and the head is at the last of them.
     fn stop_ahead(&mut self, now: u64) {
         if let Some(ahead) = self.ahead.take() {
             let reached = self.reached(&ahead, now);
@@ -359,7 +359,7 @@ impl Disk {
         self.answers.push(Reverse((at, self.answered, token)));
     }
 
-    /// A read that needs no arm: it is answered. `ready` is when its command has been decoded.
+    /// Answers a read that needs no arm, or returns false. `ready` is when its command has been decoded.
     fn hit(&mut self, now: u64, ready: u64, (start, end): (u64, u64), token: u64) -> bool {
         if let Some(ahead) = self.ahead
             && (ahead.from..=ahead.limit).contains(&end)
@@ -384,7 +384,7 @@ impl Disk {
         held
     }
 
-    /// The arm is free at `now`: it takes what is next.
+    /// The arm is free at `now`: starts the next operation, or writes from the cache.
     fn dispatch(&mut self, now: u64) {
         if self.arm != Arm::Idle {
             return;
@@ -412,7 +412,7 @@ impl Disk {
         self.arm = Arm::Destaging { until, range };
     }
 
-    /// Whether operations wait for room in the write cache, or for what a flush covers.
+    /// True if operations wait for room in the write cache, or if flushes wait for writes.
     fn must_destage(&self) -> bool {
         if !self.flushing.is_empty() {
             return true;
@@ -491,7 +491,7 @@ impl Disk {
     }
 
     fn end_flushes(&mut self, now: u64) {
-        // What is being written at this moment is covered too.
+        // The write that is in progress at this moment is covered too.
         let writing = matches!(self.arm, Arm::Destaging { .. });
         if self.flushing.is_empty() && !writing {
             for token in std::mem::take(&mut self.flushes) {
@@ -544,7 +544,7 @@ impl Model for Disk {
                 self.dispatch(now);
                 return;
             }
-            // It has nothing to give back.
+            // A disk has no space to free.
             IoKind::Discard => {
                 self.done.push_back(operation.token);
                 return;
@@ -563,7 +563,7 @@ impl Model for Disk {
         };
         let answered = match operation.kind {
             IoKind::Read => self.hit(now, queued.ready, (start, end), operation.token),
-            // Behind others that wait for room it waits too.
+            // A write behind others that wait for room waits too.
             IoKind::Write | IoKind::WriteZeroes => {
                 self.waiting.is_empty() && self.caches_write(now, &queued)
             }

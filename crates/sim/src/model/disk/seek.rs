@@ -63,7 +63,7 @@ impl SeekCurve {
     }
 }
 
-/// A curve worked out for every distance: a move is one look into a table that all drives of a kind share.
+/// A curve computed for every distance: a move is one look-up in a table that all drives of a kind share.
 #[derive(Clone, Debug)]
 pub(super) struct SeekTable(Arc<[u32]>);
 

@@ -36,7 +36,7 @@ fn operation(token: u64, kind: IoKind, sector: u64, sectors: u64) -> Operation {
     }
 }
 
-/// Runs until nothing is due; what was done when.
+/// Runs until nothing is due. Returns which operations were done, and when.
 fn run(disk: &mut Disk) -> Vec<(u64, u64)> {
     let mut all = Vec::new();
     while let Some(at) = disk.poll_timeout() {

@@ -1,4 +1,4 @@
-//! Where a logical unit lies in flash, and greedy cleaning.
+//! The place of a logical unit in flash, and greedy cleaning.
 //!
 //! ```text
 //!   unit    4 KiB, what the mapping table maps          page    several units, programmed at once
@@ -10,8 +10,8 @@
 //! and the block is erased. (Greedy cleaning: Bux and Iliadis, "Performance of greedy garbage collection in flash-based
 //! solid-state drives", Performance Evaluation 67(11), 2010.)
 //!
-//! A drive that counts as filled costs no memory before it is written: unit u begins at a place that is a formula of u,
-//! and only what has moved since is in the table.
+//! A drive that counts as filled needs no memory before it is written: the first place of unit u is a formula of u, and
+//! only units that have moved since are in the table.
 
 /// Bytes of a unit.
 pub(super) const UNIT_BYTES: u64 = 4096;
@@ -24,14 +24,14 @@ const NOWHERE: u32 = u32::MAX - 1;
 /// Units per piece of the mapping table; pieces that were never written are absent.
 const PIECE: usize = 4096;
 
-/// Free blocks that a die keeps: one for host writes to go on with, one for cleaning itself.
+/// Free blocks that a die keeps: one for further host writes, one for the cleaning itself.
 const FREE_BLOCKS_MIN: usize = 2;
 
-/// Blocks of a die that hold no more data for it: those, the two open ones, and one that makes sure that some block has
-/// something to gain.
+/// Blocks of a die beyond those for data: these free ones, the two open ones, and one that makes sure that the cleaning
+/// of some block gains space.
 pub(super) const BLOCKS_APART: u32 = 4;
 
-/// Numbers of the flash.
+/// The parameters of the flash.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FlashOptions {
     pub(super) dies: u32,
@@ -44,25 +44,25 @@ pub(super) struct FlashOptions {
     pub(super) filled_units: u64,
 }
 
-/// What a die must do besides before a page can be programmed.
+/// Additional work of a die before a page can be programmed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Cleaning {
-    /// Pages read to be moved.
+    /// Pages read to move their units.
     pub(super) reads: u64,
-    /// Pages programmed with what was moved.
+    /// Pages programmed with moved units.
     pub(super) programs: u64,
     /// Blocks erased.
     pub(super) erases: u64,
 }
 
-/// A page to be programmed: its die, and what comes before it there.
+/// A page to be programmed: its die, and the work that comes before it there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Programmed {
     pub(super) die: u32,
     pub(super) cleaning: Cleaning,
 }
 
-/// Where a unit is.
+/// The place of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum UnitPlace {
     /// Nowhere: it reads as zeros without flash.
@@ -76,7 +76,7 @@ pub(super) enum UnitPlace {
 #[derive(Clone, Debug)]
 struct FlashBlock {
     valid: u32,
-    /// Logical unit by place; absent while the block holds what it was filled with, and when it is free.
+    /// By place, the logical unit; absent while the block has its initial content, and when it is free.
     owners: Option<Box<[u32]>>,
     state: State,
 }
@@ -88,7 +88,7 @@ enum State {
     Full,
 }
 
-/// A block that is being filled, and how many of its units are.
+/// A block that is being filled, and how many of its units are filled.
 #[derive(Clone, Copy, Debug)]
 struct OpenBlock {
     block: u32,
@@ -103,7 +103,7 @@ struct FlashDie {
     moved: Option<OpenBlock>,
     /// Valid units of all blocks.
     valid: u64,
-    /// Cleaning before the open block's first page, not told yet.
+    /// Cleaning before the open block's first page, not returned to the caller yet.
     pending: Cleaning,
 }
 
@@ -213,7 +213,7 @@ impl Flash {
         }
     }
 
-    /// Where a unit is read.
+    /// The place from which a unit is read.
     pub(super) fn place(&self, unit: u64) -> UnitPlace {
         let Some((die, block, place)) = self.location(unit) else {
             return UnitPlace::Nowhere;
@@ -244,8 +244,8 @@ impl Flash {
         }
     }
 
-    /// The die of the next page: the dies take turns, but for those that hold all they can. Overwriting moves units
-    /// from die to die, and without a limit one would fill up.
+    /// The die of the next page: the dies take turns, except those that hold all they can. Overwriting moves units from
+    /// die to die, and without a limit one die would fill up.
     fn next_die(&self, after: u32) -> u32 {
         let most = u64::from(self.options.blocks_per_die - BLOCKS_APART)
             * u64::from(self.units_per_block());
@@ -256,9 +256,9 @@ impl Flash {
             .expect("the dies together have more room than the host sees")
     }
 
-    /// Writes a unit; says so when that fills a page, which is to be programmed now.
+    /// Writes a unit. Returns the page if the unit fills it: the page is to be programmed now.
     pub(super) fn write(&mut self, unit: u64) -> Option<Programmed> {
-        // Cleaning that comes now must not move what is about to be replaced.
+        // The cleaning must not move the unit that is about to be replaced.
         self.trim(unit);
         let die = self.turn;
         if self.dies[index(die)].host.is_none() {
@@ -378,7 +378,7 @@ impl Cleaning {
     }
 }
 
-/// The first unit of a page as the drive was filled.
+/// The first unit of a page in the drive as it was filled.
 fn initial_unit(options: &FlashOptions, die: u32, block: u32, page: u32) -> u64 {
     let in_die = u64::from(block) * u64::from(options.pages_per_block) + u64::from(page);
     (in_die * u64::from(options.dies) + u64::from(die)) * u64::from(options.units_per_page)
@@ -399,7 +399,7 @@ mod tests {
         }
     }
 
-    /// The table written down as a plain list.
+    /// Checks the table against a plain list.
     fn check(flash: &Flash, written: &[bool]) {
         let mut seen = std::collections::BTreeSet::new();
         for (unit, &written) in (0..).zip(written) {

@@ -7,16 +7,17 @@
 //! ```
 //!
 //! - *Read.* Each page is sensed by its die, then moved over the channel. Unwritten units are zeros at once.
-//! - *Write.* Answered when its units are in the buffer, which survives a loss of power as that of data-centre drives
-//!   does; a flush therefore costs nothing. Units are gathered into pages, pages go to the dies in turn. A full buffer
-//!   makes writes wait for programs.
-//! - *Cleaning.* Greedy, by die, when a die's free blocks run out (`flash`): its time comes before the page's own, so
-//!   that reads behind it wait. Write amplification is not a parameter, it comes about.
+//! - *Write.* Answered when its units are in the buffer. The buffer survives a loss of power, as in data-centre drives,
+//!   so a flush costs nothing. Units are gathered into pages, and pages go to the dies in turn. If the buffer is full,
+//!   writes wait for programs.
+//! - *Cleaning.* Greedy, by die, when a die's free blocks run out (`flash`). Its time comes before the time of the page
+//!   itself, so reads behind it wait. Write amplification is not a parameter; it results from the cleaning.
 //!
-//! A drive that compresses would put more units into a page: [`SsdOptions::page_bytes`] ÷ 4 KiB is the one place where
-//! units become pages, and the place for it.
+//! A drive that compresses would put more units into a page. [`SsdOptions::page_bytes`] ÷ 4 KiB is the only place where
+//! units become pages, and so the place for compression.
 //!
-//! Every time follows when an operation is taken in, for dies and channels serve in order of arrival.
+//! The end of an operation is computed when the operation is accepted, because dies and channels serve in order of
+//! arrival.
 
 mod flash;
 
@@ -29,16 +30,16 @@ use self::flash::{BLOCKS_APART, Flash, FlashOptions, Programmed, UNIT_BYTES, Uni
 use super::server::transfer_ns;
 use super::{IoKind, Model, Operation, Work};
 
-/// A flash drive's numbers.
+/// The parameters of a flash drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SsdOptions {
     /// Bytes that the host sees.
     pub capacity_bytes: u64,
-    /// Space beyond that, in thousandths of it.
+    /// Additional space, in thousandths of the capacity.
     pub over_provisioning_thousandths: u64,
     /// Channels.
     pub channels: u32,
-    /// Dies on each.
+    /// Dies on each channel.
     pub dies_per_channel: u32,
     /// Bytes that a die senses or programs at once (of all its planes together).
     pub page_bytes: u64,
@@ -50,11 +51,11 @@ pub struct SsdOptions {
     pub program_ns: u64,
     /// Time to erase a block.
     pub erase_ns: u64,
-    /// Of a channel.
+    /// Rate of a channel.
     pub channel_bytes_per_second: u64,
     /// Time per command.
     pub overhead_ns: u64,
-    /// Of the interface; 0 stands for no limit.
+    /// Rate of the interface; 0 stands for no limit.
     pub interface_bytes_per_second: u64,
     /// Bytes of the write buffer, at least a page per die.
     pub buffer_bytes: u64,
@@ -70,7 +71,7 @@ pub struct Ssd {
     die_free: Vec<u64>,
     channel_free: Vec<u64>,
     interface_free: u64,
-    /// Units in the buffer, and when programs make room for how many.
+    /// Units in the buffer; when programs make room, and for how many units.
     buffered: u64,
     releases: BinaryHeap<Reverse<(u64, u64)>>,
     /// Done at, order of arrival, token.
@@ -85,7 +86,7 @@ impl Ssd {
     /// A drive at rest.
     ///
     /// # Panics
-    /// When the numbers do not make a drive: presets state what works, and files are checked before.
+    /// When the options do not make a drive: presets are valid, and files are checked before.
     #[must_use]
     pub fn new(options: SsdOptions) -> Self {
         let dies = options.channels * options.dies_per_channel;
@@ -129,7 +130,8 @@ impl Ssd {
         (die % self.options.channels) as usize
     }
 
-    /// The interface moves `bytes` from `at` on, one operation after the other.
+    /// Moves `bytes` through the interface from `at` on, one operation after the other. Returns the time at which that
+    /// is done.
     fn through_interface(&mut self, at: u64, bytes: u64) -> u64 {
         let moving = transfer_ns(bytes, self.options.interface_bytes_per_second);
         if moving == 0 {
@@ -161,7 +163,7 @@ impl Ssd {
         at
     }
 
-    /// The units go into the buffer; when they are all there.
+    /// Puts the units into the buffer. Returns the time at which all of them are there.
     fn write(&mut self, now: u64, first: u64, end: u64) -> u64 {
         let room = self.options.buffer_bytes / UNIT_BYTES;
         let mut at = now;

@@ -6,22 +6,22 @@ use std::collections::{BTreeMap, BTreeSet};
 struct Line {
     used: u64,
     dirty: bool,
-    /// On its way to the drives.
+    /// In flight to the drives.
     leaving: bool,
 }
 
-/// A bounded set of lines. Dirty and leaving lines are not pushed out.
+/// A bounded set of lines. Dirty and leaving lines are not evicted.
 #[derive(Clone, Debug)]
 pub(super) struct Lines {
     room: usize,
     lines: BTreeMap<u64, Line>,
-    /// Clean lines by when they were used.
+    /// Clean lines by the time of their last use.
     clean: BTreeMap<u64, u64>,
-    /// Dirty lines that are not leaving.
+    /// Lines with `dirty` set.
     waiting: BTreeSet<u64>,
-    /// Runs on their way, by their first line.
+    /// Runs in flight to the drives, by their first line.
     runs: BTreeSet<u64>,
-    /// Dirty or leaving.
+    /// Number of lines that are dirty or leaving.
     dirty: usize,
     clock: u64,
     /// Where the next run begins.
@@ -46,12 +46,12 @@ impl Lines {
         self.room
     }
 
-    /// Lines that cannot be pushed out.
+    /// Number of lines that cannot be evicted.
     pub(super) const fn dirty(&self) -> usize {
         self.dirty
     }
 
-    /// Lines that wait to be written.
+    /// Number of lines that wait to be written.
     pub(super) fn waiting(&self) -> usize {
         self.waiting.len()
     }
@@ -62,7 +62,7 @@ impl Lines {
             .is_some_and(|line| line.dirty || line.leaving)
     }
 
-    /// Whether the line is here; then it counts as used.
+    /// True if the line is here; then the line counts as used.
     pub(super) fn touch(&mut self, line: u64) -> bool {
         let Some(entry) = self.lines.get_mut(&line) else {
             return false;
@@ -136,8 +136,8 @@ impl Lines {
         self.waiting.insert(line);
     }
 
-    /// Takes the next run of neighbours that wait, upwards, inside one aligned stretch of `most` lines. A line that is
-    /// leaving still and was written again waits for its turn.
+    /// Takes the next run of neighbouring lines that wait, upwards, inside one aligned range of `most` lines. A line
+    /// that is still leaving and was written again waits for a later run.
     pub(super) fn take_run(&mut self, most: u64) -> Option<(u64, u64)> {
         let free = |line: &&u64| !self.lines[*line].leaving;
         let above = self.waiting.range(self.hand..).find(free);
@@ -158,12 +158,12 @@ impl Lines {
         Some((first, last - first))
     }
 
-    /// Whether a run that begins there was on its way; it has arrived.
+    /// Ends the run that begins there; false if there was none.
     pub(super) fn end_run(&mut self, first: u64) -> bool {
         self.runs.remove(&first)
     }
 
-    /// A line of a run has arrived.
+    /// A line of a run has been written to the drives.
     pub(super) fn written(&mut self, line: u64) {
         let Some(entry) = self.lines.get_mut(&line) else {
             return;

@@ -6,9 +6,10 @@
 //! | read | from memory what was read lately | to the drives; memory forgets the range |
 //! | write-back | from memory what was read or written lately | answered when they are in memory |
 //!
-//! With write-back the memory survives a loss of power, so a flush has nothing to do. When more than a share of it is
-//! waiting to be written, runs of neighbouring blocks are written to the drives, upwards through the volume (as C-LOOK),
-//! at most a stripe at a time so that what was gathered becomes a full stripe. When all of it is waiting, writes wait.
+//! With write-back the memory survives a loss of power, so a flush has nothing to do. When more than a given share of
+//! the memory waits to be written, runs of neighbouring blocks are written to the drives, upwards through the volume
+//! (as C-LOOK), at most a stripe at a time, so that gathered blocks become a full stripe. When all of the memory waits
+//! to be written, writes wait.
 
 mod lines;
 
@@ -17,13 +18,13 @@ use self::lines::Lines;
 /// Bytes of a line.
 const LINE_BYTES: u64 = 4096;
 
-/// Runs that are on their way to the drives at a time: enough to keep some drives busy.
+/// Maximum number of runs in flight to the drives: enough to keep some drives busy.
 const DESTAGES_MAX: usize = 16;
 
-/// An array's memory.
+/// Options of an array's memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CacheOptions {
-    /// None.
+    /// No memory.
     #[default]
     Off,
     /// For reads.
@@ -35,17 +36,17 @@ pub enum CacheOptions {
     WriteBack {
         /// Its size.
         bytes: u64,
-        /// Share in percent that may wait to be written before writing begins.
+        /// Percentage of the memory that may wait to be written before writing begins.
         destage_percent: u64,
     },
 }
 
-/// The memory at work.
+/// The state of the memory.
 #[derive(Clone, Debug)]
 pub(super) struct Cache {
     lines: Option<Lines>,
     writes: bool,
-    /// Lines that may wait to be written.
+    /// Number of lines that may wait to be written before writing begins.
     dirty_max: usize,
     run_lines: u64,
     destages: usize,
@@ -56,7 +57,7 @@ fn lines_of(offset: u64, length: u64) -> std::ops::Range<u64> {
 }
 
 impl Cache {
-    /// `stripe_bytes` is what is written to the drives at a time.
+    /// `stripe_bytes` is the most that is written to the drives at a time.
     pub(super) fn new(options: CacheOptions, stripe_bytes: u64) -> Self {
         let (bytes, writes, percent) = match options {
             CacheOptions::Off => (0, false, 0),
@@ -76,12 +77,12 @@ impl Cache {
         }
     }
 
-    /// Whether writes are answered from memory.
+    /// True if writes are answered from memory.
     pub(super) const fn holds_writes(&self) -> bool {
         self.writes
     }
 
-    /// Whether all of a range is in memory.
+    /// True if all of a range is in memory.
     pub(super) fn read(&mut self, offset: u64, length: u64) -> bool {
         let Some(lines) = &mut self.lines else {
             return false;
@@ -96,15 +97,15 @@ impl Cache {
         }
     }
 
-    /// A range is written behind the memory's back.
+    /// A range is written to the drives directly: removes it from memory.
     pub(super) fn forget(&mut self, offset: u64, length: u64) {
         if let Some(lines) = &mut self.lines {
             lines_of(offset, length).for_each(|line| lines.remove(line));
         }
     }
 
-    /// Takes a write in; false if there is no room now. A write longer than the memory is let through in one piece
-    /// when nothing else waits.
+    /// Takes a write into memory; false if there is no room now. A write longer than the memory is accepted as a whole
+    /// when no other data waits to be written.
     pub(super) fn write(&mut self, offset: u64, length: u64) -> bool {
         let Some(lines) = &mut self.lines else {
             return false;
@@ -118,7 +119,8 @@ impl Cache {
         true
     }
 
-    /// The next range to write to the drives, if more waits than should, or a write waits for room (`pressed`).
+    /// The next range to write to the drives, if too much waits to be written, or if a write waits for room
+    /// (`pressed`).
     pub(super) fn destage(&mut self, pressed: bool) -> Option<(u64, u64)> {
         if !self.writes || self.destages >= DESTAGES_MAX {
             return None;
@@ -132,7 +134,7 @@ impl Cache {
         Some((first * LINE_BYTES, count * LINE_BYTES))
     }
 
-    /// A range that [`Cache::destage`] named has been written. Called for each stripe of it.
+    /// A range that [`Cache::destage`] returned has been written. Called for each stripe of it.
     pub(super) fn destaged(&mut self, offset: u64, length: u64) {
         if let Some(lines) = &mut self.lines
             && lines.end_run(lines_of(offset, length).start)

@@ -1,8 +1,8 @@
 //! In order of address, a window of steps in flight.
 //!
-//! The oldest cell that has steps left goes on; the next one begins when there is none. So a window of 256 steps of
-//! 1 MiB over cells of 16 MiB covers some sixteen groups, and only their drives are busy: what keeps a declustered
-//! rebuild below its bound (`reference/layouts.md`, 7.2).
+//! The oldest begun cell that has steps left goes on; the next cell begins when no begun cell has steps left. So a
+//! window of 256 steps of 1 MiB over cells of 16 MiB covers some sixteen groups, and only their drives are busy. This
+//! keeps a declustered rebuild below its bound (`reference/layouts.md`, 7.2).
 
 use super::{Choose, Next, Rebuild};
 

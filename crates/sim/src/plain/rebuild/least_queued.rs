@@ -1,9 +1,9 @@
-//! Whole cells, where the least is queued.
+//! Whole cells, first the one whose drives have the least queued.
 
 use super::{Choose, Next, Rebuild};
 
-/// Of so many lost cells, in order, the best is begun. A guess as in the pool's own queue: enough to find drives that
-/// are idle, few enough to stay near the order.
+/// The best of so many lost cells, in order, begins. A guess as in the pool's own queue: enough to find drives that are
+/// idle, few enough to stay near the order.
 const LOOK_AHEAD: usize = 64;
 
 #[derive(Clone, Copy, Debug)]

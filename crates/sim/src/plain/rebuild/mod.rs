@@ -1,18 +1,19 @@
-//! Rebuilds: the cells of a failed drive, step by step, onto spare cells or a fresh drive.
+//! Rebuilds the cells of a failed drive, step by step, onto spare cells or a fresh drive.
 //!
 //! ```text
 //!   lost cells ──► begun cells ──► steps: lock the stripes, read survivors, compute, write ──► cell done: reads find it
 //!              which cell next           which columns are read
 //! ```
 //!
-//! Foreground writes to a cell that is begun go to its target too, as in the pool.
+//! Foreground writes to a cell whose rebuild has begun go to its target too, as in the pool.
 //!
 //! Which cell is next is a policy ([`CellOrder`]); how many columns a step reads is another ([`ReadColumns`]):
 //!
-//! - `lba`: the cells from the first row on, the next one begun when the steps of the last one are all handed out, a
-//!   window of steps in flight. With all survivors read this is dRAID's sequential resilver.
-//! - `least-queued`: so many cells at once, each with so many steps in flight; of the next cells in order the one whose
-//!   drives have the least queued. With only the needed columns read this is our own rebuild queue.
+//! - `lba`: the cells from the first row on. The next cell begins when all steps of the last one have been submitted; a
+//!   window of steps is in flight. With all survivors read this is dRAID's sequential resilver.
+//! - `least-queued`: a number of cells at the same time, each with a number of steps in flight. Of the next cells in
+//!   order, the one begins whose drives have the least queued. With only the needed columns read this is our own
+//!   rebuild queue.
 
 mod lba;
 mod least_queued;
@@ -41,11 +42,11 @@ pub enum CellOrder {
         /// Steps in flight.
         window: usize,
     },
-    /// Where the least is queued.
+    /// The cell whose drives have the least queued.
     LeastQueued {
-        /// Cells at once.
+        /// Cells at the same time.
         cells: usize,
-        /// Steps of each in flight.
+        /// Steps in flight of each cell.
         steps: usize,
     },
 }
@@ -55,25 +56,25 @@ pub enum CellOrder {
 pub enum ReadColumns {
     /// All that are left, as dRAID.
     All,
-    /// As many as the code needs, those whose drives have the most to do left out.
+    /// As many as the code needs, without those whose drives have the most to do.
     Needed,
 }
 
 /// How a drive is rebuilt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RebuildOptions {
-    /// Which cell next.
+    /// Which cell is next.
     pub order: CellOrder,
     /// Bytes of a column per step, rounded down to whole stripes, at least one.
     pub step_bytes: u64,
     /// Which columns are read.
     pub read: ReadColumns,
-    /// Bytes per second that are written to targets at most, in all; 0 is no limit.
+    /// Maximum rate of all writes to targets, in bytes per second; 0 is no limit.
     pub bytes_per_second_max: u64,
 }
 
 impl RebuildOptions {
-    /// dRAID's: in order of address, a window of 1 MiB steps, all survivors read.
+    /// As dRAID: in order of address, a window of 1 MiB steps, all survivors read.
     #[must_use]
     pub const fn draid(window: usize) -> Self {
         Self {
@@ -84,7 +85,7 @@ impl RebuildOptions {
         }
     }
 
-    /// As our own queue: whole cells where the least is queued, the needed columns.
+    /// As our own queue: whole cells whose drives have the least queued, only the needed columns read.
     #[must_use]
     pub const fn ours(cells: usize) -> Self {
         Self {
@@ -109,9 +110,9 @@ struct Begun {
 /// What the rebuild does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
-    /// A step of a cell that is begun.
+    /// Takes a step of a cell that has begun.
     Step(usize),
-    /// The lost cell with this place in the queue is begun.
+    /// Begins the lost cell at this place in the queue.
     Begin(usize),
 }
 
@@ -137,16 +138,16 @@ pub struct Rebuild {
     options: RebuildOptions,
     stripes_per_group: u64,
     step_stripes: u64,
-    /// Groups and columns that are lost and not begun.
+    /// Groups and columns that are lost and whose rebuild has not begun.
     lost: VecDeque<(u64, u16)>,
     begun: BTreeMap<usize, Begun>,
     next_key: usize,
     in_flight: usize,
-    /// Spare cells that are taken.
+    /// Spare cells that are in use.
     taken: BTreeSet<Cell>,
-    /// Bytes that each seat was asked to read, to level them.
+    /// Bytes that each seat was asked to read, to balance the reads.
     asked: Vec<u64>,
-    /// The limit on the rate: no step before then.
+    /// Limit of the rate: no step begins before this time.
     next_step_at: u64,
     cells: u64,
     unrecoverable: u64,
@@ -169,7 +170,7 @@ impl Rebuild {
         self.ended
     }
 
-    /// Cells that it has restored.
+    /// Cells that have been restored.
     #[must_use]
     pub const fn cells(&self) -> u64 {
         self.cells
@@ -193,7 +194,7 @@ impl Rebuild {
         self.read_bytes
     }
 
-    /// Bytes per second written, up to `now` or its end.
+    /// Bytes per second written, up to `now` or the end of the rebuild.
     #[must_use]
     pub fn bytes_per_second(&self, now: Instant) -> u64 {
         let taken = self
@@ -212,7 +213,7 @@ impl Rebuild {
 }
 
 impl PlainArray {
-    /// Begins to rebuild all that is lost on seats that are out or were filled with fresh drives.
+    /// Begins to rebuild all lost cells of seats that are out or have fresh drives.
     ///
     /// # Panics
     /// When a rebuild is under way.
@@ -221,7 +222,7 @@ impl PlainArray {
         assert!(!under_way, "one rebuild at a time");
         self.begin(now);
         let geometry = &self.geometry;
-        // A stripe takes so many chunks of each column.
+        // The bytes of a stripe in each column.
         let slot_bytes = geometry.chunk_bytes() * u64::from(geometry.code().rows());
         let taken = match self.rebuild.take() {
             Some(old) => old.taken,
@@ -253,7 +254,7 @@ impl PlainArray {
         self.step_rebuild();
     }
 
-    /// Columns that are nowhere and whose home is on a seat.
+    /// Columns whose home is on a seat and that cannot be read anywhere.
     pub(super) fn lost_cells(&self, seat: Seat) -> Vec<(u64, u16)> {
         if !self.view.is_out(seat) && self.whole {
             return Vec::new();
@@ -286,8 +287,8 @@ impl PlainArray {
         }
     }
 
-    /// A drive has failed while a rebuild may be under way: what it was to take goes elsewhere, and what it held is
-    /// lost too.
+    /// A drive has failed, perhaps during a rebuild. The cells that were rebuilt onto it get another target, and the
+    /// cells on it are lost too.
     pub(super) fn rebuild_lost_seat(&mut self, seat: Seat) {
         let more = self.lost_cells(seat);
         let Some(rebuild) = &mut self.rebuild else {
@@ -298,7 +299,7 @@ impl PlainArray {
         }
         let there = |begun: &Begun| begun.target.seat == seat;
         for begun in rebuild.begun.values_mut().filter(|begun| there(begun)) {
-            // Its steps in flight end and find no cell; it begins again with another target.
+            // The steps in flight end and find no cell. The cell begins again with another target.
             rebuild.lost.push_back((begun.group, begun.column));
         }
         rebuild.begun.retain(|_, begun| !there(begun));
@@ -307,7 +308,7 @@ impl PlainArray {
         self.step_rebuild();
     }
 
-    /// Hands out as many steps as the policy wants in flight.
+    /// Submits as many steps as the policy allows in flight.
     pub(super) fn step_rebuild(&mut self) {
         loop {
             let Some(rebuild) = &self.rebuild else {
@@ -334,7 +335,7 @@ impl PlainArray {
         }
     }
 
-    /// Operations queued at the busiest drive of those that a lost column is rebuilt from.
+    /// Operations queued at the busiest drive of those from which a lost column is rebuilt.
     fn queued_for(&self, group: u64, column: u16) -> usize {
         let layout = self.geometry.layout();
         let others = (0..layout.columns()).filter(|&other| other != column);
@@ -390,7 +391,7 @@ impl PlainArray {
         self.lock_rebuild_step((key, bytes), group, first..next);
     }
 
-    /// What a step reads and writes, and how many bytes are computed; `None` if it cannot be done.
+    /// The reads and writes of a step, and how many bytes are computed; `None` if the step cannot be done.
     pub(super) fn plan_rebuild_step(
         &mut self,
         key: usize,
@@ -400,7 +401,7 @@ impl PlainArray {
         let columns = self.columns(group);
         let rebuild = self.rebuild.as_ref()?;
         let Some(&Begun { column, target, .. }) = rebuild.begun.get(&key) else {
-            // Its target is gone: nothing to do.
+            // The target has failed: nothing to do.
             return Some((Vec::new(), Vec::new(), 0));
         };
         let all = rebuild.options.read == ReadColumns::All;
@@ -458,8 +459,8 @@ impl PlainArray {
         Some((reads, writes, compute))
     }
 
-    /// Columns beyond those that the code needs: of the readable ones those whose drives have the most queued, and have
-    /// been asked for the most so far.
+    /// Columns beyond those that the code needs: of the readable ones, those whose drives have the most queued and, on
+    /// a tie, have read the most so far.
     fn columns_to_spare(&self, columns: &[Column], lost: u16) -> Vec<u16> {
         let Some(rebuild) = &self.rebuild else {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! Drives that come into a seat, fresh or as they were, and what happens to them before they are filled.
+//! Drives that take a seat, fresh or returning, and faults that hit them before they are filled.
 
 use block::Seat;
 use rand::RngExt;
@@ -6,13 +6,13 @@ use rand::RngExt;
 use super::Maker;
 use crate::schedule::{Event, Scope};
 
-/// How often something happens to drives that have just come into their seats, at most: each costs a recovery or
-/// a rebuild.
+/// Maximum number of faults in a schedule that hit drives that have just taken their seats: each costs a recovery or a
+/// rebuild.
 pub(super) const MISHAPS: u32 = 1;
 
 impl Maker {
-    /// Now and then everything that is broken is taken out and replaced at once. What has not become of that when
-    /// the power goes is made good one by one.
+    /// Sometimes fails and replaces all hurt drives at once. Drives whose replacement is incomplete when the power is
+    /// cut are replaced one by one afterwards.
     pub(super) fn at_once(&mut self) {
         if self.scope == Scope::Orderly || self.rng.random_range(0..4) > 0 {
             return;
@@ -32,13 +32,13 @@ impl Maker {
         }
     }
 
-    /// A drive comes into its seat; now and then something happens before it has been filled.
+    /// A drive takes its seat; sometimes a fault follows before the drive has been filled.
     pub(super) fn joins(&mut self, event: Event, seat: Seat) {
         self.events.push(event);
         if self.scope == Scope::Orderly || !self.hurt.contains(&seat) {
             return;
         }
-        // Whoever replaces one drive may have another at hand.
+        // Sometimes the other hurt drives are replaced at the same time.
         if self.hurt.len() > 1 && self.rng.random_range(0..2) == 0 {
             let others: Vec<Seat> = self.hurt.iter().copied().filter(|&at| at != seat).collect();
             for other in others {
@@ -64,8 +64,8 @@ impl Maker {
         }
     }
 
-    /// Somebody takes a drive out that does not answer in time, perhaps in the middle of what it was asked, and will
-    /// plug it in again.
+    /// Sometimes an administrator fails a drive that does not answer in time, perhaps with operations in flight, and
+    /// plugs it in again later.
     pub(super) fn is_taken_out_late(&mut self, seat: Seat) {
         if self.scope == Scope::Orderly || self.rng.random_range(0..2) == 0 {
             return;
@@ -84,7 +84,7 @@ impl Maker {
         self.events.push(Event::Steps(steps));
     }
 
-    /// A drive comes back, having lost power or not.
+    /// A drive returns, with or without a loss of power.
     pub(super) fn back(&mut self, seat: Seat) -> Event {
         let lost = (self.rng.random_range(0..2) == 0).then(|| self.rng.random());
         Event::Return { seat, lost }

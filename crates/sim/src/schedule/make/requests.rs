@@ -1,12 +1,12 @@
-//! What clients ask.
+//! Requests of clients.
 
 use rand::RngExt;
 
 use super::Maker;
 use crate::schedule::Event;
 
-/// What clients ask for, in sixteenths. Each seed draws its own mix: a pool that is mostly written to gets
-/// into other states than one that is mostly read, and no average of the two gets into either.
+/// Shares of the kinds of requests, in sixteenths. Each seed draws its own mix: a pool that is mostly written reaches
+/// other states than a pool that is mostly read, and an average mix reaches neither.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mix {
     reads: u32,
@@ -14,7 +14,7 @@ pub(super) struct Mix {
     zeros: u32,
 }
 
-/// The rest are flushes. Quiet mixes are more frequent, for they are cheaper.
+/// The rest are flushes. Mixes with few writes are more frequent, because they are cheaper.
 pub(super) const MIXES: [Mix; 16] = [
     Mix::new(14, 1, 0),
     Mix::new(14, 1, 0),
@@ -44,14 +44,14 @@ impl Mix {
     }
 }
 
-/// Long writes one behind the other, as of a client that copies a file.
+/// Long sequential writes, as of a client that copies a file.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Stream {
-    /// Where the next one begins, in bytes.
+    /// Where the next write begins, in bytes.
     next: u64,
-    /// How long the last one was.
+    /// Length of the last write.
     last_bytes: u64,
-    /// How many are to come.
+    /// Writes that are still to come.
     left: u32,
 }
 
@@ -70,7 +70,7 @@ impl Maker {
                 left: self.rng.random_range(3..16),
             };
         }
-        // Some write again what is still on its way, or a part of it.
+        // Some writes overwrite the last write, which may still be in flight, or a part of it.
         let again = match self.rng.random_range(0..8) {
             0 => stream.last_bytes / 8192 * 4096,
             1 => stream.last_bytes,
@@ -107,7 +107,7 @@ impl Maker {
         } else {
             512
         };
-        // Half of all requests meet in a small part, where they get into each other's way.
+        // Half of all requests go to a small part of the volume, where they conflict.
         let end = if self.rng.random_range(0..2) == 0 {
             self.volume_bytes.min(length + (64 << 10))
         } else {

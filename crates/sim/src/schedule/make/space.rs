@@ -1,4 +1,4 @@
-//! Space that clients and administrators give back: long trims, and a volume that comes and goes.
+//! Space that is freed: long trims of clients, and a volume that is created and deleted.
 
 use rand::RngExt;
 use rand::SeedableRng;
@@ -6,18 +6,18 @@ use rand_chacha::ChaCha8Rng;
 
 use crate::schedule::Event;
 
-/// What of it is to happen, and before which request.
+/// The planned events, by the request before which they happen.
 #[derive(Clone, Debug)]
 pub(super) struct Space {
-    /// Not the schedule's own generator: seeds stay what they were but for this.
+    /// Not the schedule's own generator, so that apart from these events a seed gives the same schedule as before.
     rng: ChaCha8Rng,
-    /// A trim, some steps, and a write to what was trimmed.
+    /// A trim, in half of the cases followed by some steps and a write to the trimmed range.
     trims: Vec<usize>,
     neighbours: Vec<usize>,
 }
 
 impl Space {
-    /// One seed in four has it.
+    /// One seed in four has such events.
     pub(super) fn of_seed(seed: u64) -> Option<Self> {
         let has = seed.wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 62 == 0;
         has.then(|| Self {
@@ -27,11 +27,11 @@ impl Space {
         })
     }
 
-    /// Of so many requests, with a cut before number `cut_at`.
+    /// Plans the events for this number of requests, with a cut before number `cut_at`.
     pub(super) fn plan(&mut self, requests: usize, cut_at: usize) {
         let rng = &mut self.rng;
         self.trims = (0..3).map(|_| rng.random_range(0..requests)).collect();
-        // Some are deleted right before the power goes.
+        // One volume is deleted shortly before the cut.
         let before = rng.random_range(1..6);
         let deleted = cut_at.saturating_sub(before);
         let created = deleted.saturating_sub(rng.random_range(1..8));
@@ -41,7 +41,7 @@ impl Space {
             .extend([again, again + rng.random_range(1..10)]);
     }
 
-    /// What happens before request `number`.
+    /// The events before request `number`.
     pub(super) fn events_at(&mut self, number: usize, volume_bytes: u64) -> Vec<Event> {
         let mut events = Vec::new();
         for _ in 0..self.neighbours.iter().filter(|&&at| at == number).count() {
@@ -63,7 +63,7 @@ impl Space {
             trim: true,
         });
         if self.rng.random_range(0..2) == 0 {
-            // Until a checkpoint is under way, or what comes after it.
+            // Run until a checkpoint, or the work after it, is in progress.
             events.push(Event::Drain);
             events.push(Event::Steps(self.rng.random_range(1..120)));
             events.push(Event::Write {

@@ -1,9 +1,9 @@
 //! Damage beyond what the code survives, at the end of a run (I7).
 //!
-//! Random blocks of the drives' data rot. What the pool names as lost after a scrub, and after a restart, is
-//! exactly what a client cannot have: each block is read by itself, and is either right or an error, and the
-//! errors are the blocks that were named. What can be had is also worked out without the pool, from which
-//! blocks rotted and the code's equations alone.
+//! Random blocks of the drives' data rot. The blocks that the pool reports as lost after a scrub, and after a restart,
+//! must be exactly those that a client cannot read: each block is read separately and returns the correct value or an
+//! error, and the errors must be the reported blocks. The readable blocks are also computed without the pool, from the
+//! rotten blocks and the code's equations alone.
 
 use std::collections::BTreeSet;
 
@@ -16,14 +16,14 @@ use crate::buffer::Buffer;
 use crate::content::{SECTOR, mix};
 use crate::schedule::{VOLUME, check};
 
-/// Blocks that rot, at most.
+/// Maximum number of blocks that rot.
 const ROTTEN_MAX: u64 = 24;
 
 impl Run {
-    /// Blocks rot, more of them than the code survives here and there; then everything is as above.
+    /// Lets blocks rot, in some stripes more than the code survives, and checks as described above.
     pub(super) fn rot_beyond(&mut self) -> Checked {
         self.say(|| "blocks rot beyond the code".to_owned());
-        // Faults have stopped: no drive comes back as it was.
+        // Faults have stopped: no drive is set back any more.
         self.stale.clear();
         let rotten = self.rot();
         let lost = self.told_by_equations(&rotten);
@@ -70,7 +70,7 @@ impl Run {
         Ok(())
     }
 
-    /// The blocks (seat and byte) that have rotted.
+    /// Lets blocks rot. Returns them (seat and byte).
     fn rot(&mut self) -> BTreeSet<(Seat, u64)> {
         let seed = self.seed;
         let world = self.world();
@@ -99,8 +99,8 @@ impl Run {
         rotten
     }
 
-    /// Blocks of the volume that cannot be had without these, by the code alone. A block that was never written
-    /// reads as zeros whatever lies there, and so do stripes that hold nothing.
+    /// Blocks of the volume that cannot be recovered without the rotten blocks, by the code alone. A block that was
+    /// never written reads as zeros whatever the drive holds there, and so do stripes that hold nothing.
     fn told_by_equations(&mut self, rotten: &BTreeSet<(Seat, u64)>) -> BTreeSet<u64> {
         let world = self.world();
         let geometry = std::sync::Arc::clone(world.pool().geometry());
@@ -112,7 +112,7 @@ impl Run {
         for &group in &written {
             for stripe in 0..geometry.stripes_per_group() {
                 let Some(data) = world.lane_of(group).data_of_stripe(group, stripe) else {
-                    // It is free.
+                    // The stripe is free.
                     continue;
                 };
                 for low in (0..geometry.chunk_bytes()).step_by(4096) {

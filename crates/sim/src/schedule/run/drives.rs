@@ -1,4 +1,4 @@
-//! The power goes and comes back, and drives leave and return.
+//! Power cuts, and drives that leave and return.
 
 use array::pool::{PoolError, SeatState, Ticket};
 use block::Seat;
@@ -9,7 +9,7 @@ use crate::drive::{Drive, Regions, Survival};
 use crate::world::{CutSpec, World};
 
 impl Run {
-    /// By command, as an administrator does; whether the drive was not out already.
+    /// Fails a drive by command, as an administrator does. Returns false if the drive was out already.
     pub(super) fn fail(&mut self, seat: Seat) -> Result<bool, Violation> {
         match self.world().begin_fail_drive(seat) {
             Ok(ticket) => {
@@ -49,7 +49,7 @@ impl Run {
         }
     }
 
-    /// Opens the pool on these drives, or says why not and gives them back.
+    /// Opens the pool on these drives, or returns the drives and the reason why that failed.
     pub(crate) fn try_open(
         &mut self,
         mut drives: Vec<Drive>,
@@ -68,7 +68,7 @@ impl Run {
         }))
     }
 
-    /// Runs until the pool is open, or has said why it is not.
+    /// Runs until the opening has succeeded or failed.
     pub(crate) fn opens(&mut self) -> Result<Result<(), PoolError>, Violation> {
         let limit = self.world().now() + BOUND;
         loop {
@@ -93,7 +93,8 @@ impl Run {
         }
     }
 
-    /// Ends the run's world as [`World::kill`] or a cut does; the run may be opened again on what is left.
+    /// Ends the run's world as [`World::kill`] or a cut does. The run may be opened again on the drives that are
+    /// returned.
     pub(crate) fn stop(&mut self, cut: Option<CutSpec>) -> Vec<Drive> {
         self.count();
         self.report();
@@ -126,11 +127,11 @@ impl Run {
         self.open(world.kill())
     }
 
-    /// A drive that something has happened to is taken away and a fresh one put in its place. One
-    /// that nothing has happened to yet is spared from then on.
+    /// Takes away a drive that has had a fault and puts a fresh one in its place. A drive without a fault so far stays,
+    /// and gets none from then on.
     pub(super) fn replace(&mut self, seat: Seat) -> Checked {
         self.settle()?;
-        // It does not come back as it was, either.
+        // The drive is not set back at the next opening either.
         let index = self.world().drive_index(seat);
         self.stale.retain(|&(stale, ..)| Some(stale) != index);
         let world = self.world();
@@ -146,7 +147,7 @@ impl Run {
         self.hand_in(seat)
     }
 
-    /// A drive that is gone, or out, comes back as it is. One that is neither is left alone.
+    /// Brings back a drive that is gone or out, as it is. Any other drive is left alone.
     pub(super) fn bring_back(&mut self, seat: Seat, lost: Option<u64>) -> Checked {
         let world = self.world();
         let is_out = |world: &World| {
@@ -156,7 +157,7 @@ impl Run {
         let is_missed =
             |world: &mut World| world.drive_in(seat).is_some_and(|drive| drive.is_gone());
         if is_missed(world) && !is_out(world) {
-            // Nobody has asked it anything since; its cache must not be lost unnoticed.
+            // The pool has not used the drive since, and has not noticed. The drive's cache must not be lost unnoticed.
             self.fail(seat)?;
         }
         let limit = self.world().now() + BOUND;
@@ -164,7 +165,7 @@ impl Run {
             self.go_on(limit, "what was asked of a drive before it went out")?;
             let world = self.world();
             if is_missed(world) && !is_out(world) {
-                // A spare has taken the seat, and what was to happen to the drive has happened to that.
+                // A spare has taken the seat, and the fault planned for the drive has hit the spare.
                 self.fail(seat)?;
             }
         }
@@ -180,7 +181,7 @@ impl Run {
             return Ok(());
         }
         if let Some(drive) = world.drive_in(seat) {
-            // One that was slow or hung has begun anew.
+            // A drive that was slow or hanging has restarted.
             drive.recover();
         }
         world.plug_in(seat, lost);
@@ -188,7 +189,7 @@ impl Run {
         Ok(())
     }
 
-    /// Takes the seat's drive away, whatever the pool thinks of it, and puts a fresh one there.
+    /// Removes the drive of a seat, whatever its state in the pool, and puts a fresh one there.
     pub(super) fn hand_in(&mut self, seat: Seat) -> Checked {
         let state = self.world().pool().facts().seats[seat.index()].state;
         if !matches!(state, SeatState::Out { .. }) {

@@ -11,7 +11,7 @@ use crate::schedule::{Event, SETTINGS};
 const READ_BACK: (usize, u64) = (8, 64 << 10);
 
 impl Run {
-    /// A scrub finds whatever lies wrong and has not been read yet; after it another one finds nothing.
+    /// A scrub finds all damage that has not been read yet. A second scrub must find nothing.
     pub(super) fn scrub_until_clean(&mut self) -> Checked {
         for last in [false, true] {
             self.say(|| "scrub".to_owned());
@@ -27,7 +27,7 @@ impl Run {
         Ok(())
     }
 
-    /// Of these seats, all but the lost ones have a drive that counts.
+    /// Checks that none of these seats is out, except the lost ones.
     pub(crate) fn takes_part(&mut self, seats: &[Seat], lost: &[Seat]) -> Checked {
         let facts = self.world().pool().facts();
         let out = |seat: &&Seat| matches!(facts.seats[seat.index()].state, SeatState::Out { .. });
@@ -40,7 +40,7 @@ impl Run {
         }
     }
 
-    /// Faults stop, everything ends, every seat has a good drive again.
+    /// Stops faults, waits until all work has ended, and provides every seat with a good drive.
     pub(crate) fn quiesce(&mut self) -> Checked {
         let world = self.world();
         for drive in world.drives_mut() {
@@ -95,7 +95,7 @@ impl Run {
         self.settle()
     }
 
-    /// What lanes call a hole reads as zeros, now and for as long as nobody writes.
+    /// Ranges that lanes report as holes read as zeros, now and as long as no client writes there.
     pub(super) fn check_holes(&mut self, offset: u64, length: u64) -> Checked {
         for (offset, length) in self.world().holes(VOLUME, (offset, length)) {
             let low = usize::try_from(offset).expect("volumes are small") / SECTOR;
@@ -107,14 +107,14 @@ impl Run {
         Ok(())
     }
 
-    /// As many drives go as the geometry survives, and everything is still there.
+    /// Pulls as many drives as the geometry survives; all data must still be readable.
     pub(super) fn lose_and_read_back(&mut self) -> Checked {
         let (drives, tolerance) = (
             SETTINGS[self.setting].drives,
             SETTINGS[self.setting].tolerance,
         );
         for number in 0..tolerance {
-            // Two neighbours, any of them.
+            // Neighbouring seats, beginning with any.
             let first = usize::try_from(mix(self.seed) % u64::from(drives)).expect("few drives");
             let seat = (first + number) % usize::from(drives);
             let seat = Seat(u16::try_from(seat).expect("seats are 16 bits"));

@@ -20,18 +20,18 @@ use crate::ledger::{Ledger, Tick};
 use crate::panics::caught;
 use crate::world::{World, WorldOptions};
 
-/// Virtual time in which everything must have ended once faults have stopped (I4).
+/// Virtual time within which everything must have ended once faults have stopped (I4).
 const BOUND: Duration = Duration::from_secs(60);
-/// What a drive that is slow may add to it: an opening reads some thousand blocks of it one after the other,
-/// and each takes up to a thousand times as long as it should.
+/// Additional time if a drive is slow: an opening reads some thousand blocks of the drive one after the other, and each
+/// read takes up to a thousand times as long as normal.
 const SLOW_BOUND: Duration = Duration::from_secs(15 * 60);
-/// The same in things that happen, for what turns round and round hardly takes time. Schedules have a few
-/// thousand.
+/// The same bound in events, because an endless loop takes hardly any virtual time. Schedules have a few thousand
+/// events.
 const STEPS_MAX: u64 = 3_000_000;
-/// Of so many runs one ends with drives lost and everything read once more.
+/// One of so many runs ends with the loss of drives and a second read of everything.
 const LOSSES_ONE_IN: u64 = 4;
 
-/// What a schedule showed to be wrong, by the invariant of `faults.md` that it breaks.
+/// An error that a schedule has revealed, by the invariant of `faults.md` that it violates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     /// I1 to I6; "panic" when an assertion failed, "open" when the pool did not open.
@@ -48,7 +48,7 @@ impl Violation {
 }
 
 impl Violation {
-    /// What tells findings apart: the invariant, and for a failed assertion which one.
+    /// The key that distinguishes findings: the invariant; for a failed assertion also its place.
     #[must_use]
     pub fn signature(&self) -> String {
         match self.invariant {
@@ -77,7 +77,7 @@ pub struct Verdict {
     pub requests: u64,
     /// Drive operations.
     pub ios: u64,
-    /// Faults that happened, the cut not counted: planned ones, and drives failed by command.
+    /// Faults that happened, not counting cuts: planned ones, and drives failed by command.
     pub faults: u64,
     /// Power cuts and kills, each with its recovery.
     pub cuts: u64,
@@ -86,23 +86,23 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// Whether the run was all that a schedule of the swarm must be: at least 100 client requests and
-    /// 300 drive operations, a cut with recovery and two further faults. (Pools of the swarm have six
-    /// drives and more; every run ends with everything whole and read back.)
+    /// True if the run meets the minimum for a schedule of the swarm: at least 100 client requests and 300 drive
+    /// operations, a cut with recovery and two further faults. (Pools of the swarm have six drives and more; every run
+    /// ends with all redundancy restored and all data read back.)
     #[must_use]
     pub const fn is_full(&self) -> bool {
         self.requests >= 100 && self.ios >= 300 && self.cuts >= 1 && self.faults >= 2
     }
 }
 
-/// Runs schedules. Pools are made once and copied for each run.
+/// Runs schedules. Each pool is created once and copied for each run.
 #[derive(Default)]
 pub struct Runner {
     templates: Vec<Option<World>>,
 }
 
 impl Runner {
-    /// A runner that has made no pool yet.
+    /// A runner that has created no pool yet.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -133,7 +133,7 @@ impl Runner {
             depth: schedule.depth,
             silent: schedule.is_silent(),
             log,
-            // Small pools, for enumerations, survive the loss of half their drives and more.
+            // The small pools of enumerations survive the loss of half of their drives and more.
             degraded: schedule.setting >= SEEDED,
             ..Run::on(world, schedule.seed, schedule.setting)
         }
@@ -153,7 +153,7 @@ impl Runner {
     }
 
     fn run_with(&mut self, schedule: &Schedule, log: Option<Log>) -> Verdict {
-        // Making the pool is part of it: a check may fail there.
+        // The creation of the pool is part of the run: a check may fail there.
         let outcome = caught(|| {
             let mut run = self.begin(schedule, log);
             for drive in run.world().drives_mut() {
@@ -182,7 +182,7 @@ impl Runner {
     }
 }
 
-/// How a setting's pool is made.
+/// The options of a setting's pool.
 pub(crate) fn options(setting: usize) -> WorldOptions {
     let of = SETTINGS[setting];
     WorldOptions {
@@ -198,7 +198,7 @@ pub(crate) fn options(setting: usize) -> WorldOptions {
             first_format: false,
         }),
         lazy: of.lazy,
-        // As new pools are made.
+        // The default of new pools.
         interleave: of.lazy,
         free_stripes: of.free_stripes,
         pace: Pace::Null,
@@ -206,10 +206,10 @@ pub(crate) fn options(setting: usize) -> WorldOptions {
     }
 }
 
-/// Lines that outlive a panic.
+/// Log lines that survive a panic.
 pub(crate) type Log = Arc<Mutex<Vec<String>>>;
 
-/// What a request in flight is to the ledger.
+/// A request in flight, as the ledger identifies it.
 #[derive(Clone, Copy, Debug)]
 enum Asked {
     Read { begun: Tick, low: usize },
@@ -227,17 +227,17 @@ pub(crate) struct Run {
     /// Writes to the other volume that have not ended.
     neighbours: Vec<u64>,
     depth: usize,
-    /// Answers that have been looked at.
+    /// Answers of the world that have been processed.
     answered: u64,
     requests: u64,
     ios: u64,
-    /// Operations of the present world that are not this run's.
+    /// `World::ios` of the present world at the last count.
     before: u64,
     faults: u64,
     /// Drives failed by command.
     failed: u64,
     cuts: u64,
-    /// Whether drives go wrong without saying so: then only a scrub has seen everything.
+    /// True if the schedule has silent faults: then only a scrub has checked everything.
     silent: bool,
     trace: u64,
     reopened: u64,
@@ -246,19 +246,19 @@ pub(crate) struct Run {
     log: Option<Log>,
     /// Reports of the present world that are in the log.
     reported: usize,
-    /// Whether a drive has been told to be full.
+    /// True if a fault has been planned that makes a drive full.
     may_fill: bool,
-    /// Drives as they were, that come back so when the pool is opened next.
+    /// Earlier states of drives, restored when the pool is opened next.
     stale: Vec<(usize, Regions, Drive)>,
-    /// Whether an administrator opens the pool although half of its drives are missing.
+    /// True if an administrator opens the pool although half of its drives are missing.
     pub(crate) degraded: bool,
-    /// What there was after each write and flush, where that is wanted.
+    /// The state after each write and flush, if these are collected.
     pub(crate) moments: Option<Vec<Moment>>,
-    /// Things that have happened.
+    /// Events handled.
     steps: u64,
 }
 
-/// A run at one moment: all that a power cut leaves something of.
+/// A run at one moment: everything from which the outcomes of a power cut follow.
 #[derive(Clone)]
 pub(crate) struct Moment {
     pub(crate) world: World,
@@ -276,7 +276,7 @@ impl Run {
         self.world.as_mut().expect("the power is on")
     }
 
-    /// What its clients may be told.
+    /// The values that its clients may read.
     pub(crate) const fn ledger(&self) -> &Ledger {
         &self.ledger
     }
@@ -291,7 +291,7 @@ impl Run {
         }
     }
 
-    /// A run that goes on after a power cut: the drives as they are, and what they may hold.
+    /// A run that continues after a power cut. `ledger` has the values that the drives may hold.
     pub(crate) const fn after(ledger: Ledger, seed: u64, setting: usize) -> Self {
         Self {
             world: None,
@@ -329,7 +329,7 @@ impl Run {
         Ok(())
     }
 
-    /// These events, and everything that must hold at the end.
+    /// Runs these events, then checks everything that must hold at the end.
     pub(crate) fn all(&mut self, events: &[Event]) -> Checked {
         self.events(events)?;
         self.say(|| "quiesce".to_owned());
@@ -340,7 +340,7 @@ impl Run {
         }
         check::drives_agree(self.world())?;
         self.neighbour_goes()?;
-        // That the drives agree says the same; a part of the runs shows it from the client's side.
+        // The agreement of the drives implies this. A part of the runs also checks it from the client's side.
         if mix(self.seed).is_multiple_of(LOSSES_ONE_IN) {
             self.lose_and_read_back()?;
         } else if self.silent && mix(self.seed) % LOSSES_ONE_IN == 1 {
@@ -408,7 +408,7 @@ impl Run {
         }
     }
 
-    /// Keeps a drive as it is now: it, or some regions of it, is so again when the pool is opened next.
+    /// Stores the present content of a drive. When the pool is opened next, these regions of the drive get it back.
     fn remember(&mut self, seat: Seat, regions: Regions) {
         let index = self.world().drive_index(seat);
         let then = index.map(|index| (index, regions, self.world().drives()[index].clone()));
@@ -423,7 +423,7 @@ impl Run {
         }
     }
 
-    /// Puts what the pool has reported into the log.
+    /// Appends the new reports of the pool to the log.
     fn report(&mut self) {
         if let (Some(log), Some(world)) = (&self.log, &self.world) {
             let new = &world.reports[self.reported..];
@@ -503,13 +503,13 @@ impl Run {
         Ok(())
     }
 
-    /// Lets the next thing happen; false if there is none, or only ends that are held back.
+    /// Handles the next event; false if there is none, not even a completion that was held back.
     fn step(&mut self) -> Result<bool, Violation> {
         self.steps += 1;
         let boundary = self.world().boundaries();
         let mut stepped = self.world().step();
         if !stepped {
-            // The ends that a hanging drive holds back come at last.
+            // Completions that a hanging drive holds back come last.
             self.world().release();
             stepped = self.world().step();
         }
@@ -528,8 +528,8 @@ impl Run {
 
     fn go_on(&mut self, limit: Instant, what: &str) -> Checked {
         if self.world().is_quiet_but_for_held() {
-            // All that is due is the pool's own look at a suspect, in minutes perhaps. What a hanging drive
-            // still has ends now, as it does when nothing is due: it is no work that takes so long.
+            // Only the pool's timer for a suspect is due, perhaps in minutes. Release the completions of a hanging
+            // drive now, as when nothing is due: no work takes so long.
             self.world().release();
         }
         if !self.step()? || self.is_over(limit) || self.steps > STEPS_MAX {
@@ -542,7 +542,7 @@ impl Run {
         Ok(())
     }
 
-    /// Whether it is later than what began with this limit may take.
+    /// True if work that began with this limit has taken too long.
     fn is_over(&mut self, limit: Instant) -> bool {
         let world = self.world();
         let now = world.now();
@@ -570,7 +570,7 @@ impl Run {
     }
 
     fn ended(&mut self, asked: Asked, outcome: Result<Vec<Buffer>, Fault>) -> Checked {
-        // A full drive is said to the client: the write is not acknowledged, and may be there.
+        // The client gets the error of a full drive: the write is not acknowledged, and may be there.
         if outcome == Err(Fault::Full) && self.may_fill && matches!(asked, Asked::Write(_)) {
             return Ok(());
         }
@@ -611,7 +611,7 @@ impl Run {
         Ok(())
     }
 
-    /// Adds what the present world has done.
+    /// Adds the counters of the present world.
     fn count(&mut self) {
         if let Some(world) = &self.world {
             self.ios += world.ios() - self.before;

@@ -1,7 +1,8 @@
-//! Another volume in the same pool, which comes and goes while the clients of the first one go on.
+//! A second volume in the same pool, which is created and deleted while the clients of the first one continue.
 //!
-//! What it holds is not looked at, but that it reads as zeros when it is new. It is there for what its life does to the
-//! journal that both share, and to space that one has after the other.
+//! Its content is not checked, except that it reads as zeros when it is new. It is there for the effects of its
+//! creation, writes and deletion on the journal that both volumes share, and on space that one volume gets after the
+//! other.
 
 use block::{Request, RequestKind};
 
@@ -9,14 +10,14 @@ use super::{BOUND, Checked, Run, Violation, sector};
 use crate::buffer::Buffer;
 use crate::content::mix;
 
-/// What the pool calls it.
+/// Its name in the pool.
 const NAME: &str = "neighbour";
 
-/// Groups that it has.
+/// Its size in groups.
 const GROUPS: u64 = 2;
 
 impl Run {
-    /// Creates it and begins to write all of it; or deletes it.
+    /// Creates the volume and begins to write all of it; if it exists, deletes it.
     pub(super) fn neighbour(&mut self) -> Checked {
         match self.has_neighbour() {
             true => self.neighbour_goes(),
@@ -48,7 +49,7 @@ impl Run {
         self.reap()
     }
 
-    /// Whoever had its space before, it reads as zeros.
+    /// The new volume must read as zeros, whatever volume had its space before.
     fn neighbour_is_new(&mut self, bytes: u64) -> Checked {
         let request = whole(RequestKind::Read, bytes);
         let id = self.world().submit_sectors(NAME, request, Vec::new());
@@ -74,7 +75,7 @@ impl Run {
         }
     }
 
-    /// Deletes it, if it is there.
+    /// Deletes the volume, if it exists.
     pub(super) fn neighbour_goes(&mut self) -> Checked {
         if !self.has_neighbour() {
             return Ok(());
@@ -91,7 +92,7 @@ impl Run {
         let Ok(ticket) = self.world().begin_delete_volume(NAME) else {
             return Ok(());
         };
-        // Refused labels are the clients' business too, who see it.
+        // The outcome is ignored: a failed write of labels also shows at the clients.
         self.command_ends(ticket).map(|_| ())
     }
 }
