@@ -1,6 +1,6 @@
-//! The one checksum of everything on drives.
+//! The one checksum that is used on drives.
 
-/// CRC-32C (Castagnoli) of `bytes`, as iSCSI has it: all ones before, inverted after.
+/// CRC-32C (Castagnoli) of `bytes`, as in iSCSI: the initial value is all ones, the result is inverted.
 #[inline]
 #[must_use]
 pub fn crc32c(bytes: &[u8]) -> u32 {
@@ -28,7 +28,7 @@ mod tests {
         }
     }
 
-    /// Long ones take other instructions than short ones.
+    /// Long inputs use other instructions than short inputs.
     #[test]
     fn every_length_is_what_bit_by_bit_gives() {
         let bytes: Vec<u8> = (0_u32..5000)

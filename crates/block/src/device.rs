@@ -12,12 +12,12 @@ pub enum RequestKind {
     Read,
     /// Put the memory's bytes into the range.
     Write,
-    /// Make everything that was acknowledged before durable. The range is ignored.
+    /// Make durable all that was acknowledged before. The range is ignored.
     Flush,
     /// The range is no longer needed; it reads as zeros afterwards.
     Trim,
-    /// The range is no longer needed; what it reads as afterwards is not said. A device that cannot give space back
-    /// leaves everything as it is.
+    /// The range is no longer needed; its content afterwards is unspecified. A device that cannot free space leaves the
+    /// range unchanged.
     Discard,
     /// The range reads as zeros afterwards.
     WriteZeroes,
@@ -48,7 +48,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// Bytes that cross between memory and the device. The other kinds only name a range, or not even that.
+    /// Bytes that move between memory and the device: the length of a read or write, else 0.
     #[must_use]
     pub const fn bytes_moved(&self) -> u64 {
         match self.kind {
@@ -68,17 +68,17 @@ pub struct Submission {
     pub request: Request,
     /// The request's bytes; empty unless it reads or writes.
     pub memory: Memory,
-    /// The submitter's own name for it.
+    /// The submitter's own identifier of the request.
     pub token: u64,
 }
 
 /// How an operation on a device ended. A fault is input to the caller's logic, not an `Err`.
 pub type Outcome = Result<(), Fault>;
 
-/// What went wrong below.
+/// How an operation on a device failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Fault {
-    /// This range cannot be read or written (EIO); other ranges may be well.
+    /// This range cannot be read or written (EIO); other ranges may still work.
     #[error("medium error")]
     Medium,
     /// The device is gone and will not answer again (ENODEV, or it was failed by command).
@@ -98,7 +98,7 @@ pub enum Fault {
     Lost,
 }
 
-/// What a device is and accepts.
+/// A device's size, and the requests that it accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Size in bytes.
@@ -109,7 +109,7 @@ pub struct Limits {
     pub block_bytes_preferred: u32,
     /// The longest read or write.
     pub request_bytes_max: u32,
-    /// Whether `Trim` and `Discard` free space (they are accepted in any case). Drives may find out late that they
+    /// True if `Trim` and `Discard` free space; both are accepted in any case. A drive may detect only later that they
     /// do not.
     pub trims: bool,
 }
@@ -123,41 +123,41 @@ pub struct Extent {
     pub hole: bool,
 }
 
-/// Whether a change that was asked of a device may begin.
+/// Whether a device may begin a request that changes data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Permission {
     /// It may begin now.
     Granted,
     /// Not now: the device keeps the request and asks again.
     Pending,
-    /// It must not begin any more: the request ends with [`Fault::Shutdown`].
+    /// The request must not begin any more: it ends with [`Fault::Shutdown`].
     Revoked,
 }
 
 /// Where a device reports that a request has ended. `token` is the submitter's own.
 pub trait Completed: Send + Sync {
-    /// Called exactly once per submitted request, from any thread, and never from inside
-    /// `submit`. By then the device holds no clone of the request's memory.
+    /// Called exactly once per submitted request, from any thread, and never from inside `submit`. Before the call the
+    /// device drops every clone of the request's memory.
     fn completed(&self, token: u64, outcome: Outcome);
 
-    /// Whether a write, trim or write of zeros that was submitted with this may begin. Drives whose
-    /// operating system does the I/O ask each time right before they hand one over, however long the request
-    /// has waited in their queues. Does not wait itself.
+    /// Whether a write, trim or write of zeros that was submitted with this may begin. A drive whose operating system
+    /// does the I/O asks for each request, right before it hands the request over, however long the request has waited
+    /// in the drive's queue. Does not block.
     fn permission(&self) -> Permission {
         Permission::Granted
     }
 
-    /// As [`Completed::completed`] for each of `outcomes`. A device that has several at hand calls
-    /// this, so that the submitter's thread is woken once, and not before all of them are there.
+    /// As [`Completed::completed`] for each of `outcomes`. A device that has several outcomes at hand calls this, so
+    /// that the submitter's thread wakes once, when all of them are there.
     fn completed_all(&self, outcomes: &[(u64, Outcome)]) {
         for &(token, outcome) in outcomes {
             self.completed(token, outcome);
         }
     }
 
-    /// As [`Completed::completed`] for a read that went well, but its bytes are in `bytes`: a drive
-    /// that has not answered may still write into the memory that came with the request, which is
-    /// to be dropped. Volumes do this, drives never; who does not expect it is told of an error.
+    /// As [`Completed::completed`] for a successful read whose bytes are in `bytes` and not in the request's memory. A
+    /// drive that has not answered may still write into the request's memory, so the submitter must drop it. Volumes
+    /// call this, drives never. The default implementation reports an error.
     fn completed_elsewhere(&self, token: u64, bytes: Memory) {
         drop(bytes);
         self.completed(token, Err(Fault::Medium));
@@ -172,10 +172,10 @@ pub trait BlockDevice: Send + Sync {
     /// Size, alignment and abilities. May change (a volume can be resized).
     fn limits(&self) -> Limits;
 
-    /// Starts `request`. `memory` has `request.length` bytes for reads and writes and is empty
-    /// otherwise. A drive takes memory that is joined of several ranges, each of whole blocks, too
-    /// ([`Memory::joined`]); a volume is given plain memory only. Every submitted request is completed exactly once through `to`, also when the
-    /// device fails or is shut down.
+    /// Starts `request`. `memory` has `request.length` bytes for reads and writes and is empty otherwise. A drive also
+    /// accepts memory that is joined of several ranges of whole blocks ([`Memory::joined`]); a volume gets plain memory
+    /// only. Every submitted request is completed exactly once through `to`, also when the device fails or is shut
+    /// down.
     fn submit(&self, request: Request, memory: Memory, token: u64, to: &Arc<dyn Completed>);
 
     /// Starts all requests of `batch`, in order, and empties it. A device that hands requests to a
@@ -192,15 +192,15 @@ pub trait BlockDevice: Send + Sync {
         }
     }
 
-    /// Many requests from now on will have their bytes in `region`: a device whose I/O the kernel does
-    /// can make it known there once, instead of with every request. What it makes of it is its own
-    /// matter; it keeps the region no longer than its buffers live, or not much longer.
+    /// Announces that many later requests will have their bytes in `region`. A device whose I/O the kernel does can
+    /// register the region there once, instead of with every request; other devices ignore the call. The device drops
+    /// the region when the last of its buffers is gone, or soon after.
     fn lend(&self, _region: &Region) {}
 
     /// What the range holds: extents in order, the first one beginning at `offset`, together at most `length` bytes
-    /// (fewer when finding out more would take long). A hole may be called data; what was written is never called a
-    /// hole. May wait for I/O, so that event loops use [`find_extents`](Self::find_extents). A device that does not
-    /// know says "data".
+    /// (fewer when finding out more would take long). A hole may be reported as data; written bytes are never reported
+    /// as a hole. May wait for I/O, so event loops use [`find_extents`](Self::find_extents). A device without this
+    /// information reports data.
     fn extents(&self, _offset: u64, length: u64) -> Vec<Extent> {
         vec![Extent {
             length,
@@ -208,7 +208,8 @@ pub trait BlockDevice: Send + Sync {
         }]
     }
 
-    /// The same without waiting: the answer is given when it is known, from any thread, also before this returns.
+    /// The same without waiting: `answer` is called when the extents are known, from any thread, possibly before this
+    /// returns.
     fn find_extents(&self, offset: u64, length: u64, answer: ExtentsAnswer) {
         answer.give(self.extents(offset, length));
     }
@@ -217,7 +218,8 @@ pub trait BlockDevice: Send + Sync {
 /// What [`ExtentsAnswer`] calls.
 type GiveExtents = Box<dyn FnOnce(Vec<Extent>) + Send>;
 
-/// Who has asked what a range holds. Dropped unanswered, the answer has no extents: nothing is known.
+/// Receives the answer to a query for extents. If it is dropped unanswered, the answer has no extents: nothing is
+/// known.
 pub struct ExtentsAnswer(Option<GiveExtents>);
 
 impl ExtentsAnswer {

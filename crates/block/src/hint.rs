@@ -1,18 +1,18 @@
-//! What may help against an error, apart from what went wrong.
+//! Hints: what the user can try after an error. The hint is separate from the error's text.
 
 use std::borrow::Cow;
 use std::error::Error;
 use std::fmt;
 
-/// An error that may know one thing to try. Its text says only what went wrong and why, so that no caller searches
-/// it for where the advice begins: names and causes have colons and semicolons of their own.
+/// An error that may have a hint: one thing to try. The error's text contains only what went wrong and why. Callers
+/// need not search the text for the beginning of the hint: names and causes contain colons and semicolons, too.
 pub trait Hint: fmt::Display {
-    /// One thing to try, in small letters and without a full stop: `64K`, or `name another drive`. An error that
-    /// wraps another one has its hint.
+    /// One thing to try, in small letters and without a full stop: `64K`, or `name another drive`. An error that wraps
+    /// another one returns the hint of the inner error.
     fn hint(&self) -> Option<Cow<'_, str>>;
 }
 
-/// An error with its hint in one line, for logs and wherever else there is no second one.
+/// An error with its hint in one line, for logs and other places that have only one line.
 #[derive(Clone, Copy, Debug)]
 pub struct Full<E>(pub E);
 

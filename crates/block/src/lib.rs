@@ -1,8 +1,7 @@
-//! The words that every other room uses: addresses, requests, outcomes, time, memory, and the one
-//! trait for drives below and volumes above.
+//! The types that every other crate uses: addresses, requests, outcomes, time, memory, and the one trait for drives
+//! below and volumes above.
 //!
-//! Nothing here decides anything. `block` has no I/O, no clock and no policy; it only gives names
-//! to what travels between the rooms.
+//! This crate decides nothing. It has no I/O, no clock and no policy; it only defines what the other crates exchange.
 
 mod checksum;
 mod device;

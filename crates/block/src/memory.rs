@@ -1,13 +1,12 @@
 //! Page-aligned memory that I/O in flight may touch.
 //!
-//! A request's bytes are read and written piecewise by several drives at once, by the kernel, and
-//! by parity computations, all on disjoint ranges. Rust's references cannot say "disjoint ranges
-//! of one buffer, handed to other threads, back when the counter is zero", so this module is one
-//! of the few that may be `unsafe`: it hands out raw ranges under the rule below, and safe
-//! references wherever the owner is provably alone.
+//! A request's bytes are read and written piecewise by several drives at once, by the kernel, and by parity
+//! computations, all on disjoint ranges. Rust's references cannot express "disjoint ranges of one buffer, handed to
+//! other threads, back when the counter is zero". This module is therefore one of the few that may be `unsafe`: it
+//! hands out raw ranges under the rule below, and safe references where the owner is provably the only one.
 //!
-//! **Rule.** Whoever splits a `Memory` (the array's plan) never has two operations in flight that
-//! touch the same byte if one of them writes it.
+//! **Rule.** The code that splits a `Memory` (the array's plan) never has two operations in flight that touch the same
+//! byte if one of them writes that byte.
 
 #![expect(unsafe_code, reason = "shared mutable I/O buffers; see the rule above")]
 
@@ -20,7 +19,7 @@ use std::sync::{Arc, Weak};
 /// Alignment of every allocation: what O_DIRECT needs, and the unit of the page cache.
 pub const PAGE_BYTES: usize = 4096;
 
-/// The allocation itself, a part of a region's, or several memories in a row.
+/// An allocation, a part of a region's allocation, or several memories in a row.
 struct Pages {
     start: NonNull<u8>,
     layout: Layout,
@@ -33,16 +32,16 @@ enum Origin {
     Own,
     /// In a region's allocation.
     Region {
-        /// Keeps it.
+        /// Keeps the region's allocation alive.
         _pages: Arc<Pages>,
-        /// Says that a buffer of it lives.
+        /// One reference per buffer of the region: [`Region::is_used`] counts them.
         _lives: Arc<()>,
     },
-    /// In these, one after the other. `start` is the address of nothing.
+    /// In these memories, one after the other. `start` is dangling.
     Joined(Box<[Memory]>),
 }
 
-// SAFETY: `Pages` is a plain allocation; who may touch which byte when is the module's rule.
+// SAFETY: `Pages` is a plain allocation; the module's rule governs which code may touch which byte, and when.
 unsafe impl Send for Pages {}
 // SAFETY: as above.
 unsafe impl Sync for Pages {}
@@ -75,9 +74,9 @@ impl Pages {
     }
 }
 
-/// One allocation from which a front end's buffers are cut, so that whoever does I/O can make all of
-/// them known to the kernel at once. It lives as long as this or a buffer does; a clone is the same
-/// region.
+/// One allocation from which a front end's buffers are cut, so that the code that does I/O can register all of them
+/// with the kernel at once. The allocation exists as long as a handle to the region or a buffer of it does; a clone is
+/// the same region.
 #[derive(Clone)]
 pub struct Region {
     pages: Arc<Pages>,
@@ -122,7 +121,7 @@ impl Region {
         (region, buffers)
     }
 
-    /// The first byte's address. Valid while this or a buffer lives.
+    /// The first byte's address. Valid while a handle to the region or a buffer of it exists.
     #[must_use]
     pub fn as_ptr(&self) -> *mut u8 {
         self.pages.start.as_ptr()
@@ -134,13 +133,13 @@ impl Region {
         self.pages.layout.size()
     }
 
-    /// Whether there are no bytes: never.
+    /// True if there are no bytes. Always false: a region is never empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether any of its buffers lives.
+    /// True if a buffer of the region still exists.
     #[must_use]
     pub fn is_used(&self) -> bool {
         self.buffers.strong_count() > 0
@@ -198,8 +197,8 @@ impl Memory {
         memory
     }
 
-    /// The bytes of several memories, one after the other, as one. It has no one address: drives go
-    /// through its [`parts`](Self::parts).
+    /// The bytes of several memories, one after the other, as one memory. The result has no single address: drives use
+    /// its [`parts`](Self::parts).
     #[must_use]
     pub fn joined(mut parts: Vec<Self>) -> Self {
         parts.retain(|part| !part.is_empty());
@@ -223,8 +222,8 @@ impl Memory {
         }
     }
 
-    /// The ranges of one address each that these bytes consist of, in order. One for all memory but
-    /// what [`joined`](Self::joined) made.
+    /// The contiguous ranges that these bytes consist of, in order. Only memory that [`joined`](Self::joined) made has
+    /// more than one.
     #[must_use]
     pub fn parts(&self) -> &[Self] {
         match self.pages.as_deref().map(|pages| &pages.origin) {
@@ -287,10 +286,10 @@ impl Memory {
         Self::joined(cut.collect())
     }
 
-    /// The first byte's address, for the kernel. Valid while a clone of this range lives.
+    /// The first byte's address, for the kernel. Valid while a clone of this range exists.
     ///
     /// # Panics
-    /// When it is [`joined`](Self::joined): each of its parts has an address.
+    /// When the memory is [`joined`](Self::joined): only its parts have addresses.
     #[must_use]
     pub fn as_ptr(&self) -> *mut u8 {
         self.pages
@@ -306,7 +305,7 @@ impl Memory {
     /// The bytes, for reading.
     ///
     /// # Safety
-    /// Nothing writes this range while the reference lives (the module's rule).
+    /// Nothing writes this range while the reference exists (the module's rule).
     ///
     /// # Panics
     /// As [`as_ptr`](Self::as_ptr).
@@ -320,7 +319,7 @@ impl Memory {
     /// The bytes, for writing.
     ///
     /// # Safety
-    /// Nothing else reads or writes this range while the reference lives (the module's rule).
+    /// Nothing else reads or writes this range while the reference exists (the module's rule).
     ///
     /// # Panics
     /// As [`as_ptr`](Self::as_ptr).
@@ -452,7 +451,7 @@ mod tests {
             for end in start..=7 {
                 let cut = joined.slice(start..end);
                 assert_eq!(text(&cut), b"678ab01"[start..end]);
-                // What lies in one part is plain memory again.
+                // A range within one part is plain memory again.
                 let alone = cut.parts().len() == 1 && !cut.is_joined();
                 assert_eq!(alone, cut.parts().len() < 2, "{start}..{end}");
             }

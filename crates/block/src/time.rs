@@ -1,16 +1,16 @@
-//! Time as the logic sees it: a number that the driver passes in.
+//! Time for the logic: a number that the driver passes in.
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
 use std::time::Duration;
 
-/// A point in monotonic time, in nanoseconds since the driver began. `engine` takes it from the
-/// operating system's monotonic clock, `sim` from its event queue; nothing below them asks a clock.
+/// A point in monotonic time, in nanoseconds since the driver began. `engine` takes it from the operating system's
+/// monotonic clock, `sim` from its event queue. The code below them reads no clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(pub u64);
 
 impl Instant {
-    /// When the driver began.
+    /// The time at which the driver began.
     pub const ZERO: Self = Self(0);
 
     /// Time since `earlier`, zero if `earlier` is later.

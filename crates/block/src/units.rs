@@ -6,10 +6,9 @@ use std::str::FromStr;
 
 use crate::Hint;
 
-/// A drive's place in the pool, counted from 0. Drives come and go; the seat stays.
+/// A drive's place in the pool, counted from 0. The seat stays when its drive is replaced.
 ///
-/// Sixteen bits everywhere, on disk too: OpenZFS's one-byte map entries are what keeps a dRAID
-/// below 256 children.
+/// Sixteen bits everywhere, on disk too: OpenZFS's one-byte map entries limit a dRAID to fewer than 256 children.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Seat(pub u16);
 
@@ -41,7 +40,7 @@ pub struct ByteSize(pub u64);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not a size")]
 pub struct ParseByteSizeError {
-    /// What was given.
+    /// The text that was given.
     pub text: String,
 }
 

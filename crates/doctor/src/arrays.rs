@@ -4,10 +4,10 @@ use crate::report::Finding;
 use crate::stack::{Device, Kind, Md, Stack};
 use crate::tree::Tree;
 
-/// Whether somebody hears of md's failures.
+/// Whether an administrator is notified of md's failures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Watch {
-    /// A monitor runs and knows whom to tell.
+    /// A monitor runs and has a recipient.
     Watched,
     /// A monitor runs, but neither an address nor a program is set.
     Mute,
@@ -17,7 +17,7 @@ pub(crate) enum Watch {
     Unknown,
 }
 
-/// Looks for `mdadm --monitor` among the processes, and for whom it tells.
+/// Searches the processes for `mdadm --monitor`, and checks whether it has a recipient.
 pub(crate) fn watch(tree: &Tree) -> Watch {
     let processes: Vec<String> = tree
         .names("proc")

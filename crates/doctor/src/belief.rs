@@ -1,4 +1,4 @@
-//! A saved result of `ravelin shear`, as far as it has a say in alignment.
+//! A saved result of `ravelin shear`, as far as it matters for alignment.
 
 use std::path::Path;
 
@@ -6,16 +6,16 @@ use serde_json::Value;
 
 use crate::stack::Device;
 
-/// What a run of `ravelin shear --json` found.
+/// The result of a run of `ravelin shear --json`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Belief {
-    /// The device it is about, as given: a path or a kernel name.
+    /// The measured device, as given: a path or a kernel name.
     pub target: String,
     /// `classic`, `declustered`, `none` or `unknown`.
     pub family: String,
-    /// Bytes of a chunk, where known.
+    /// Bytes of a chunk, if known.
     pub chunk_bytes: Option<u64>,
-    /// Bytes of a full stripe's data, where known.
+    /// Bytes of a full stripe's data, if known.
     pub stripe_bytes: Option<u64>,
     /// Whether writes that do not fill a stripe cost reads.
     pub parity: bool,
@@ -23,7 +23,7 @@ pub struct Belief {
     pub degraded: Vec<u64>,
 }
 
-/// Why a file is no saved result.
+/// Why a file is not a saved result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BeliefError {
     /// It is not JSON, or not of this kind.
@@ -31,7 +31,7 @@ pub enum BeliefError {
         /// What is wrong.
         why: String,
     },
-    /// It does not say which device it is about.
+    /// It does not name the measured device.
     NoTarget,
 }
 

@@ -1,15 +1,14 @@
-//! What the kernel claims of a drive's I/O, and when that cannot be true.
+//! The kernel's claims about a drive's I/O, and when they cannot be true.
 //!
-//! `optimal_io_size` is what the drive, its controller or its USB bridge reports: in SCSI the
-//! "optimal transfer length" of the block limits page. Bridges and controllers put their longest
-//! transfer there, whose field is all ones: 65,535 × 512 = 33,553,920 and 4,095 × 4,096 =
-//! 16,773,120 bytes. Partition tools then align to it (a start that no page divides), and
-//! `mkfs.xfs` takes it for a stripe and gives up, or worse, does not.
+//! `optimal_io_size` is what the drive, its controller or its USB bridge reports: in SCSI the "optimal transfer length"
+//! of the block limits page. Bridges and controllers report their longest transfer there, a field of all ones:
+//! 65,535 × 512 = 33,553,920 and 4,095 × 4,096 = 16,773,120 bytes. Partition tools then align to this value (a start
+//! that no page divides), and `mkfs.xfs` takes it for a stripe: it fails or, worse, succeeds.
 
 use crate::report::Finding;
 use crate::stack::{Device, Kind, Stack};
 
-/// A counter of at least this many ones, in blocks, is a transfer's limit and no stripe.
+/// A number of blocks of at least this many ones is the limit of a transfer and not a stripe.
 const ALL_ONES_BITS_MIN: u32 = 8;
 
 /// Why the optimal I/O size cannot be an array's stripe; `None` if it may be one.

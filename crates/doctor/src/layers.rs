@@ -1,5 +1,5 @@
-//! Layers that disagree: devices that begin between chunk borders, file systems that believe in
-//! another stripe than the array below them has, claims and layers that a measurement contradicts.
+//! Layers that disagree: devices that begin between chunk borders, file systems whose stripe differs from that of the
+//! array below them, claims and layers that a measurement contradicts.
 
 use crate::belief::Belief;
 use crate::claims::false_optimal;
@@ -46,7 +46,7 @@ pub(crate) fn size(bytes: u64) -> String {
     format!("{bytes} bytes")
 }
 
-/// The device begins between borders, and what is below it does not: this layer's own doing.
+/// A finding if the device begins between borders and the device below it does not: this layer causes the misalignment.
 fn offset(
     stack: &Stack,
     index: usize,
@@ -130,7 +130,7 @@ fn offset(
     ));
 }
 
-/// Geometry in words of the file system's own tools.
+/// Geometry in the terms of the file system's own tools.
 fn geometry(system: &FileSystem) -> String {
     let blocks = |bytes: u64| bytes / system.block_bytes;
     match (system.kind, system.chunk_bytes, system.stripe_bytes) {
@@ -156,7 +156,7 @@ fn file_system(
     let (chunk, stripe) = (striping.chunk_bytes, striping.stripe_bytes);
     let knows = system.chunk_bytes > 0 || system.stripe_bytes > 0;
     let fits = system.chunk_bytes == chunk && (stripe == 0 || system.stripe_bytes == stripe);
-    // Without parity, a file system that knows of no stripe loses little.
+    // Without parity, a file system without a stripe loses little.
     let matters = striping.parity || knows;
     if fits || !matters || !chunk.is_multiple_of(system.block_bytes) {
         return;
@@ -208,7 +208,7 @@ fn file_system(
     ));
 }
 
-/// A file system with a stripe where nothing below has one.
+/// A finding if a file system has a stripe and no device below it has one.
 fn unstriped(
     stack: &Stack,
     index: usize,
@@ -222,7 +222,7 @@ fn unstriped(
     }
     let mut base = index;
     let mut because = None;
-    // Down through layers that stand on one device each, to the drive that made the claim.
+    // Go down through layers that are on one device each, to the drive that made the claim.
     for _ in 0..stack.devices.len() {
         let lower = &stack.devices[base];
         if beliefs
@@ -257,7 +257,7 @@ fn unstriped(
     ));
 }
 
-/// What was measured against what the device says of itself.
+/// Compares a measurement with the device's own claims.
 fn measured(device: &Device, belief: &Belief, findings: &mut Vec<Finding>) {
     if !belief.degraded.is_empty() {
         let positions: Vec<String> = belief.degraded.iter().map(u64::to_string).collect();

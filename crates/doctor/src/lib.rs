@@ -1,14 +1,14 @@
-//! Is this machine's storage as it says it is?
+//! Checks whether the layers of this machine's storage fit each other, and whether their claims are true.
 //!
-//! Alignment goes wrong silently: a bridge reports its longest transfer as the optimal I/O size, a
-//! partition tool aligns to it, `mkfs` takes it for a stripe, dm-crypt adds its header, LVM its
-//! metadata, and every write then costs two drives. Each layer knows its own part; `doctor` reads
-//! all of them, from `/sys` and the first bytes of each device, compares, and says what to type.
+//! Alignment goes wrong silently: a bridge reports its longest transfer as the optimal I/O size, a partition tool
+//! aligns to it, `mkfs` takes it for a stripe, dm-crypt adds its header, LVM its metadata, and every write then costs
+//! two drives. Each layer has only its own part of the picture; `doctor` reads all of them, from `/sys` and the first
+//! bytes of each device, compares them, and prints the commands to type.
 //!
 //! ```text
 //!   tree        files below a root: the machine, or a copy of one
-//!   superblock  ext4, xfs, LUKS, LVM out of bytes (any bytes: parsers do not panic)
-//!   stack       devices, what stands on what, and the array that stripes each
+//!   superblock  ext4, xfs, LUKS, LVM, parsed from bytes (any bytes: parsers do not panic)
+//!   stack       devices, which device is on which, and the array that stripes each
 //!   claims      drives' claims that cannot be true, and partitions aligned to them
 //!   layers      offsets, file systems, measurements that disagree
 //!   arrays      md without drives, md without a monitor
@@ -34,19 +34,19 @@ use layers::size;
 use stack::{Device, Kind, Stack};
 use superblock::Content;
 
-/// Where `ravelin shear` results are looked for, below the root.
+/// The directory of saved `ravelin shear` results, below the root.
 pub const BELIEFS_DIRECTORY: &str = "var/lib/ravelin/shear";
 
-/// What to examine.
+/// The devices to examine, and measurements.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Only these devices with all below and above them; all if empty.
+    /// Only these devices with all devices below and above them; all devices if empty.
     pub devices: Vec<String>,
     /// Saved results of `ravelin shear`, besides those in [`BELIEFS_DIRECTORY`].
     pub beliefs: Vec<Belief>,
 }
 
-/// A device that was asked for is not in the tree.
+/// A requested device is not in the tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoSuchDevice {
     /// Its name as given.
@@ -69,7 +69,7 @@ impl NoSuchDevice {
     }
 }
 
-/// Examines what is in `tree`.
+/// Examines the devices in `tree`.
 ///
 /// # Errors
 /// [`NoSuchDevice`].
@@ -114,7 +114,7 @@ pub fn examine(tree: &Tree, options: &Options) -> Result<Report, NoSuchDevice> {
     Ok(report)
 }
 
-/// Indices of the devices asked for, with what they stand on and what stands on them.
+/// Indices of the requested devices, with all devices below and above them.
 fn chosen(stack: &Stack, names: &[String]) -> Result<Vec<usize>, NoSuchDevice> {
     let all = 0..stack.devices.len();
     if names.is_empty() {
@@ -128,7 +128,7 @@ fn chosen(stack: &Stack, names: &[String]) -> Result<Vec<usize>, NoSuchDevice> {
         })?;
         (wanted[index], above[index]) = (true, true);
     }
-    // Lower devices come first, so one pass up and one pass down reach everything.
+    // Lower devices come first, so one pass up and one pass down are enough.
     for index in all.clone() {
         above[index] |= stack.devices[index].below.iter().any(|&lower| above[lower]);
     }
@@ -143,7 +143,7 @@ fn chosen(stack: &Stack, names: &[String]) -> Result<Vec<usize>, NoSuchDevice> {
     Ok(all.filter(|&index| wanted[index]).collect())
 }
 
-/// RAM disks and loop devices are there by the dozen; those that hold nothing are not listed.
+/// RAM disks and loop devices are numerous; those without content are not listed.
 fn is_idle(stack: &Stack, index: usize) -> bool {
     let device = &stack.devices[index];
     let dozen = ["ram", "loop", "zram", "nbd"];
@@ -159,7 +159,7 @@ fn saved_beliefs(tree: &Tree, beliefs: &mut Vec<Belief>, notes: &mut Vec<String>
         let path = format!("{BELIEFS_DIRECTORY}/{name}");
         match tree.text(&path).map(|text| Belief::parse(&text, None)) {
             Some(Ok(belief)) => {
-                // What was given by hand goes before what was saved.
+                // Results that the user gives take precedence over saved ones.
                 if beliefs.iter().all(|known| known.target != belief.target) {
                     beliefs.push(belief);
                 }

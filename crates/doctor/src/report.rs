@@ -1,4 +1,4 @@
-//! What is found, for people and for programs.
+//! The findings, for people and for programs.
 
 use std::io::{self, Write};
 
@@ -6,16 +6,16 @@ use serde::Serialize;
 
 use crate::stack::Device;
 
-/// One thing that is not well.
+/// One problem.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// The device it is about.
+    /// The device with the problem.
     pub device: String,
     /// A stable word for programs, such as `degraded`.
     pub finding: &'static str,
-    /// What is not well, in one sentence.
+    /// The problem, in one sentence.
     pub what: String,
-    /// What to type.
+    /// The command to type.
     #[serde(rename = "type")]
     pub command: String,
 }
@@ -43,7 +43,7 @@ pub struct Layer {
     pub device: String,
     /// `drive`, `partition`, `md`, `crypt`, `lvm`, `mapped`.
     pub layer: &'static str,
-    /// Paths of what it stands on.
+    /// Paths of the devices that it is on.
     pub on: Vec<String>,
     /// Its size in bytes.
     pub size_bytes: u64,
@@ -58,16 +58,16 @@ pub struct Layer {
     pub line: String,
 }
 
-/// What an examination found.
+/// The result of an examination.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Report {
     /// Layers, lower ones first.
     pub layers: Vec<Layer>,
-    /// What is not well.
+    /// The problems.
     pub findings: Vec<Finding>,
-    /// What could not be looked at, and why.
+    /// What could not be examined, and why.
     pub notes: Vec<String>,
-    /// Whether nothing was found.
+    /// True if there are no findings.
     pub well: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The machine's block devices, what stands on what, and how each place is striped.
+//! The machine's block devices, which device is on which, and how each is striped.
 //!
 //! ```text
 //!   sda ── sda1 ─┐                     Stack::devices, lower ones first
@@ -6,9 +6,9 @@
 //!   sdc ── sdc1 ─┘
 //! ```
 //!
-//! A *striping* is the array that decides where the chunks of a device lie, and how far from that
-//! array's begin the device begins. It goes up through partitions, dm-crypt and linear logical
-//! volumes, each of which adds its offset, and ends at the next array.
+//! A *striping* is the array that determines where the chunks of a device lie, and the distance from that array's begin
+//! to the device's begin. It is passed up through partitions, dm-crypt and linear logical volumes, each of which adds
+//! its offset, and ends at the next array.
 
 use crate::belief::Belief;
 use crate::superblock::{self, Content, FileSystem};
@@ -16,14 +16,14 @@ use crate::tree::{Tree, sort_key};
 
 const SECTOR_BYTES: u64 = 512;
 
-/// What the kernel says of a device's I/O, in bytes.
+/// The kernel's claims about a device's I/O, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Claims {
     pub(crate) logical: u64,
     pub(crate) physical: u64,
     pub(crate) minimum: u64,
     pub(crate) optimal: u64,
-    /// Negative: the kernel says that it is misaligned and by how much is not known.
+    /// Negative: the kernel reports that the device is misaligned by an unknown number of bytes.
     pub(crate) alignment: i64,
 }
 
@@ -76,10 +76,10 @@ impl Md {
     }
 }
 
-/// What a device is.
+/// The kind of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A drive, or what shows itself as one.
+    /// A drive, or a device that presents itself as a drive.
     Drive,
     /// A partition that begins at this byte of its drive.
     Partition { start_bytes: u64 },
@@ -113,15 +113,15 @@ pub(crate) struct Logical {
 pub(crate) struct Device {
     /// The kernel's name, such as `dm-0`.
     pub(crate) name: String,
-    /// What people call it, such as `/dev/mapper/tank-data`.
+    /// The usual name, such as `/dev/mapper/tank-data`.
     pub(crate) path: String,
     pub(crate) size_bytes: u64,
     pub(crate) claims: Claims,
     pub(crate) kind: Kind,
-    /// Indices of what it stands on.
+    /// Indices of the devices that it is on.
     pub(crate) below: Vec<usize>,
     pub(crate) content: Option<Content>,
-    /// Why its first bytes are not known.
+    /// Why its first bytes could not be read.
     pub(crate) unreadable: Option<String>,
 }
 
@@ -134,7 +134,7 @@ impl Device {
     }
 }
 
-/// Who says how something is striped.
+/// The source of a striping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     /// The layer's own metadata.
@@ -152,11 +152,11 @@ pub(crate) struct Striping {
     pub(crate) array: usize,
     pub(crate) source: Source,
     pub(crate) chunk_bytes: u64,
-    /// A full stripe's data in bytes; 0 where it is not known.
+    /// A full stripe's data in bytes; 0 if it is not known.
     pub(crate) stripe_bytes: u64,
     /// Whether a write that does not fill a stripe costs reads.
     pub(crate) parity: bool,
-    /// Where the device begins, in bytes from the begin of the array.
+    /// The device's first byte, from the begin of the array.
     pub(crate) offset_bytes: u64,
 }
 
@@ -183,11 +183,11 @@ impl Stack {
         })
     }
 
-    /// Adds a whole device with what it stands on before it and its partitions behind it.
+    /// Adds a whole device: first the devices that it is on, then the device, then its partitions.
     fn add(&mut self, tree: &Tree, name: &str, depth: usize) {
         let sys = format!("sys/block/{name}");
         let known = self.devices.iter().any(|device| device.name == name);
-        // Loops in what stands on what do not exist; in a copied tree that was tampered with, they end here.
+        // Real devices form no loops. In a copied tree that was manipulated, a loop ends here.
         if known
             || depth > 32
             || tree
@@ -305,11 +305,11 @@ impl Stack {
         }))
     }
 
-    /// How the device at `index` is striped, as far as that can be known.
+    /// How the device at `index` is striped, as far as this is known.
     pub(crate) fn striping(&self, index: usize, beliefs: &[Belief]) -> Option<Striping> {
         let device = &self.devices[index];
         if let Some(belief) = beliefs.iter().find(|belief| belief.is_of(device)) {
-            // What was measured stands above what was claimed, and above arrays that it saw through.
+            // A measurement overrides claims, and the arrays below the device, which the measurement saw through.
             if let Some(chunk_bytes) = belief.chunk_bytes {
                 return Some(Striping {
                     array: index,
@@ -367,7 +367,7 @@ fn whole(tree: &Tree, name: &str) -> String {
     parent.unwrap_or_else(|| name.to_owned())
 }
 
-/// A drive that reports a stripe of whole chunks is an array, by its own word.
+/// A drive that claims a stripe of whole chunks counts as an array.
 fn claimed(array: usize, claims: &Claims) -> Option<Striping> {
     let Claims {
         minimum, optimal, ..
@@ -388,7 +388,7 @@ fn claimed(array: usize, claims: &Claims) -> Option<Striping> {
 
 fn md(tree: &Tree, sys: &str) -> Md {
     let text = |file: &str| tree.text(&format!("{sys}/md/{file}")).unwrap_or_default();
-    // While an array changes its shape, files say "new (old)": the first number is the new one.
+    // During a reshape, files contain "new (old)": the first number is the new one.
     let number = |file: &str| {
         let text = text(file);
         let digits = text.split_whitespace().next().unwrap_or("");

@@ -1,5 +1,5 @@
-//! Where facts come from: `/sys`, `/proc`, `/etc` and the first bytes of devices, read below one
-//! root, so that a tree that was copied from another machine reads like the machine itself.
+//! The source of facts: `/sys`, `/proc`, `/etc` and the first bytes of devices, read below one root, so that a tree
+//! that was copied from another machine reads like the machine itself.
 
 use std::fs::File;
 use std::io;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 /// result of `shear` are longer.
 const TEXT_BYTES_MAX: u64 = 1 << 20;
 
-/// A machine, or a copy of what matters of it. Nothing is ever written.
+/// A machine, or a copy of its relevant files. Nothing is ever written.
 #[derive(Clone, Debug)]
 pub struct Tree {
     root: PathBuf,
@@ -29,7 +29,7 @@ impl Tree {
         self.root.join(path)
     }
 
-    /// Whether something is there.
+    /// Whether the path exists.
     #[must_use]
     pub fn exists(&self, path: &str) -> bool {
         self.path(path).exists()
@@ -62,15 +62,14 @@ impl Tree {
         names
     }
 
-    /// The last name in what a symbolic link points to.
+    /// The last name in the target of a symbolic link.
     #[must_use]
     pub fn link_name(&self, path: &str) -> Option<String> {
         let target = std::fs::read_link(self.path(path)).ok()?;
         Some(target.file_name()?.to_str()?.to_owned())
     }
 
-    /// Up to `length` bytes at `offset` of a device, opened read-only. Shorter where the device, or
-    /// its copy, ends.
+    /// Up to `length` bytes at `offset` of a device, opened read-only. Fewer if the device, or its copy, ends before.
     ///
     /// # Errors
     /// The operating system's.

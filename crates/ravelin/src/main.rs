@@ -11,7 +11,7 @@ use clap_complete::CompleteEnv;
 
 use commands::common::{Context, end};
 
-/// A lane makes and drops some twenty small things per request.
+/// A lane allocates and frees some twenty small objects per request.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -81,14 +81,14 @@ enum Command {
     Man(commands::pages::ManArguments),
 }
 
-// A build with seeded faults loses data on purpose, for tests of the simulator: it does not compile.
+// Seeded faults lose data on purpose, for tests of the simulator: a build with them does not compile.
 const _: () = assert!(
     !array::seeded::ENABLED,
     "the feature `seeded-faults` is for the simulator's tests: `ravelin` cannot be built with it"
 );
 
 fn main() -> ExitCode {
-    // Where a shell asks for candidates, this prints them and ends.
+    // If a shell asks for completion candidates, this prints them and exits.
     CompleteEnv::with_factory(Arguments::command)
         .var(commands::complete::VARIABLE)
         .complete();
@@ -118,7 +118,7 @@ fn main() -> ExitCode {
 mod tests {
     use super::*;
 
-    /// The examples of a command's help, and whether it must have any.
+    /// Checks that a command has examples if it must have any, and that each example parses.
     fn check(command: &clap::Command, path: &[String], seen: &mut usize) {
         let inside: Vec<&clap::Command> = command.get_subcommands().collect();
         for child in inside {

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// What kind of placement.
+/// The kind of placement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Family {
@@ -12,7 +12,7 @@ pub enum Family {
     Declustered,
     /// One drive: nothing is striped.
     None,
-    /// Cannot be told.
+    /// Cannot be determined.
     #[default]
     Unknown,
 }
@@ -29,7 +29,7 @@ pub enum Redundancy {
     Parity,
     /// By two.
     DoubleParity,
-    /// Cannot be told.
+    /// Cannot be determined.
     #[default]
     Unknown,
 }
@@ -37,7 +37,7 @@ pub enum Redundancy {
 /// What is known. Fields are `None` or empty where nothing is sure.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Belief {
-    /// What kind of placement.
+    /// The kind of placement.
     pub family: Family,
     /// Least distance after which everything repeats, in bytes.
     pub pattern_bytes: Option<u64>,
@@ -45,11 +45,11 @@ pub struct Belief {
     pub chunk_bytes: Option<u64>,
     /// Bytes of data in a full stripe; only where writes or copies show it.
     pub stripe_bytes: Option<u64>,
-    /// Drives that were seen.
+    /// Number of drives that were observed.
     pub drives: Option<u16>,
     /// Copies of each chunk that reads are spread over.
     pub copies: Option<u16>,
-    /// Schemes that what was done cannot tell apart. `:Nc` where the number of drives differs from `drives`.
+    /// Schemes that the measurements cannot distinguish. `:Nc` where the number of drives differs from `drives`.
     pub layout: Vec<String>,
     /// How data is protected.
     pub redundancy: Redundancy,
@@ -65,11 +65,11 @@ pub struct Belief {
     pub data_width: Option<u16>,
     /// Declustered: bytes of a cell, the run of chunks of one drive.
     pub cell_bytes: Option<u64>,
-    /// Time of random small writes over that of as many reads; only where neither a memory takes them nor flash.
+    /// Time of random small writes over that of as many reads; only if neither a memory nor flash takes the writes.
     pub write_ratio: Option<f64>,
-    /// Probability that what is said is right, by the decisions' own error bounds.
+    /// Probability that the result is right, by the decisions' own error bounds.
     pub confidence: f64,
-    /// What could not be told, and why.
+    /// What could not be determined, and why.
     pub reasons: Vec<String>,
     /// The step under way.
     pub step: &'static str,

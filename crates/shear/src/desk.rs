@@ -1,9 +1,9 @@
-//! How a procedure that asks and waits becomes a machine that is asked and told.
+//! How a procedure that asks and waits becomes a state machine.
 //!
-//! A method is written as it would be explained: send a burst, look at its time, decide what to send
-//! next. The compiler turns it into a state machine (a future), and [`Shear`](crate::Shear) steps it:
-//! a poll runs it up to its next question, which lies on the desk; an answer put there lets the next
-//! poll go on. No executor, waker, thread or clock takes part: the poll is the step.
+//! A method is written as it would be explained: send a burst, read its time, decide what to send next. The compiler
+//! turns it into a state machine (a future), and [`Shear`](crate::Shear) steps it: a poll runs it up to its next
+//! question, which is put on the desk; an answer on the desk lets the next poll continue. There is no executor, waker,
+//! thread or clock: the poll is the step.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -29,7 +29,7 @@ struct Papers {
     error: f64,
 }
 
-/// Where question and answer lie.
+/// Holds the question and the answer.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Desk(Rc<RefCell<Papers>>);
 
@@ -40,7 +40,7 @@ impl Desk {
         desk
     }
 
-    /// Asks, and goes on when the answer is there.
+    /// Asks a question, and continues when the answer is there.
     pub(crate) async fn ask(&self, probe: Probe) -> Result<Sample, Stop> {
         {
             let mut papers = self.0.borrow_mut();
@@ -77,12 +77,12 @@ impl Desk {
         papers.answer = Some(answer);
     }
 
-    /// Changes what is believed.
+    /// Changes the belief.
     pub(crate) fn believe(&self, change: impl FnOnce(&mut Belief)) {
         change(&mut self.0.borrow_mut().belief);
     }
 
-    /// Books a decision that is wrong with at most this probability.
+    /// Records a decision that is wrong with at most this probability.
     pub(crate) fn spend(&self, error: f64) {
         let mut papers = self.0.borrow_mut();
         papers.error += error;

@@ -1,5 +1,4 @@
-//! What is this RAID? A volume is asked for bursts of reads, and from their times follows how it is
-//! striped.
+//! Finds out how a RAID volume is striped: the volume gets bursts of reads, and the striping follows from their times.
 //!
 //! The idea is that of T. Denehy, J. Bent, F. Popovici, A. and R. Arpaci-Dusseau, "Deconstructing
 //! Storage Arrays" (ASPLOS 2004), section 2.3: requests on one drive wait for each other, requests on
@@ -11,20 +10,18 @@
 //!   belief()                                              scattered   ██        2
 //! ```
 //!
-//! The paper measures every stride, boundary and pair with thousands of requests. Here each question
-//! is asked with bursts of a few requests until its answer is sure, and questions are chosen so that
-//! few are needed:
+//! The paper measures every stride, boundary and pair with thousands of requests. Here each question gets bursts of a
+//! few requests until its answer is sure, and questions are chosen so that few are needed:
 //!
-//! - *Strides* that keep to one drive are the multiples of the pattern P. So a stride that many
-//!   patterns divide is looked for first, and its prime factors are taken away while it stays slow.
-//! - *Chunks*: two places of the pattern are on one drive or not; doubling and halving find where
-//!   that changes.
+//! - *Strides* that keep to one drive are the multiples of the pattern P. Therefore the search begins with a stride
+//!   that many patterns divide, and removes its prime factors as long as the stride stays slow.
+//! - *Chunks*: two places of the pattern are on one drive or not; doubling and halving find where that changes.
 //! - *Drives*: chunks are compared with one representative of each drive.
-//! - The result is matched with the layouts of [`layout::equivalence`]: the answer is a class of
-//!   them. What reads cannot separate, writes do.
+//! - The result is matched with the layouts of [`layout::equivalence`]: the answer is a class of them. Writes separate
+//!   layouts that reads cannot separate.
 //!
-//! Nothing here does I/O, knows the time, or knows Ravelin's own arrays: [`Shear`] is a machine that
-//! is asked for bursts and told their times.
+//! This crate does no I/O, reads no clock, and is independent of Ravelin's own arrays: [`Shear`] is a state machine.
+//! The driver asks it for bursts and hands back their times.
 
 mod belief;
 mod desk;
@@ -41,7 +38,7 @@ pub use probe::{Kind, Probe, Request, Sample, Stop};
 
 use desk::Desk;
 
-/// Which procedure.
+/// The procedure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Method {
     /// Sequential decisions, as few I/Os as they need.
@@ -60,23 +57,23 @@ pub enum Method {
     },
 }
 
-/// What may be done.
+/// Choices and limits of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Size of the volume.
     pub size_bytes: u64,
     /// Whether ranges may be written back.
     pub writes: bool,
-    /// Most I/Os.
+    /// Largest number of I/Os.
     pub ios_max: u64,
     /// Seed of all choices.
     pub seed: u64,
-    /// Which procedure.
+    /// The procedure.
     pub method: Method,
 }
 
-/// The machine. Until [`Shear::next_probe`] returns `None`: carry out the burst, then
-/// [`Shear::record`] its times.
+/// The state machine. Until [`Shear::next_probe`] returns `None`: carry out the burst, then [`Shear::record`] its
+/// times.
 pub struct Shear {
     procedure: Option<Pin<Box<dyn Future<Output = ()>>>>,
     desk: Desk,
@@ -91,7 +88,7 @@ impl std::fmt::Debug for Shear {
 }
 
 impl Shear {
-    /// Before the first burst.
+    /// The state before the first burst.
     #[must_use]
     pub fn new(options: Options) -> Self {
         let desk = Desk::new(options.ios_max);
@@ -105,8 +102,7 @@ impl Shear {
         }
     }
 
-    /// The burst to carry out next: the same one until its times are recorded. `None`: all is known
-    /// that will be.
+    /// The burst to carry out next: the same one until its times are recorded. `None`: the procedure has ended.
     pub fn next_probe(&mut self) -> Option<Probe> {
         if let Some(probe) = self.desk.question() {
             return Some(probe);
@@ -119,29 +115,29 @@ impl Shear {
         self.desk.question()
     }
 
-    /// The times of the burst that [`Shear::next_probe`] gave.
+    /// Takes the times of the burst that [`Shear::next_probe`] returned.
     pub fn record(&mut self, sample: Sample) {
         self.desk.answer(Ok(sample));
     }
 
-    /// The burst was not carried out, and no more will be: what is known stays.
+    /// Takes the reason why the burst was not carried out, and why no more will be. The belief so far stays.
     pub fn stop(&mut self, why: Stop) {
         self.desk.answer(Err(why));
     }
 
-    /// What is known by now.
+    /// The belief so far.
     #[must_use]
     pub fn belief(&self) -> Belief {
         self.desk.belief()
     }
 
-    /// Requests asked for by now.
+    /// Requests of all bursts so far.
     #[must_use]
     pub fn ios(&self) -> u64 {
         self.desk.ios()
     }
 
-    /// Bursts asked for by now.
+    /// Bursts so far.
     #[must_use]
     pub fn bursts(&self) -> u64 {
         self.desk.bursts()
@@ -154,14 +150,14 @@ impl Shear {
     }
 
     /// Boundary curve of the published method: offset in the pattern in bytes, and mean seconds of bursts on both sides
-    /// of it. Ours halves its way to the boundaries and has none.
+    /// of the offset. Our method finds boundaries by bisection and has no such curve.
     #[must_use]
     pub fn boundaries(&self) -> Vec<(u64, f64)> {
         self.desk.boundaries()
     }
 
-    /// Chunk-pair map: two chunks of the pattern, and the time of a burst on both over that of one on one of them: 1
-    /// where they are on one drive, a half where they share none.
+    /// Chunk-pair map: two chunks of the pattern, and the time of a burst on both divided by the time of a burst on one
+    /// of them. The ratio is 1 if the two are on one drive, and a half if they share no drive.
     #[must_use]
     pub fn pairs(&self) -> Vec<(u32, u32, f64)> {
         self.desk.pairs()

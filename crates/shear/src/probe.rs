@@ -1,11 +1,11 @@
-//! What is asked of the volume, and what it answered.
+//! The bursts that a volume gets, and their times.
 
 /// What a request does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Read.
     Read,
-    /// Write back what is there: the driver reads the range before the burst begins, outside of the time that counts.
+    /// Write back what is there: the driver reads the range before the burst begins, and this read is not timed.
     Rewrite,
 }
 
@@ -27,7 +27,7 @@ pub struct Probe {
     pub requests: Vec<Request>,
 }
 
-/// How a burst went.
+/// The times of a burst.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sample {
     /// For each request, in order, nanoseconds from the begin of the burst to its completion.
@@ -42,14 +42,14 @@ impl Sample {
     }
 }
 
-/// Why no more bursts are asked for before everything is known.
+/// Why a run ends before everything is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stop {
     /// The limit on I/Os is reached.
     Ios,
     /// The limit on time is reached.
     Seconds,
-    /// The volume failed or is gone; its words.
+    /// The volume failed or is gone; the text of its error.
     Failed(String),
 }
 

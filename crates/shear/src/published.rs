@@ -1,4 +1,4 @@
-//! The paper's four steps as published (section 2.3), as the yardstick.
+//! The paper's four steps as published (section 2.3), as the reference for comparisons.
 //!
 //! N requests at once, R times, for every stride, every boundary and every pair of chunks; x-means
 //! for the pattern, k-means for boundaries and pairs; then reads against writes.
@@ -13,7 +13,7 @@ use rand::{RngExt as _, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 const BLOCK: u64 = 4096;
-/// Clusters of strides, at most: one for each number of drives that a stride may keep to.
+/// Clusters of strides, at most: one for each number of drives that a stride may use.
 const CLUSTERS_MAX: usize = 12;
 
 struct Bench {
@@ -47,7 +47,7 @@ impl Bench {
         Ok(sum / f64::from(self.trials))
     }
 
-    /// N segments of `stride`, the same residue in each.
+    /// Offsets in N segments of `stride` bytes, with the same residue in each.
     fn segments(
         rng: &mut ChaCha8Rng,
         size: u64,
@@ -61,8 +61,8 @@ impl Bench {
             .collect()
     }
 
-    /// The same of two residues, by turns: an array that sends each read to the copy whose drive has least to do
-    /// can share the burst evenly only if it meets both residues together.
+    /// The same with two residues in turn. If an array sends each read to the copy whose drive has least to do, the
+    /// array can balance the burst only if both residues are in the burst together.
     fn both(
         rng: &mut ChaCha8Rng,
         size: u64,
@@ -175,7 +175,7 @@ async fn steps(options: &Options, desk: &Desk) -> Result<(), Stop> {
     let times: Vec<f64> = pairs.iter().map(|&(_, _, time)| time).collect();
     let clusters = k_means(&times, 2);
     let slowest = times.iter().copied().fold(0.0, f64::max);
-    // Union of pairs in the slow cluster: chunks of one drive.
+    // Union of the pairs in the slow cluster: chunks of one drive.
     let mut drive: Vec<u64> = (0..chunks).collect();
     for &(a, b, time) in &pairs {
         let number = |chunk| u32::try_from(chunk).unwrap_or(u32::MAX);

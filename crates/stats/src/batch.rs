@@ -1,19 +1,17 @@
 //! Batch means: an interval for samples that depend on their predecessors.
 //!
-//! A request that waits long is followed by others that wait long. Treated as independent, such
-//! samples give an interval that is many times too narrow. Means of long batches are nearly
-//! independent, so their spread is an honest measure (A. Law, "Simulation Modeling and Analysis",
-//! 9.5.3). The right length is not known beforehand: when twice the wanted number of batches is
-//! full, neighbours are merged and the length doubles, so memory is bounded and the batches are as
-//! long as the run allows.
+//! A request that waits long is followed by others that wait long. Treated as independent, such samples give an
+//! interval that is many times too narrow. Means of long batches are nearly independent, so their spread is a valid
+//! measure (A. Law, "Simulation Modeling and Analysis", 9.5.3). The right length is not known beforehand: when twice
+//! the required number of batches is full, neighbours are merged and the length doubles. Thus memory is bounded, and
+//! the batches are as long as the run allows.
 
 use crate::interval::Interval;
 use crate::moments::{Moments, count};
 
 /// Collects samples in batches.
 ///
-/// What a system does before it has settled (empty queues, a cold cache) must be left out by the
-/// caller.
+/// The caller must leave out samples from before the system has settled (empty queues, a cold cache).
 #[derive(Clone, Debug)]
 pub struct BatchMeans {
     /// Means of the full batches.
@@ -22,19 +20,19 @@ pub struct BatchMeans {
     open: (f64, u64),
     /// Samples of a batch.
     length: u64,
-    /// Batches that are always kept apart; twice as many at most.
+    /// The number of batches after a merge; at most twice as many are kept.
     batches: usize,
 }
 
 impl Default for BatchMeans {
-    /// At least 30 batches: fewer widen Student's t, more are no surer (Schmeiser 1982).
+    /// At least 30 batches: fewer widen Student's t, more do not make the interval more certain (Schmeiser 1982).
     fn default() -> Self {
         Self::new(30)
     }
 }
 
 impl BatchMeans {
-    /// Batches numbering `batches` to `2 × batches`, of one sample each at first.
+    /// Keeps `batches` to `2 × batches` batches, of one sample each at first.
     ///
     /// # Panics
     ///
@@ -77,8 +75,8 @@ impl BatchMeans {
         Interval::of(&self.means())
     }
 
-    /// The correlation of neighbouring batches, −1 to 1. Well above 0, batches are too short and
-    /// [`interval`](Self::interval) too narrow: run longer. 0 below three batches.
+    /// The correlation of neighbouring batches, −1 to 1. If it is well above 0, batches are too short and
+    /// [`interval`](Self::interval) is too narrow: run longer. 0 with fewer than three batches.
     #[must_use]
     pub fn correlation(&self) -> f64 {
         let means = self.means();
@@ -116,8 +114,8 @@ mod tests {
 
     #[test]
     fn dependent_samples_get_an_honest_interval() {
-        // Treated as independent, the 100,000 waits would claim to know the mean eight times
-        // better than they do: most such intervals miss it.
+        // Treated as independent, the 100,000 waits give an interval that is eight times too narrow: most such
+        // intervals miss the mean.
         let (mut held, mut naive_held) = (0, 0);
         for seed in 0..100 {
             let mut random = ChaCha8Rng::seed_from_u64(seed);

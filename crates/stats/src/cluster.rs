@@ -1,21 +1,20 @@
 //! Clusters of numbers on a line.
 //!
-//! On a line a cluster is a run of neighbours, so the best k clusters are found exactly, by dynamic
-//! programming over the sorted values, instead of by Lloyd's iterations from lucky starting points
-//! (H. Wang and M. Song, "Ckmeans.1d.dp", The R Journal 3/2, 2011):
+//! On a line a cluster is a run of neighbours, so the best k clusters are found exactly, by dynamic programming over
+//! the sorted values, instead of by Lloyd's iterations, which depend on lucky starting points (H. Wang and M. Song,
+//! "Ckmeans.1d.dp", The R Journal 3/2, 2011):
 //!
 //! ```text
 //! best[k][i] = min over m of  best[k−1][m−1] + cost(m..=i)        cost: squared deviations
 //! ```
 //!
-//! The best m never falls as i grows, so a row of the table is filled by halving, in n log n.
-//! (The one maintained crate that does this exports C symbols and brings bindings for browsers;
-//! the algorithm is shorter than its build.)
+//! The best m never falls as i grows, so a row of the table is filled by halving, in n log n. (The one maintained crate
+//! for this exports C symbols and brings bindings for browsers; the algorithm is shorter than that crate's build.)
 //!
-//! Where the number of clusters is unknown, Pelleg and Moore's X-means (ICML 2000) splits clusters
-//! while the Bayesian information criterion of their model (Gaussians of one common variance)
-//! rises. Their splitting is a search for good clusters of each k, and here these are known: so k is
-//! the one whose criterion is best, and no better split can have been missed.
+//! If the number of clusters is unknown, Pelleg and Moore's X-means (ICML 2000) splits clusters while the Bayesian
+//! information criterion of their model (Gaussians of one common variance) rises. Their splitting searches for good
+//! clusters of each k. Here the best clusters of each k are known. Therefore the k with the best criterion is taken,
+//! and no better split is missed.
 
 use libm::log;
 
@@ -45,7 +44,7 @@ impl Clusters {
         self.parts.len()
     }
 
-    /// Whether there is none: there were no values.
+    /// True if there is none: there were no values.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.parts.is_empty()
@@ -66,8 +65,8 @@ impl Clusters {
         self.parts.iter().map(|part| (part.least, part.greatest))
     }
 
-    /// The cluster that `value` is in: the index of the first whose upper neighbour starts more
-    /// than half the gap above it. For the values that were clustered this is their own cluster.
+    /// The index of the cluster of `value`; the border of two clusters is in the middle of the gap between them. For
+    /// the values that were clustered this is their own cluster.
     ///
     /// # Panics
     ///
@@ -88,7 +87,7 @@ impl Clusters {
     }
 }
 
-/// The `k` clusters with the least squared deviations; fewer where there are fewer distinct values.
+/// The `k` clusters with the least squared deviations; fewer if there are fewer distinct values.
 ///
 /// # Panics
 ///
@@ -102,11 +101,10 @@ pub fn k_means(values: &[f64], k: usize) -> Clusters {
 
 /// Clusters whose number follows from the values, at most `most`.
 ///
-/// `resolution` is the deviation that means nothing: a clock's tick, say. Values that differ by
-/// less are not told apart, however many there are (without noise the criterion would see a
-/// cluster in every distinct value). The model is Gaussian noise: evenly spread noise is the
-/// limit at which one cluster and two halves of it fit alike, and below some 20 values a cluster
-/// may be cut by chance.
+/// `resolution` is the largest deviation without a meaning, such as a clock's tick. Values that differ by less are not
+/// separated, however many there are (without noise the criterion would see a cluster in every distinct value). The
+/// model is Gaussian noise: evenly spread noise is the limit at which one cluster and two halves of it fit equally
+/// well. With fewer than some 20 values a cluster may be cut by chance.
 ///
 /// # Panics
 ///
@@ -146,10 +144,10 @@ fn criterion(clusters: &Clusters, resolution: f64) -> f64 {
 /// subtractions.
 struct Line {
     values: Vec<f64>,
-    /// Before value i: how many samples, and the sums of their offsets from `origin` and of those
-    /// squared.
+    /// For the samples before value i: their number, the sum of their offsets from `origin`, and the sum of the squares
+    /// of these offsets.
     sums: Vec<(u64, f64, f64)>,
-    /// The median: offsets from it are small, and so are what cancels.
+    /// The median: offsets from it are small, so few digits cancel.
     origin: f64,
 }
 
@@ -201,8 +199,7 @@ impl Line {
     }
 }
 
-/// For each number of clusters and each last value, where the last cluster starts in the best
-/// arrangement.
+/// For each number of clusters and each last value: the start of the last cluster in the best arrangement.
 struct Table {
     starts: Vec<Vec<usize>>,
 }

@@ -1,4 +1,4 @@
-//! How integers (nanoseconds, bytes) are spread, in bounded memory.
+//! The distribution of integers (nanoseconds, bytes), in bounded memory.
 //!
 //! HdrHistogram: buckets of equal *relative* width, so the 99.9th percentile is as exact as the
 //! median, whatever the range. Two significant digits would do for a plot; three are kept so that
@@ -55,7 +55,7 @@ impl Histogram {
             .expect("the histogram grows to any u64");
     }
 
-    /// Forgets all values, keeps the memory.
+    /// Removes all values and keeps the memory.
     pub fn clear(&mut self) {
         self.counts.reset();
     }
@@ -66,7 +66,7 @@ impl Histogram {
         self.counts.len()
     }
 
-    /// The value below or at which the share `at` (0 to 1) of all values lies; 0 without values.
+    /// The value that the share `at` (0 to 1) of all values does not exceed; 0 without values.
     #[must_use]
     pub fn quantile(&self, at: f64) -> u64 {
         self.counts.value_at_quantile(at)
@@ -90,8 +90,8 @@ impl Histogram {
         self.counts.max()
     }
 
-    /// The counts in bars whose width doubles `per_doubling` times less than their value: for a
-    /// plot with a logarithmic axis. Bars in the middle may be empty, the first and last are not.
+    /// The counts in bars for a plot with a logarithmic axis: each power of two has `per_doubling` bars of equal width.
+    /// Bars in the middle may be empty, the first and last are not.
     #[must_use]
     pub fn bars(&self, per_doubling: u32) -> Vec<Bar> {
         let mut bars: Vec<Bar> = Vec::new();
@@ -128,8 +128,8 @@ impl Histogram {
     }
 }
 
-/// The bar of `value` where each power of two is cut into `pieces` equal ones (fewer while the
-/// power is less than the pieces).
+/// The bar of `value`, if each power of two is cut into `pieces` equal bars (fewer if the power is less than the
+/// pieces).
 fn bar_of(value: u64, pieces: u32) -> (u64, u64) {
     if value == 0 {
         return (0, 0);

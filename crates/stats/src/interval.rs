@@ -1,4 +1,4 @@
-//! How sure a mean is.
+//! How certain a mean is.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use crate::moments::{Moments, count};
 pub struct Interval {
     /// The estimate.
     pub mean: f64,
-    /// Half the width of the interval; infinite below two samples.
+    /// Half the width of the interval; infinite with fewer than two samples.
     pub half_width: f64,
     /// Independent samples (or batches) behind the estimate.
     pub samples: u64,

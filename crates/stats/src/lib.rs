@@ -1,15 +1,15 @@
-//! Numbers about samples: how they are spread, how sure a mean is, which of them belong together.
+//! Statistics of samples: how they are distributed, how certain a mean is, which of them form a cluster.
 //!
 //! | question | type |
 //! | --- | --- |
 //! | what are the mean and the variance? | [`Moments`] |
 //! | what is the 99th percentile? | [`Histogram`] for integers in a stream, [`quantile`] for a few numbers |
-//! | how sure is this mean, of independent samples? | [`Interval::of`] |
+//! | how certain is this mean, of independent samples? | [`Interval::of`] |
 //! | and of samples in a row that depend on each other, such as waits in a queue? | [`BatchMeans`] |
-//! | which values are one cluster? | [`k_means`], and [`x_means`] where their number is unknown |
+//! | which values are one cluster? | [`k_means`], and [`x_means`] if their number is unknown |
 //!
-//! The crate does not know where samples come from. The same samples in the same order give the
-//! same results on every platform: logarithms are `libm`'s.
+//! The crate does not depend on the source of the samples. The same samples in the same order give the same results on
+//! every platform: logarithms are `libm`'s.
 
 mod batch;
 mod cluster;

@@ -1,7 +1,7 @@
 //! Mean and variance in one pass.
 //!
-//! Welford's recurrence (Technometrics 4, 1962), and the pairwise form of Chan, Golub and LeVeque
-//! (1979) for merging: no sum of squares whose leading digits cancel.
+//! Welford's recurrence (Technometrics 4, 1962), and the pairwise form of Chan, Golub and LeVeque (1979) for merging.
+//! Neither needs a sum of squares, whose leading digits would cancel.
 
 /// Count, mean, variance, least and greatest of the samples so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -55,7 +55,7 @@ impl Moments {
         self.mean
     }
 
-    /// The unbiased estimate of the variance (division by n − 1); 0 below two samples.
+    /// The unbiased estimate of the variance (division by n − 1); 0 with fewer than two samples.
     #[must_use]
     pub fn variance(&self) -> f64 {
         match self.count {
@@ -85,7 +85,7 @@ impl FromIterator<f64> for Moments {
     }
 }
 
-/// A count as a factor. Exact below 2^53.
+/// A count as a floating-point number. Exact below 2^53.
 #[expect(clippy::cast_precision_loss, reason = "exact below 2^53 samples")]
 pub(crate) const fn count(n: u64) -> f64 {
     n as f64

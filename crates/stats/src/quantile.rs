@@ -1,4 +1,4 @@
-//! Quantiles of a few numbers, all of them at hand.
+//! Quantiles of a few numbers that are all in memory.
 
 /// The quantile `at` (0 least, 0.5 median, 1 greatest) of `sorted`, linear between neighbours
 /// (type 7 of Hyndman and Fan, 1996). None without values.
@@ -23,8 +23,7 @@ pub fn quantile(sorted: &[f64], at: f64) -> Option<f64> {
     Some(sorted[below] + (position - position.floor()) * (sorted[above] - sorted[below]))
 }
 
-/// The middle `share` of the values, whatever their order: from its lower to its upper end. None
-/// without values.
+/// The middle `share` of the values, in any order: its lower and its upper end. None without values.
 ///
 /// # Panics
 ///

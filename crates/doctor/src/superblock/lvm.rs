@@ -1,8 +1,8 @@
 //! LVM2: where a physical volume's data begins, and which extents a logical volume has.
 //!
-//! A label in one of the first four sectors leads to a header with a list of data areas and a list
-//! of metadata areas. A metadata area is a ring; its header says where the current text lies. The
-//! text is sections of `name = value` and `name { … }`, sizes in sectors of 512 bytes.
+//! A label in one of the first four sectors leads to a header with a list of data areas and a list of metadata areas. A
+//! metadata area is a ring; its header has the offset of the current text. The text consists of sections of
+//! `name = value` and `name { … }`, with sizes in sectors of 512 bytes.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub(crate) struct PhysicalVolume {
     pub(crate) id: String,
     /// Where extents begin, in bytes.
     pub(crate) data_bytes: u64,
-    /// The volume group's description; `None` where this drive has no copy of it.
+    /// The volume group's description; `None` if this drive has no copy of it.
     pub(crate) group: Option<Section>,
 }
 
@@ -72,7 +72,7 @@ fn current_text(offset: u64, length: u64, more: More<'_>) -> Option<Vec<u8>> {
     }
     let start = u64::from_le_bytes(array(&header, 40)?);
     let size = u64::from_le_bytes(array(&header, 48)?).min(TEXT_BYTES_MAX);
-    // The text may wrap at the end of the area, back to behind the header.
+    // The text may wrap at the end of the area, and then continues behind the header.
     let before_end = size.min(length.checked_sub(start)?);
     let mut text = more(
         offset.checked_add(start)?,
@@ -85,7 +85,7 @@ fn current_text(offset: u64, length: u64, more: More<'_>) -> Option<Vec<u8>> {
     Some(text)
 }
 
-/// One `name { … }` of the text, or the whole.
+/// One `name { … }` of the text, or the whole text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Section {
     values: BTreeMap<String, Vec<String>>,
@@ -148,11 +148,11 @@ impl Section {
         Some(self.text("id")?.replace('-', ""))
     }
 
-    /// Where the logical volume begins that device mapper calls `LVM-<group id><volume id>`.
+    /// The first segment of the logical volume whose device-mapper UUID is `LVM-<group id><volume id>`.
     pub(crate) fn first_segment(&self, dm_uuid: &str) -> Option<FirstSegment> {
         let ids = dm_uuid.strip_prefix("LVM-")?;
         let (group_id, rest) = ids.split_at_checked(32)?;
-        // Hidden volumes have a suffix such as `-real`: they are not what users put data on.
+        // Hidden volumes have a suffix such as `-real`: users put no data on them.
         let volume_id = (rest.len() == 32).then_some(rest)?;
         let group = self
             .sections

@@ -1,25 +1,24 @@
-//! What the first bytes of a device say of what it holds: file systems, dm-crypt, LVM.
+//! The contents of a device, from its first bytes: file systems, dm-crypt, LVM.
 //!
-//! Offsets are those of each format's own header (`ext4.h`, `xfs_format.h`, cryptsetup's
-//! on-disk format, LVM's `layout.h`). Any bytes at all are fine as input: what does not fit is
-//! `None`, and nothing panics.
+//! Offsets are those of each format's own header (`ext4.h`, `xfs_format.h`, cryptsetup's on-disk format, LVM's
+//! `layout.h`). All bytes are accepted as input: bytes that fit no format give `None`, and no parser panics.
 
 pub(crate) mod lvm;
 
-/// Bytes of a head that the parsers want. LVM's metadata area and LUKS2's text lie further on and
-/// are read where the head says.
+/// Bytes of a head that the parsers need. LVM's metadata area and LUKS2's text are further on; they are read at the
+/// offsets that the head contains.
 pub(crate) const HEAD_BYTES: usize = 8192;
 
-/// A file system and what it believes of the array below it.
+/// A file system, with the array geometry that it assumes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FileSystem {
     /// `ext4` or `xfs`. Ext2 and ext3 count as `ext4`: the fields are the same.
     pub(crate) kind: &'static str,
     /// Bytes of a block.
     pub(crate) block_bytes: u64,
-    /// Its chunk in bytes (`stride`, `su`); 0: it knows of none.
+    /// Its chunk in bytes (`stride`, `su`); 0: none.
     pub(crate) chunk_bytes: u64,
-    /// Its full stripe in bytes (`stripe_width`, `su × sw`); 0: it knows of none.
+    /// Its full stripe in bytes (`stripe_width`, `su × sw`); 0: none.
     pub(crate) stripe_bytes: u64,
 }
 
@@ -28,7 +27,7 @@ pub(crate) struct FileSystem {
 pub(crate) enum Content {
     /// A file system.
     FileSystem(FileSystem),
-    /// A LUKS volume, with where its payload begins in bytes (`None`: its text says no number).
+    /// A LUKS volume, and the first byte of its payload (`None`: its text has no number).
     Luks { payload_bytes: Option<u64> },
     /// An LVM physical volume.
     Lvm(lvm::PhysicalVolume),
@@ -54,7 +53,7 @@ fn u32_be(bytes: &[u8], at: usize) -> Option<u64> {
 /// Reads `length` bytes at `offset` of the device whose head is being parsed.
 pub(crate) type More<'a> = &'a dyn Fn(u64, usize) -> Option<Vec<u8>>;
 
-/// What the device with this head holds, if it is something that has a say in alignment.
+/// The contents of the device with this head, if they matter for alignment.
 pub(crate) fn parse(head: &[u8], more: More<'_>) -> Option<Content> {
     if let Some(payload_bytes) = luks(head, more) {
         return Some(Content::Luks { payload_bytes });

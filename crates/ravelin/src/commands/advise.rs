@@ -14,7 +14,7 @@ use super::common::{Context, Failure, parsed, size, time};
 use super::complete;
 use super::pool::table;
 
-/// Drives that are named in a command; more are `DRIVE…`.
+/// Drives that are written out in a command; if there are more, the command has `DRIVE…`.
 const NAMED_MAX: usize = 6;
 
 /// Compare schemes for drives: capacity, failures survived, rebuild time, cost of small writes; with the command for
@@ -104,7 +104,7 @@ fn row(scheme: &str, plan: &PoolPlan) -> Vec<String> {
     ]
 }
 
-/// Three schemes for so many drives, what is recommended first.
+/// Three schemes for this number of drives, the recommended one first.
 fn schemes(drives: u16) -> Vec<String> {
     let said = |schemes: &[&str]| schemes.iter().map(|&scheme| scheme.to_owned()).collect();
     match drives {
@@ -116,7 +116,7 @@ fn schemes(drives: u16) -> Vec<String> {
             format!("pddl2:{}d:1s", drives - 3),
             "raid10".to_owned(),
         ],
-        // Wide groups are slow to rebuild: declustered first, then striped groups.
+        // Wide groups are slow to rebuild: a declustered scheme comes first, then striped groups.
         _ => {
             let spares = drives.div_ceil(20);
             let declustered = match drives {
@@ -143,7 +143,7 @@ fn command(scheme: &str, drives: &[(String, u64)]) -> String {
     format!("ravelin pool create NAME {scheme} {drives}")
 }
 
-/// A drive's size, without any claim to it.
+/// A drive's size, without any claim to the drive.
 fn size_of(drive: &DriveSpec) -> std::io::Result<u64> {
     match drive {
         DriveSpec::Mem { size_bytes } => Ok(*size_bytes),
@@ -165,7 +165,7 @@ mod tests {
                 .map(|drive| (format!("d{drive}"), 4 << 30))
                 .collect();
             for scheme in schemes(count) {
-                // The search for bases takes its time on many drives, and is tested where it is.
+                // The search for bases takes long on many drives; it has its own tests.
                 if scheme.starts_with("pddl") && count > 14 {
                     scheme.parse::<Scheme>().unwrap();
                     continue;

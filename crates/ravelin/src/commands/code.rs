@@ -1,4 +1,4 @@
-//! `ravelin code list | show | verify | bench`: erasure codes, looked at and put to the test.
+//! `ravelin code list | show | verify | bench`: shows, tests and measures erasure codes.
 
 mod bench;
 mod draw;
@@ -62,22 +62,22 @@ pub(crate) struct VerifyArguments {
     all: bool,
 }
 
-/// Why a code could not be looked at, or does not hold.
+/// Why a command failed, or which test a code failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CodeCommandError {
     /// There is no such code.
     #[error(transparent)]
     Code(#[from] CodeError),
-    /// What stands behind the name is no parameter.
+    /// The text after the name is not a parameter.
     #[error("'{text}' is no code: behind the name come a number and, for pq and pqr, 'zfs'")]
     Syntax {
-        /// What was written.
+        /// The text that was given.
         text: String,
     },
     /// A code fails its test.
     #[error(transparent)]
     Broken(#[from] VerifyError),
-    /// A composite number was taken.
+    /// A composite number was accepted as the parameter.
     #[error(
         "{name}:{parameter} was made although {parameter} is no prime, so pairs of columns would be lost for good"
     )]
@@ -87,10 +87,10 @@ pub(crate) enum CodeCommandError {
         /// The number.
         parameter: u16,
     },
-    /// No code was left to measure.
+    /// No code is left to measure.
     #[error("none of the codes has stripes of {columns} columns")]
     NoWidth {
-        /// What was asked for.
+        /// The number of columns that was asked for.
         columns: u16,
     },
     /// The terminal or pipe is gone.
@@ -112,7 +112,7 @@ impl Hint for CodeCommandError {
 }
 
 impl CodeCommandError {
-    /// 2 for what the user wrote, 1 for what went wrong.
+    /// 2 for wrong arguments, 1 for all other errors.
     pub(crate) const fn exit_code(&self) -> u8 {
         match self {
             Self::Code(_) | Self::Syntax { .. } | Self::NoWidth { .. } => 2,
@@ -126,7 +126,7 @@ impl CodeCommand {
     ///
     /// # Errors
     ///
-    /// [`CodeCommandError`], which knows its exit code.
+    /// [`CodeCommandError`], which has an exit code.
     pub(crate) fn run(self, json: bool) -> Result<(), CodeCommandError> {
         match self {
             Self::List => list(json),
@@ -144,7 +144,7 @@ fn list(json: bool) -> Result<(), CodeCommandError> {
             .collect::<Vec<u16>>()
     };
     let tolerance = |name, widths: &[u16]| -> Result<u16, CodeError> {
-        // Mirrors survive all but one; the others the same at every width.
+        // Mirrors survive the loss of all columns but one; the other codes survive the same number at every width.
         Ok(by_columns(name, widths[0].max(2))
             .or_else(|_| by_columns(name, widths[0]))?
             .tolerance())
@@ -193,7 +193,7 @@ fn ranges(widths: &[u16]) -> String {
     parts.iter().map(part).collect::<Vec<_>>().join(" ")
 }
 
-/// NAME, NAME:P or NAME:P:zfs; the parameter, if said.
+/// NAME, NAME:P or NAME:P:zfs; the parameter, if given.
 fn parse(text: &str) -> Result<(&str, Option<u16>, Order), CodeCommandError> {
     let syntax = || CodeCommandError::Syntax {
         text: text.to_owned(),
@@ -215,7 +215,7 @@ fn parse(text: &str) -> Result<(&str, Option<u16>, Order), CodeCommandError> {
     Ok((name, parameter, order))
 }
 
-/// Shown when no parameter is said: the smallest that all array codes have.
+/// Shown if no parameter is given: the smallest that all array codes have.
 const PARAMETER: u16 = 5;
 
 fn show(text: &str, example: bool, json: bool) -> Result<(), CodeCommandError> {
@@ -274,7 +274,7 @@ fn show_json(code: &Code, stripe: Option<&[Vec<u8>]>) -> Value {
     fields
 }
 
-/// Parallel to the members.
+/// In the order of the members.
 fn coefficients(equation: &Equation) -> Value {
     let values = equation.members.iter().map(|&(_, c)| c);
     Value::from(values.collect::<Vec<_>>())
@@ -284,7 +284,7 @@ fn coefficients(equation: &Equation) -> Value {
 const WIDTH_MAX: u16 = 24;
 const PRIME_MAX: u16 = 23;
 
-/// Bytes of an element: more than a vector, and no multiple of one.
+/// Bytes of an element: more than a vector, and not a multiple of one.
 const ELEMENT_BYTES: usize = 67;
 
 fn run_verify(arguments: &VerifyArguments, json: bool) -> Result<(), CodeCommandError> {
@@ -308,7 +308,7 @@ fn run_verify(arguments: &VerifyArguments, json: bool) -> Result<(), CodeCommand
         _ => {
             let one = named.map(|(name, _, _)| name);
             if let Some(name) = one {
-                // Unknown names are refused before anything else is said.
+                // An unknown name is refused before any other output.
                 if !NAMES.contains(&name) {
                     by_columns(name, 1)?;
                 }
@@ -350,7 +350,7 @@ fn run_verify(arguments: &VerifyArguments, json: bool) -> Result<(), CodeCommand
     Ok(())
 }
 
-/// Every width, and every prime in the order that `show` uses; composite numbers must be refused.
+/// Checks every width, and every prime in both orders that `show` has; composite numbers must be refused.
 fn sweep(
     name: &'static str,
     check: &mut dyn FnMut(&Code) -> Result<(), CodeCommandError>,
@@ -367,7 +367,7 @@ fn sweep(
                 Ok(_) if takes_primes(name) && !is_prime(parameter) => {
                     return Err(CodeCommandError::Composite { name, parameter });
                 }
-                // Row codes are the same by width, but for the ZFS order.
+                // Codes without a prime were checked by width already, except in the ZFS order.
                 Ok(code) if takes_primes(name) || order == Order::Zfs => check(&code)?,
                 Err(CodeError::NotPrime { .. }) => refused += 1,
                 Ok(_) | Err(_) => {}
@@ -389,7 +389,7 @@ fn is_prime(n: u16) -> bool {
             .all(|d| !n.is_multiple_of(d))
 }
 
-/// One changing line on a terminal's stderr.
+/// A progress line on a terminal's stderr.
 struct Progress(bool);
 
 impl Progress {

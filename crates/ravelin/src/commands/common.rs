@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use super::code::CodeCommandError;
 use super::layout::LayoutError;
 
-/// What holds for every verb.
+/// Options of every command.
 #[derive(Clone, Debug)]
 pub(crate) struct Context {
     /// One JSON document instead of text.
@@ -67,12 +67,12 @@ impl Context {
         Ok(out.flush()?)
     }
 
-    /// Asks for a pool's name before something is lost.
+    /// Asks the user for the pool's name before data is lost.
     pub(crate) fn confirm(&self, pool: &str, lost: &[String], yes: bool) -> Result<(), Failure> {
         self.confirm_by("pool", pool, lost, yes)
     }
 
-    /// Asks for the name of what is lost.
+    /// Asks the user for the name of what will be lost: a `kind`, named `pool`.
     pub(crate) fn confirm_by(
         &self,
         kind: &str,
@@ -123,26 +123,26 @@ pub(crate) fn document(kind: &str, fields: Value) -> Value {
     document
 }
 
-/// Prints one JSON document of a kind, which is the verb as it is typed: `layout show`.
+/// Prints one JSON document. Its kind is the command as typed: `layout show`.
 pub(crate) fn print_document(kind: &str, fields: Value) -> io::Result<()> {
     writeln!(io::stdout().lock(), "{}", document(kind, fields))
 }
 
-/// Why a verb was not carried out.
+/// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     /// What, why and what to try.
     #[error("{problem}")]
     Refused {
-        /// Those.
+        /// These three.
         problem: Box<Problem>,
-        /// Whether what the user wrote is wrong in itself.
+        /// True if the command itself is wrong, whatever the state of the pools.
         usage: bool,
     },
-    /// The daemon cannot be talked to.
+    /// The request to the daemon failed.
     #[error("{0}")]
     Client(ClientError),
-    /// There is no daemon to be.
+    /// The daemon cannot serve.
     #[error("{0}")]
     Serve(#[from] control::server::ServeError),
     /// The terminal or pipe is gone.
@@ -165,7 +165,7 @@ fn told(problem: &Problem) -> String {
     text
 }
 
-/// The text with a line of carets below the part that is meant.
+/// The text with a line of carets below the part that `span` covers.
 pub(crate) fn pointed(text: &str, span: &Range<usize>) -> String {
     let before = text.get(..span.start).unwrap_or("").chars().count();
     let width = text.get(span.clone()).unwrap_or("").chars().count().max(1);
@@ -173,7 +173,7 @@ pub(crate) fn pointed(text: &str, span: &Range<usize>) -> String {
 }
 
 impl Failure {
-    /// What the user wrote is wrong.
+    /// The user's input is wrong.
     pub(crate) fn usage(
         what: impl Into<String>,
         why: impl Into<String>,
@@ -182,7 +182,7 @@ impl Failure {
         Self::refused(Kind::Usage, [what.into(), why.into(), hint.into()])
     }
 
-    /// What was tried did not succeed.
+    /// The command failed.
     pub(crate) fn failed(
         what: impl Into<String>,
         why: impl Into<String>,
@@ -211,7 +211,7 @@ impl Failure {
 impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Self {
         match error {
-            // 400 says that the request is wrong in itself, whatever the state of things.
+            // Status 400 means that the request itself is wrong, whatever the state of the pools.
             ClientError::Refused { status, problem } => Self::Refused {
                 problem,
                 usage: status == 400,
@@ -221,9 +221,9 @@ impl From<ClientError> for Failure {
     }
 }
 
-/// An error that knows the exit code.
+/// An error with an exit code.
 pub(crate) trait Exit: Hint {
-    /// 1 for what failed, 2 for what was written wrongly.
+    /// 1 for failures, 2 for wrong usage.
     fn exit_code(&self) -> u8;
 
     /// What, why and what to try, for JSON.
@@ -236,7 +236,7 @@ pub(crate) trait Exit: Hint {
         Full(self).to_string()
     }
 
-    /// Whether nothing went wrong but that nobody reads the output any more.
+    /// True if the only error is that the reader of the output is gone.
     fn is_unread(&self) -> bool {
         false
     }
@@ -309,7 +309,7 @@ impl Exit for LayoutError {
     }
 }
 
-/// What an error comes to of which nothing else is known.
+/// The problem of an error without further information.
 fn plain(error: &(impl Exit + ?Sized)) -> Problem {
     let kind = match error.exit_code() {
         2 => Kind::Usage,
@@ -318,7 +318,7 @@ fn plain(error: &(impl Exit + ?Sized)) -> Problem {
     Problem::of(kind, "the command failed", error)
 }
 
-/// What a scheme error comes to; `text` is what the user wrote.
+/// The problem of a scheme error; `text` is the user's input.
 pub(crate) fn bad_scheme(what: &str, text: &str, error: &impl Hint, part: Range<usize>) -> Problem {
     Problem {
         span: Some(Box::new(Span::new(text, part))),
@@ -336,7 +336,7 @@ impl Exit for CodeCommandError {
     }
 }
 
-/// Reads an argument, whose parser's hint belongs to the message.
+/// Parses an argument. The parser's hint belongs to the message.
 pub(crate) fn parsed<T>(text: &str) -> Result<T, Full<T::Err>>
 where
     T: FromStr,
@@ -345,17 +345,17 @@ where
     text.parse().map_err(Full)
 }
 
-/// Prints how a verb ended, and turns it into an exit code.
+/// Prints the error of a command, if there is one, and returns the exit code.
 pub(crate) fn end<E: Exit>(context: &Context, outcome: Result<impl Into<Ended>, E>) -> ExitCode {
     let error = match outcome {
         Ok(ended) => return ended.into().0.into(),
         Err(error) => error,
     };
     if error.is_unread() {
-        // As with `| head`: the reader has had enough.
+        // As with `| head`: the reader has closed the pipe.
         return ExitCode::SUCCESS;
     }
-    // Where nobody reads any more, nobody misses the message.
+    // If stderr is closed, the message is lost.
     let _ = writeln!(io::stderr(), "ravelin: {}", error.message());
     if context.json {
         let fields = json!({ "error": error.problem() });
@@ -364,7 +364,7 @@ pub(crate) fn end<E: Exit>(context: &Context, outcome: Result<impl Into<Ended>, 
     error.exit_code().into()
 }
 
-/// The exit code of a verb that did what it was asked.
+/// The exit code of a command that was carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ended(pub(crate) u8);
 
@@ -401,9 +401,9 @@ impl fmt::Display for VolumeName {
     }
 }
 
-/// A drive's name as the daemon understands it, which runs in another directory.
+/// A drive's absolute name: the daemon runs in another directory.
 pub(crate) fn absolute(drive: &str) -> String {
-    // What cannot be parsed goes as it is: the daemon says what is wrong with it.
+    // A name that cannot be parsed is passed on unchanged: the daemon reports what is wrong with it.
     drive
         .parse::<DriveUri>()
         .map_or_else(|_| drive.to_owned(), |uri| uri.absolute().to_string())

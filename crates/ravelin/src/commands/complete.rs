@@ -1,8 +1,8 @@
 //! Candidates for completion in a shell: names of pools, volumes, drives, schemes, codes and studies.
 //!
 //! The script that `ravelin completions` prints calls this program again with what has been typed so far, and
-//! [`VARIABLE`] set. Names of pools, volumes and drives come from the daemon. Where no daemon answers there are
-//! none: a completion prints no errors, and it waits for [`TIMEOUT`] at most.
+//! [`VARIABLE`] set. Names of pools, volumes and drives come from the daemon. If no daemon answers within [`TIMEOUT`],
+//! there are no candidates: a completion prints no errors.
 
 use std::ffi::OsStr;
 use std::sync::mpsc;
@@ -73,7 +73,7 @@ pub(crate) fn members() -> ArgValueCandidates {
 /// Block devices and files that could be drives.
 pub(crate) fn drives() -> ArgValueCompleter {
     ArgValueCompleter::new(|typed: &OsStr| {
-        // Names of drives are absolute as a rule: with nothing typed the first suggestion is where they are.
+        // Names of drives are usually absolute: with nothing typed, the first suggestion is `/dev/`.
         match typed.is_empty() {
             true => vec![CompletionCandidate::new("/dev/")],
             false => PathCompleter::any().filter(is_drive).complete(typed),
@@ -125,7 +125,7 @@ fn open_pools(client: &Client) -> Vec<String> {
     pools.map(|pool| pool.name).collect()
 }
 
-/// What the daemon at the socket that has been typed, or at the usual one, answers in time.
+/// The candidates from the daemon at the typed socket, or at the usual one; none if the daemon answers too late.
 fn ask(question: impl FnOnce(&Client) -> Candidates + Send + 'static) -> Candidates {
     let socket = typed_socket(std::env::args());
     let socket = socket.or_else(|| std::env::var_os("RAVELIN_SOCKET").map(Into::into));

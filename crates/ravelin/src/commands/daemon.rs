@@ -71,12 +71,12 @@ impl DaemonArguments {
             .with_ansi(io::stderr().is_terminal())
             .with_target(false)
             .init();
-        // Said after the log is there: it may have something to say.
+        // After the log is set up: opening the state may write log messages.
         let state = StateFile::open(&state).map_err(ServeError::from)?;
         if let Some(group) = &self.group
             && let Err(error) = socket.open_to_group(&path, group)
         {
-            // Who may use it otherwise still can.
+            // The daemon goes on: its own user can still use the socket.
             tracing::warn!("the group `{group}` cannot use the socket: {error}");
         }
         more_files();
@@ -87,13 +87,13 @@ impl DaemonArguments {
             tracing::info!("answers at {}", path.display());
             let pid = std::process::id();
             let fields = json!({ "socket": path, "pid": pid });
-            // A daemon runs on when nobody reads where it is.
+            // The daemon runs on if its stdout is closed.
             let _ = context.print("daemon", &fields, |out| {
                 writeln!(out, "ravelin daemon {pid} answers at {}", path.display())
             });
         };
         let hooks = self.hooks.as_ref().map(|directory| HookOptions {
-            // Programs run in another directory than the daemon was started in.
+            // Hook programs run in another directory than the daemon was started in.
             directory: std::path::absolute(directory).unwrap_or_else(|_| directory.clone()),
             time_limit: Duration::from_secs(self.hook_seconds),
             socket: std::path::absolute(&path).unwrap_or_else(|_| path.clone()),
@@ -117,11 +117,11 @@ impl DaemonArguments {
         if let Some(state) = &self.state {
             return state.clone();
         }
-        // systemd separates several by colons; ours has one.
+        // systemd separates several directories by colons; our unit has one.
         if let Some(state) = named("STATE_DIRECTORY") {
             return PathBuf::from(state);
         }
-        // A daemon at a place of its own is a world of its own.
+        // A daemon at a socket of its own has a state of its own, beside the socket.
         let home = named("HOME").map(PathBuf::from);
         match (&context.socket, home) {
             (Some(_), _) => {}
@@ -152,12 +152,12 @@ fn more_files() {
     }
 }
 
-/// What has been touched stays. What has not been touched yet takes no memory before it is.
+/// Locks pages that are in use. A page that has not been touched yet takes no memory before it is touched.
 fn lock_memory() {
     use rustix::mm::{MlockAllFlags, mlockall};
     use rustix::process::{Resource, Rlimit, setrlimit};
-    // With a limit, an allocation beyond it would fail later, and that is worse than what we want
-    // to prevent. Raising it takes CAP_SYS_RESOURCE, or LimitMEMLOCK= in systemd's unit.
+    // With a limit, an allocation beyond the limit would fail later, which is worse than what the lock prevents.
+    // Raising it takes CAP_SYS_RESOURCE, or LimitMEMLOCK= in systemd's unit.
     let unlimited = Rlimit {
         current: None,
         maximum: None,

@@ -65,7 +65,7 @@ fn belief(text: &str) -> Result<Belief, Failure> {
     Belief::parse(&json, device).map_err(|error| failure(error.to_string(), error.hint()))
 }
 
-/// Adds the daemon's pools that are not healthy. No daemon is no fault: most machines have none.
+/// Adds the daemon's pools that are not healthy. A missing daemon is not an error: most machines have none.
 fn ask_daemon(context: &Context, report: &mut Report) {
     match context.client().get::<Pools>("pools") {
         Ok(pools) => {

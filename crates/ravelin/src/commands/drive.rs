@@ -120,7 +120,7 @@ pub(crate) enum DriveCommand {
     },
 }
 
-/// What is asked of a pool.
+/// A change that is requested of a pool.
 struct Asked {
     verb: &'static str,
     pool: String,
@@ -130,7 +130,7 @@ struct Asked {
 }
 
 impl DriveCommand {
-    /// Asks the daemon and prints what came of it.
+    /// Sends the request to the daemon and prints the result.
     pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
         let client = context.client();
         match self.asked() {
@@ -139,13 +139,13 @@ impl DriveCommand {
         }
     }
 
-    /// What is asked of a pool; or the drive that is to be wiped.
+    /// The change that is requested of a pool; or, as an error, the drive to wipe and `yes`.
     fn asked(self) -> Result<Asked, (String, bool)> {
         let plain = |verb, pool, drive: String, force| Asked {
             verb,
             pool,
             request: DriveChange {
-                // A seat's number is no file's name.
+                // A number is a seat, not the name of a file.
                 drive: match drive.parse::<u16>() {
                     Ok(seat) => seat.to_string(),
                     Err(_) => absolute(&drive),

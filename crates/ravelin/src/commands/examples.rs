@@ -1,4 +1,4 @@
-//! What stands below the options of a command's help and in its manual page: schemes, options, and examples.
+//! The text below the options of a command's help and in its manual page: schemes, options, and examples.
 //!
 //! Every command has examples, and `tests/manual.rs` runs each of them as the manual page prints it. There, names
 //! below `/dev` and `/run` stand for files of the test's own.

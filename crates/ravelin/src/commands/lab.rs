@@ -1,5 +1,4 @@
-//! `ravelin lab list | run`: the papers, reproduced. Threads, signals and progress are here; the
-//! studies are in `lab`.
+//! `ravelin lab list | run`: reproduces the papers. Threads, signals and progress are here; the studies are in `lab`.
 
 mod progress;
 mod show;
@@ -166,8 +165,8 @@ impl RunArguments {
     }
 }
 
-/// The first SIGINT or SIGTERM stops the run and keeps what is done; the second ends the process.
-/// Whether there was one.
+/// The first SIGINT or SIGTERM stops the run and keeps the results so far; the second ends the process. The returned
+/// flag is set after the first one.
 fn stop_on_signal(monitor: &Arc<Monitor>) -> io::Result<Arc<AtomicBool>> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

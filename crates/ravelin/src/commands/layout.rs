@@ -1,4 +1,4 @@
-//! `ravelin layout show | balance | map | locate | crush`: placement, looked at.
+//! `ravelin layout show | balance | map | locate | crush`: shows and examines placement.
 
 mod crush;
 mod draw;
@@ -76,7 +76,7 @@ pub(crate) enum LayoutCommand {
     Crush(CrushArguments),
 }
 
-/// Height of a drive where a layout depends on it and nothing is said.
+/// Height of a drive, for layouts that depend on the height, if none is given.
 const ROWS: u64 = 1024;
 
 /// A scheme and its drives.
@@ -90,7 +90,7 @@ pub(crate) struct SchemeArguments {
     drives: Option<u16>,
 }
 
-/// Why a layout could not be looked at.
+/// Why a layout command failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LayoutError {
     /// The scheme string is wrong.
@@ -102,7 +102,7 @@ pub(crate) enum LayoutError {
         #[source]
         error: Box<SchemeError>,
     },
-    /// The scheme comes to nothing on these drives.
+    /// The scheme does not work on these drives.
     #[error("{error}")]
     Geometry {
         /// What was written.
@@ -122,12 +122,12 @@ pub(crate) enum LayoutError {
         #[source]
         error: Box<erasure::CodeError>,
     },
-    /// A group or column that is not there.
+    /// A group or column that does not exist.
     #[error("{what} {asked} is not there: the layout has {there}")]
     OutOfRange {
-        /// Which.
+        /// Group or column.
         what: &'static str,
-        /// What was asked for.
+        /// The number that was given.
         asked: u64,
         /// How many there are.
         there: u64,
@@ -147,7 +147,7 @@ pub(crate) enum LayoutError {
 }
 
 impl LayoutError {
-    /// 2 for what the user wrote, 1 for what went wrong.
+    /// 2 for wrong arguments, 1 for all other errors.
     pub(crate) const fn exit_code(&self) -> u8 {
         match self {
             Self::Output(_) => 1,
@@ -160,7 +160,7 @@ impl LayoutError {
         }
     }
 
-    /// The scheme that is wrong, and the part of it.
+    /// The wrong scheme, and the range of its wrong part.
     pub(crate) fn place(&self) -> Option<(&str, std::ops::Range<usize>)> {
         match self {
             Self::Scheme { text, error } => Some((text, error.span())),
@@ -203,7 +203,7 @@ impl SchemeArguments {
                 text: self.scheme.clone(),
                 error: Box::new(error),
             })?;
-        // `layout` does not know which widths a code has.
+        // `layout` does not check which widths a code has.
         let code = &geometry.code;
         erasure::by_columns(&code.name, code.columns).map_err(|error| LayoutError::Code {
             text: self.scheme.clone(),
@@ -214,14 +214,14 @@ impl SchemeArguments {
     }
 }
 
-/// Where a word stands in a scheme; all of it where the word is not written.
+/// The range of a word in a scheme; the whole scheme if the word is not in the scheme's text.
 fn word_span(text: &str, word: &str) -> std::ops::Range<usize> {
     let start = text.to_ascii_lowercase().find(word);
     start.map_or(0..text.len(), |start| start..start + word.len())
 }
 
 impl LayoutCommand {
-    /// Does it and prints, as JSON or for people.
+    /// Runs the command and prints the result, as JSON or for people.
     pub(crate) fn run(self, json: bool) -> Result<(), LayoutError> {
         match self {
             Self::Show { scheme, rows } => show(&scheme, rows, json),
@@ -273,7 +273,7 @@ impl LayoutCommand {
 }
 
 fn show(scheme: &SchemeArguments, rows: Option<u64>, json: bool) -> Result<(), LayoutError> {
-    // Far layouts are drawn whole; for the others the height only has to be there.
+    // Far layouts are drawn whole; the others only need any height.
     let geometry = scheme.geometry(rows.unwrap_or(8))?;
     let rows = rows.unwrap_or_else(|| match geometry.scheme.family.is_declustered() {
         true => 8,
@@ -357,7 +357,7 @@ fn map(scheme: &SchemeArguments, json: bool) -> Result<(), LayoutError> {
             scheme: geometry.scheme.to_string(),
         });
     }
-    // OpenZFS's maps have a byte per entry; wider layouts of ours two, little-endian.
+    // OpenZFS's maps have one byte per entry; our wider layouts have two, little-endian.
     let bytes: Vec<u8> = match geometry.drives {
         ..=256 => entries.iter().map(|entry| entry.to_le_bytes()[0]).collect(),
         _ => entries
@@ -405,7 +405,7 @@ fn locate(
             there: layout.columns().into(),
         });
     }
-    // Only tables and parts of a drive end; everything else goes on for ever.
+    // Only layouts of tables and of parts of a drive have a last group; all others continue without end.
     let ends = geometry.scheme.family.is_pool() || layout.columns() > geometry.drives;
     let there = if ends {
         layout.groups(rows)

@@ -1,4 +1,4 @@
-//! One file per verb.
+//! One file per command.
 
 pub(crate) mod advise;
 pub(crate) mod bench;

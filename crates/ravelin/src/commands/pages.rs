@@ -1,4 +1,4 @@
-//! `ravelin completions` and `ravelin man`: what shells and `man` want to know.
+//! `ravelin completions` and `ravelin man`: output for shells and for `man`.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -80,7 +80,7 @@ fn page(command: Command) -> io::Result<Vec<u8>> {
     Ok(page)
 }
 
-/// Lines at the left margin head a section; the lines below are printed as they are.
+/// A line at the left margin is the heading of a section; the lines below are printed as they are.
 fn sections(text: &str) -> String {
     let mut roff = String::new();
     for line in text.lines().filter(|line| !line.is_empty()) {

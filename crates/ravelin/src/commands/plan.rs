@@ -1,4 +1,4 @@
-//! What a pool comes to, in words: what it survives, how long a rebuild takes, and where the bytes go.
+//! A planned pool in words: what it survives, how long a rebuild takes, and where the bytes go.
 
 use std::io::{self, Write};
 
@@ -6,10 +6,10 @@ use engine::assemble::PoolPlan;
 
 use super::common::{count, size, time};
 
-/// Names of failure domains that are listed; of more only their number.
+/// Failure domains that are listed by name; if there are more, only their number is shown.
 const DOMAINS_MAX: usize = 8;
 
-/// What it survives.
+/// The failures that the pool survives.
 pub(crate) fn survives(plan: &PoolPlan) -> String {
     let drives = match plan.survives_drives {
         0 => "no drive".to_owned(),

@@ -108,7 +108,7 @@ pub(crate) enum PoolCommand {
 }
 
 impl PoolCommand {
-    /// Asks the daemon and prints what came of it.
+    /// Sends the request to the daemon and prints the result.
     pub(crate) fn run(self, context: &Context) -> Result<Ended, Failure> {
         let client = context.client();
         match self {
@@ -151,7 +151,7 @@ fn ask(client: &Client, name: &str) -> Result<Status, Failure> {
     Ok(client.get(&path(&["pools", name, "status"]))?)
 }
 
-/// The pool that is named, or all of them.
+/// The named pool, or all pools if no name is given.
 fn names(client: &Client, name: Option<String>) -> Result<Vec<String>, Failure> {
     if let Some(name) = name {
         return Ok(vec![name]);
@@ -195,7 +195,7 @@ fn list(context: &Context, client: &Client) -> Result<(), Failure> {
     })
 }
 
-/// What the daemon's start did not bring back.
+/// Prints the pools that the daemon could not restore at its start.
 fn write_failed_restores(out: &mut dyn Write, failed_restores: &[FailedRestore]) -> io::Result<()> {
     for missing in failed_restores {
         let problem = &missing.problem;

@@ -1,4 +1,4 @@
-//! `ravelin shear TARGET`: what is this RAID?
+//! `ravelin shear TARGET`: finds out how a RAID volume is striped.
 
 mod advice;
 mod file;
@@ -116,7 +116,7 @@ impl ShearArguments {
         })
     }
 
-    /// Carries out bursts to the end or the limit; seconds that it took.
+    /// Carries out bursts to the end or the limit. Returns the seconds that this took.
     fn drive(&self, shear: &mut Shear, target: &mut dyn Target) -> Result<f64, Failure> {
         let start = Instant::now();
         let mut shown = Instant::now();
@@ -132,7 +132,7 @@ impl ShearArguments {
             match target.burst(&probe) {
                 Ok(sample) => shear.record(sample),
                 Err(why) => {
-                    // Nothing that was found before can be trusted of a volume that fails.
+                    // If the volume fails, the earlier results cannot be trusted either.
                     shear.stop(Stop::Failed(why.clone()));
                     while shear.next_probe().is_some() {
                         shear.stop(Stop::Failed(why.clone()));
@@ -200,7 +200,7 @@ impl ShearArguments {
     }
 }
 
-/// One line on the terminal: step, what is believed, requests, time.
+/// One line on the terminal: step, current belief, requests, time.
 fn progress(shear: &Shear, elapsed: Duration, limit: Option<u64>) -> io::Result<()> {
     let belief = shear.belief();
     let known = |bytes: Option<u64>| bytes.map_or("?".to_owned(), super::common::size);

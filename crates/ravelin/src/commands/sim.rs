@@ -1,5 +1,5 @@
-//! `ravelin sim`: the logic under faults, in virtual time. Threads and clocks are here; what is run
-//! on them is in `sim`. And `ravelin sim run`: arrays on modelled drives.
+//! `ravelin sim`: the logic under faults, in virtual time, and `sim run`: arrays on modelled drives. Threads and clocks
+//! are here; the simulations are in `sim`.
 
 mod file;
 mod machine;
@@ -18,9 +18,9 @@ use sim::schedule::{Runner, Schedule, Scope, shrink};
 use super::common::{Context, Ended, Failure};
 use super::examples;
 
-/// Failing seeds that are named; more than a few say nothing new.
+/// Failing seeds that are printed, at most; more add no information.
 const SEEDS_NAMED_MAX: usize = 20;
-/// Without `--exhaustive`, one case in so many is run.
+/// Without `--exhaustive`, one case in this many is run.
 const SHARE: u64 = 50;
 
 /// Run the logic in virtual time: loads on modelled drives, or faults that try to break it.
@@ -127,12 +127,12 @@ impl SimCommand {
 #[derive(Debug, Serialize)]
 struct SwarmReport {
     schedules: u64,
-    /// Those that were all that a schedule must be.
+    /// Schedules with all that a full schedule must have.
     full: u64,
     violations: u64,
     failing_seeds: Vec<u64>,
     cpu_seconds: f64,
-    /// Of the full ones.
+    /// Of the full schedules only.
     schedules_per_cpu_hour: f64,
     ios_per_cpu_second: f64,
     io_per_schedule: f64,
@@ -140,7 +140,7 @@ struct SwarmReport {
     first_seed: u64,
 }
 
-/// What the threads of a swarm add up.
+/// Sums over the threads of a swarm.
 #[derive(Debug, Default)]
 struct Sums {
     schedules: u64,
@@ -255,9 +255,9 @@ fn run_seeds(next: &AtomicU64, end: Instant, scope: Scope) -> Sums {
 struct FaultsReport {
     points: u64,
     states: u64,
-    /// States that differ: those that were recovered and read.
+    /// Distinct states, which were recovered and read.
     merged: u64,
-    /// Of those, the ones in which a pool was not made, opened or closed at the first attempt, and said why.
+    /// Of those, the states in which a pool was not made, opened or closed at the first attempt, with an error.
     refused: u64,
     violations: u64,
     findings: Vec<String>,

@@ -187,7 +187,7 @@ pub(crate) struct Tls {
 }
 
 impl Tls {
-    /// The files, as the daemon finds them, which runs in another directory.
+    /// The files with absolute paths: the daemon runs in another directory.
     fn files(self) -> std::io::Result<Option<AttachTls>> {
         let (Some(certificate), Some(key)) = (self.tls_cert, self.tls_key) else {
             return Ok(None);
@@ -201,7 +201,7 @@ impl Tls {
 }
 
 impl VolumeCommand {
-    /// Asks the daemon and prints what came of it.
+    /// Sends the request to the daemon and prints the result.
     pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
         let client = context.client();
         match self {
@@ -297,7 +297,7 @@ fn at(name: &VolumeName, verb: Option<&str>) -> String {
     path(&parts)
 }
 
-/// Which volume a block device serves.
+/// Prints the volume that a block device serves.
 fn of_device(context: &Context, client: &Client, device: &Path) -> Result<(), Failure> {
     let device = std::fs::canonicalize(device).unwrap_or_else(|_| device.to_owned());
     let pools: Pools = client.get("pools")?;
@@ -465,7 +465,7 @@ fn resize(
     print(context, "volume resize", "resized", &changed)
 }
 
-/// A volume's size, as it is to be or as it is to change.
+/// A volume's new size: absolute, or relative to its present size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NewSize {
     To(u64),
@@ -497,7 +497,7 @@ impl std::str::FromStr for NewSize {
     }
 }
 
-/// Volumes are made of whole blocks: other sizes are rounded up, with a word.
+/// Volumes are made of whole blocks: other sizes are rounded up, with a note on stderr.
 fn whole_blocks(bytes: u64) -> Result<u64, Failure> {
     let whole = bytes.checked_next_multiple_of(block::BLOCK_BYTES);
     let whole = whole.unwrap_or(bytes);

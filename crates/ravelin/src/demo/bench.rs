@@ -17,7 +17,7 @@ use sha2::{Digest, Sha256};
 use super::image::{Image, hex};
 use super::{DRIVE_BYTES_PER_SECOND, DRIVES, DemoError};
 
-/// Room for labels, reserves and rounding beside the image's share, in percent of the latter.
+/// A drive's size in percent of its share of the image: the rest is for labels, reserves and rounding.
 const DRIVE_PERCENT: u64 = 150;
 
 struct One(Arc<Volume>);
@@ -119,8 +119,8 @@ impl Bench {
         Client::connect(&uri, None).map_err(|error| DemoError::new("connecting by NBD", error))
     }
 
-    /// Copies the file onto the volume: by `nbdcopy`, or by our own client where that is missing.
-    /// Returns the seconds and who did it.
+    /// Copies the file onto the volume with `nbdcopy`, or with our own client if `nbdcopy` is missing. Returns the
+    /// seconds and the name of the program.
     pub(super) fn write(&self, image: &Path) -> Result<(f64, &'static str), DemoError> {
         let began = Instant::now();
         let nbdcopy = Command::new("nbdcopy")
@@ -145,8 +145,8 @@ impl Bench {
         Ok((began.elapsed().as_secs_f64(), by))
     }
 
-    /// Reads as many bytes as the image has and compares their hash with the image's. `progress` is
-    /// told how many have been read.
+    /// Reads as many bytes as the image has and compares their hash with the image's. `progress` gets the number of
+    /// bytes that have been read.
     pub(super) fn verify(
         &self,
         image: &Image,
@@ -175,7 +175,7 @@ impl Bench {
         Ok(hex(&hasher.0.finalize()) == image.sha256)
     }
 
-    /// From now on the drive answers nothing.
+    /// Fails the drive: it answers no more requests.
     pub(super) fn pull(&self, seat: u16) {
         if let Some(Some(faults)) = self.faults.get(usize::from(seat)) {
             faults.fail();

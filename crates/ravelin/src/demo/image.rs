@@ -12,13 +12,13 @@ use sha2::{Digest, Sha256};
 use super::DemoError;
 use super::show::Show;
 
-/// Where files are taken from: on every Linux, and readable by all.
+/// Directories from which files are copied: every Linux has them, and all users may read them.
 const SOURCES: [&str; 3] = ["/usr/lib", "/usr/bin", "/usr/share"];
 /// Share of the image that files fill; the rest is the file system's own and free space.
 const FILLED_PERCENT: u64 = 75;
-/// Files smaller than this are left out, for tens of thousands of them take minutes to copy.
+/// Smaller files are left out, because copying tens of thousands of them takes minutes.
 const FILE_BYTES_MIN: u64 = 128 << 10;
-/// Files larger than this are left out, so that there are many.
+/// Larger files are left out, so that the image has many files.
 const FILE_BYTES_MAX: u64 = 32 << 20;
 
 /// The image and its hash.
@@ -29,8 +29,7 @@ pub(super) struct Image {
 }
 
 impl Image {
-    /// Makes the image in `place`: by `mke2fs -d`, or, where that is missing, as the files one
-    /// after another.
+    /// Makes the image in `place` with `mke2fs -d`. If `mke2fs` is missing, the image is the files one after another.
     pub(super) fn make(place: &Path, bytes: u64, show: &Show) -> Result<Self, DemoError> {
         let began = Instant::now();
         let error = |error: io::Error| DemoError::new("making the image", error);
@@ -63,14 +62,14 @@ impl Image {
     }
 }
 
-/// Copies files until `budget` bytes are there; what the machine has not got is generated.
+/// Copies files until `budget` bytes are there; if the machine has too few files, the rest is generated.
 fn copy_tree(tree: &Path, budget: u64) -> io::Result<u64> {
     fs::create_dir_all(tree)?;
     let (mut files, mut left) = (0, budget);
     let mut directories: Vec<PathBuf> = SOURCES.iter().map(PathBuf::from).collect();
     directories.reverse();
     while let Some(directory) = directories.pop() {
-        // What cannot be read is not ours to show.
+        // Directories that cannot be read are skipped.
         let mut entries: Vec<PathBuf> = fs::read_dir(&directory)
             .map(|entries| entries.flatten().map(|entry| entry.path()).collect())
             .unwrap_or_default();
@@ -89,7 +88,7 @@ fn copy_tree(tree: &Path, budget: u64) -> io::Result<u64> {
                 fs::create_dir_all(target.parent().unwrap_or(tree))?;
                 if let Ok(bytes) = fs::copy(&path, &target) {
                     files += 1;
-                    // A block is the least that a file takes.
+                    // A file takes at least one block.
                     left = left.saturating_sub(bytes.next_multiple_of(4096));
                 }
             }
@@ -120,9 +119,9 @@ fn generate(path: &Path, bytes: u64, seed: u64) -> io::Result<()> {
     out.flush()
 }
 
-/// Whether there is an `mke2fs`, which then has made the image.
+/// Makes the image with `mke2fs`. Returns false if there is no `mke2fs`.
 fn mke2fs(tree: &Path, image: &Path) -> io::Result<bool> {
-    // Not everyone has the administrator's directories on the path.
+    // Some users do not have the administrator's directories on the path.
     let names = ["mke2fs", "/usr/sbin/mke2fs", "/sbin/mke2fs"];
     for name in names {
         let status = Command::new(name)

@@ -1,8 +1,8 @@
-//! The main job on one machine: a drive is lost, and it does not matter.
+//! The main purpose of Ravelin on one machine: a drive is lost, and the data stays readable and correct.
 //!
-//! Thirteen sparse files, each behind a throttle, stand for thirteen drives. A real file system's
-//! bytes go onto a declustered pool through NBD; a drive is pulled; reads stay right; the rebuild
-//! uses all drives. Then the same bytes and the same failure on plain RAID-6 with a hot spare.
+//! Thirteen sparse files, each behind a throttle, stand for thirteen drives. The bytes of a real file system go onto a
+//! declustered pool through NBD. Then a drive is pulled: reads stay correct, and the rebuild uses all drives. The same
+//! follows with the same bytes on plain RAID-6 with a hot spare.
 
 mod bench;
 mod image;
@@ -23,7 +23,7 @@ use self::image::Image;
 use self::show::Show;
 use crate::commands::common::{Exit, parsed};
 
-/// Drives, and what each moves per second.
+/// Number of drives, and the bytes per second of each.
 const DRIVES: u16 = 13;
 const DRIVE_BYTES_PER_SECOND: &str = "16M";
 const DECLUSTERED: &str = "pddl2:4d:13c:1s";
@@ -96,8 +96,8 @@ struct Document {
     seconds: f64,
 }
 
-/// A directory that is removed at the end, whatever the end is: when this is dropped, and on SIGINT
-/// and SIGTERM, which then end the process.
+/// A directory that is removed in any case: when this is dropped, and on SIGINT and SIGTERM, which then end the
+/// process.
 struct Workplace(PathBuf);
 
 impl Workplace {
@@ -113,7 +113,7 @@ impl Workplace {
         Ok(place)
     }
 
-    /// Waits for a signal on a thread of its own. Without it ^C would leave gigabytes behind.
+    /// Waits for a signal on a thread of its own. Without this, ^C would leave gigabytes behind.
     fn removed_on_signal(&self) -> io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -133,7 +133,7 @@ impl Workplace {
                         _ = terminate.recv() => 15,
                     }
                 });
-                // Somebody else may still be making files there: once more, then it is enough.
+                // Another thread may still be making files in the directory: try a second time, then give up.
                 for _ in 0..2 {
                     std::fs::remove_dir_all(&path).unwrap_or_default();
                 }
@@ -145,7 +145,7 @@ impl Workplace {
 
 impl Drop for Workplace {
     fn drop(&mut self) {
-        // Nothing more can be done about it than the operating system does.
+        // An error is ignored: nothing more can be done about it.
         std::fs::remove_dir_all(&self.0).unwrap_or_default();
     }
 }
@@ -196,8 +196,8 @@ impl DemoCommand {
     }
 }
 
-/// One pool's part: write, pull, read, rebuild, read. Returns the rebuild's seconds and whether
-/// every byte was right at every step.
+/// Runs the sequence on one pool: write, pull, read, rebuild, read. Returns the rebuild's seconds, and whether every
+/// byte was right at every step.
 fn act(scheme: &str, image: &Image, place: &Path, show: &Show) -> Result<(f64, bool), DemoError> {
     let bench = Bench::start(scheme, image.bytes, place)?;
     show.step(&format!(
@@ -219,8 +219,8 @@ fn act(scheme: &str, image: &Image, place: &Path, show: &Show) -> Result<(f64, b
         Ok(())
     };
     verify("read back", &mut |_| {})?;
-    // Clients' reads and the rebuild would share the drives, and the times below would depend on
-    // how much was left to read.
+    // Otherwise the clients' reads and the rebuild would share the drives, and the times below would depend on how much
+    // was left to read.
     bench.hold_rebuild(true)?;
     show.step(&format!(
         "drive {VICTIM} will be pulled a quarter into the next read; the rebuild waits until that has ended"

@@ -27,7 +27,7 @@ impl Show {
     }
 
     fn line(&self, text: &str) {
-        // A closed pipe is no reason to stop.
+        // A closed pipe does not stop the demo.
         if self.json {
             writeln!(io::stderr(), "{text}").unwrap_or_default();
         } else {
@@ -121,7 +121,7 @@ impl Show {
         }
     }
 
-    /// What each drive has moved, once it is over.
+    /// Shows how many bytes each drive moved, after the rebuild.
     fn rebuilt(&self, status: &engine::status::PoolStatus, seconds: f64) {
         let moved =
             |seat: &engine::status::SeatStatus| seat.rebuild_read_bytes + seat.rebuild_write_bytes;

@@ -1,4 +1,4 @@
-//! Bursts and what their times say.
+//! Bursts, and the statistics of their times.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,26 +12,26 @@ use crate::Options;
 use crate::desk::Desk;
 use crate::probe::{Kind, Probe, Request, Sample, Stop};
 
-/// Requests begin and end at multiples of this, in bytes, and chunks do.
+/// Requests and chunks begin and end at multiples of this, in bytes.
 pub(super) const BLOCK: u64 = 4096;
-/// What is read from a memory is noted by regions of this size, in bytes.
+/// Size of the regions for which reads from a memory are recorded, in bytes.
 const REGION: u64 = 64 << 10;
-/// Reads behind a queue. The earliest of them counts, so a stride that leaves the drive at a part of all places shows
-/// itself the sooner the more they are.
+/// Reads behind a queue. The earliest of them counts: the more reads there are, the sooner a stride that leaves the
+/// drive at a part of all places is detected.
 pub(super) const BEHIND: usize = 3;
-/// Bursts that are repeated elsewhere because a memory answered a part of them, before the volume is given up.
+/// Bursts that are repeated elsewhere because a memory answered a part of them, before the run gives up the volume.
 const TRIES: u32 = 64;
-/// After so many of them in a row the memory is filled with something else.
+/// After this many of them in a row, the memory is filled with other blocks.
 const TRIES_FLUSH: u32 = 12;
-/// Blocks that it is filled with: 4 MiB, and 64 MiB after some times. Requests of a burst meanwhile.
+/// Blocks that fill it: 4 MiB, and 64 MiB after some times; and requests of a burst of this filling.
 const FLUSH_MIN: usize = 1024;
 const FLUSH_MAX: usize = 16384;
 const FLUSH_BURST: usize = 128;
 
 /// Logarithms of burst times of one kind.
 ///
-/// Where drives always take the same time, all that varies is waiting for something else, which makes bursts later and
-/// never earlier: the faster quarter stands for all then.
+/// If drives always take the same time, the only variation is waiting for something else, which makes bursts later and
+/// never earlier: then the faster quarter represents all bursts.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Level {
     moments: Moments,
@@ -51,7 +51,7 @@ impl Level {
         }
     }
 
-    /// What was added.
+    /// The values that were added.
     pub(super) fn values(&self) -> impl Iterator<Item = f64> {
         self.values.iter().copied()
     }
@@ -71,7 +71,7 @@ impl Level {
         self.at(self.values.len() / parts)
     }
 
-    /// The value that so many are below.
+    /// The value that `below` of the values are below.
     fn at(&self, below: usize) -> f64 {
         let mut sorted = self.values.clone();
         sorted.sort_by(f64::total_cmp);
@@ -89,10 +89,10 @@ impl Level {
         self.moments.count()
     }
 
-    /// Standard deviation of one burst, never taken for less than 4 %: clocks and caches have that.
+    /// Standard deviation of one burst, at least 4 %: the noise of clocks and caches.
     pub(super) fn deviation(&self) -> f64 {
         if self.constant && !self.values.is_empty() {
-            // One burst of many may be early by something else: it is no noise of the others.
+            // One burst of many may be early for another reason: that is not the noise of the others.
             return (self.lower_quartile() - self.lower(12)).max(0.04);
         }
         let sd = self.moments.variance().max(0.0).sqrt();
@@ -104,7 +104,7 @@ impl Level {
         self.error_of(0.0)
     }
 
-    /// The same where one burst has this standard deviation at least.
+    /// The same if one burst has at least this standard deviation.
     pub(super) fn error_of(&self, deviation: f64) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "a few bursts")]
         let count = self.count().max(1) as f64;
@@ -112,9 +112,9 @@ impl Level {
     }
 }
 
-/// What one burst says against a hypothesis, at most, as a logarithm of likelihoods.
+/// The most that one burst counts against a hypothesis, as a logarithm of likelihoods.
 const BURST_MAX: f64 = 6.0;
-/// The same of early and of late bursts, where bursts are late by waiting and never early. Guesses.
+/// The same for early and for late bursts, if waiting makes bursts late and never early. Guesses.
 const EARLY_MAX: f64 = 8.0;
 const LATE_MAX: f64 = 3.0;
 
@@ -125,14 +125,15 @@ pub(super) struct Bench {
     size: u64,
     /// Whether a drive takes the same time for every read.
     pub(super) constant: bool,
-    /// Where drives answer in the order in which they were asked, the logarithm of the seconds of one read: bursts are
-    /// queues then (see `order`).
+    /// If drives answer in the order of the requests, the logarithm of the seconds of one read: then bursts are queues
+    /// (see `order`).
     pub(super) in_order: Option<f64>,
-    /// Reads answered in less than this come from a memory. In seconds.
+    /// Reads that are answered in less time come from a memory. In seconds.
     pub(super) memory_seconds: f64,
-    /// Regions of which something was read from a memory: avoided, as what is near was written or read with it.
+    /// Regions from which a memory answered a read. They are avoided, because nearby blocks were written or read with
+    /// it.
     remembered: BTreeSet<u64>,
-    /// Blocks to read when a memory holds too much of what is asked for.
+    /// Blocks to read if a memory holds too many of the requested blocks.
     flush_blocks: usize,
     /// Levels of bursts at a place of the pattern alone, by its residue and the requests of a burst.
     pub(super) alone: BTreeMap<(u64, usize), Level>,
@@ -143,7 +144,7 @@ pub(super) struct Bench {
 /// Reads whose time counts, behind others.
 struct Burst {
     requests: Vec<Request>,
-    /// Requests before those that count; 0 where the time of all counts.
+    /// Requests before those that count; 0 if the time of all requests counts.
     front: usize,
 }
 
@@ -178,7 +179,7 @@ impl Bench {
         }
     }
 
-    /// Forgets levels of places: the pattern is another one.
+    /// Forgets the levels of places, after the pattern has changed.
     pub(super) fn forget_places(&mut self) {
         self.alone.clear();
         self.settled.clear();
@@ -245,20 +246,20 @@ impl Bench {
         }
     }
 
-    /// Carries out a burst: the logarithm of its seconds.
+    /// Carries out a burst. Returns the logarithm of its seconds.
     pub(super) async fn time(&mut self, requests: Vec<Request>) -> Result<f64, Stop> {
         let sample = self.desk.ask(Probe { requests }).await?;
         Ok(log_seconds(sample.makespan()))
     }
 
-    /// Carries out a burst: the logarithm of the seconds of its last request.
+    /// Carries out a burst. Returns the logarithm of the seconds of its last request.
     pub(super) async fn time_of_last(&mut self, requests: Vec<Request>) -> Result<f64, Stop> {
         let sample = self.desk.ask(Probe { requests }).await?;
         Ok(log_seconds(sample.nanoseconds.last().copied().unwrap_or(0)))
     }
 
-    /// Carries out bursts of reads until none of a burst's is answered by a memory: the logarithm of its seconds. A
-    /// read that asks no drive would make the others look like reads of several.
+    /// Carries out bursts of reads until a memory answers none of a burst's reads. Returns the logarithm of the seconds
+    /// of that burst. A read that uses no drive would make the others look like reads of several drives.
     async fn of_drives(&mut self, mut choose: impl FnMut(&mut Self) -> Burst) -> Result<f64, End> {
         for tries in 1..=TRIES {
             let Burst { requests, front } = choose(self);
@@ -283,7 +284,7 @@ impl Bench {
         ))
     }
 
-    /// Reads so much elsewhere that a memory of what was read lately holds nothing else. Each time it is twice as much.
+    /// Reads so many other blocks that a memory of recent reads holds nothing else. Each call reads twice as many.
     async fn flush(&mut self) -> Result<(), Stop> {
         let end = self.size / BLOCK;
         let mut left = self.flush_blocks;
@@ -299,7 +300,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Whether a memory answered any of the reads; notes which.
+    /// Whether a memory answered any of the reads; records the regions of these reads.
     fn note_memory(&mut self, offsets: &[u64], sample: &Sample) -> bool {
         let answers = offsets.iter().zip(&sample.nanoseconds);
         let remembered: Vec<u64> = answers
@@ -354,8 +355,8 @@ impl Bench {
         self.queue(offsets, front.requests)
     }
 
-    /// A queue of `front` reads of a block anywhere, and `behind` reads of others: seconds until the last of the queue was
-    /// answered, and each of the others. `None` where a memory answers any.
+    /// A queue of `front` reads of a block anywhere, and `behind` reads of other blocks. Returns the seconds until the
+    /// last read of the queue was answered, and those of each of the others. `None` if a memory answers any.
     pub(super) async fn behind(
         &mut self,
         front: usize,
@@ -372,7 +373,8 @@ impl Bench {
         Ok(asked.then(|| (last, behind.to_vec())))
     }
 
-    /// `requests` reads of one block, then as many of another: the seconds until the last of these, as a logarithm.
+    /// `requests` reads of one block, then as many of another. Returns the logarithm of the seconds until the last of
+    /// the latter.
     pub(super) async fn queues(
         &mut self,
         pattern: u64,
@@ -393,8 +395,8 @@ impl Bench {
         Ok(log_seconds(sample.makespan()))
     }
 
-    /// `requests` reads of each of `blocks` blocks anywhere; `None` where a memory answers at once. What a drive answers
-    /// from what it has just read counts here.
+    /// `requests` reads of each of `blocks` blocks anywhere; `None` if a memory answers at once. Answers of a drive
+    /// from its own recent reads count here.
     pub(super) async fn blocks_often(
         &mut self,
         blocks: usize,
@@ -429,7 +431,7 @@ impl Bench {
         }
     }
 
-    /// Places of which nothing was read from a memory come first.
+    /// Sorts places from which a memory answered no read to the front.
     fn forgotten_first(&self, offsets: &mut [u64]) {
         if !self.remembered.is_empty() {
             offsets.sort_by_key(|offset| self.remembered.contains(&(offset / REGION)));
@@ -488,7 +490,7 @@ impl Bench {
         requests
     }
 
-    /// Mixes requests.
+    /// Shuffles requests.
     pub(super) fn shuffle(&mut self, requests: &mut [Request]) {
         for at in (1..requests.len()).rev() {
             let with = self.rng.random_range(0..=at);
@@ -509,9 +511,9 @@ impl Bench {
 
 /// How long a burst keeps drives busy that always take the same time, in nanoseconds.
 ///
-/// Such drives answer at an even rate. A wait for something else delays some answers and makes none earlier, so the
-/// answer that is farthest ahead of the others has the rate of the drives. Of a burst's first half it is not taken: the
-/// requests of one drive may come first.
+/// Such drives answer at a constant rate. A wait for something else delays some answers and makes none earlier, so the
+/// answer that is farthest ahead of the others shows the rate of the drives. Answers of the first half of a burst are
+/// not used: the requests of one drive may come first.
 ///
 /// ```text
 ///   answers   ▪ ▪ ▪ ▪ ▪ ▪ ▪ ▪          makespan 8
@@ -537,11 +539,11 @@ fn log_seconds(nanoseconds: u64) -> f64 {
 /// A sequential test between levels: Wald's, with Gaussian noise of a known deviation.
 ///
 /// Each burst adds −(x − μ)²/2σ² to each hypothesis. A burst that fits none is cut off at three deviations, so that one
-/// late answer, of a foreign load say, does not decide. Where drives always take the same time, an early burst says
-/// more and a late one less.
+/// late answer, for example because of foreign load, does not decide. If drives always take the same time, an early
+/// burst counts more and a late burst less.
 #[derive(Clone, Debug)]
 pub(super) struct Sequential {
-    /// What a burst that is earlier than a hypothesis takes from it, at most; and one that is later.
+    /// The most that a burst that is earlier than a hypothesis takes from it; and a burst that is later.
     early_max: f64,
     late_max: f64,
     levels: Vec<f64>,
@@ -564,7 +566,7 @@ impl Sequential {
         }
     }
 
-    /// Takes a burst's time; the index of the level once it is sure.
+    /// Adds a burst's time. Returns the index of the level once the decision is sure.
     pub(super) fn add(&mut self, log_time: f64) -> Option<usize> {
         self.bursts += 1;
         for (likelihood, level) in self.likelihoods.iter_mut().zip(&self.levels) {
@@ -584,7 +586,7 @@ impl Sequential {
         (self.bursts >= 2 && lead >= (1.0 / self.error).ln()).then_some(best)
     }
 
-    /// Whether it is surely not the level of this index.
+    /// Whether the level of this index is surely wrong.
     pub(super) fn excludes(&self, level: usize) -> bool {
         let lead = self.likelihoods[self.best()] - self.likelihoods[level];
         self.bursts >= 2 && lead >= (1.0 / self.error).ln()
@@ -607,7 +609,7 @@ mod tests {
         let times = |ends: &[u64]| Sample {
             nanoseconds: ends.iter().map(|end| end * 1_000_000).collect(),
         };
-        // One drive, in any order; then two drives; each with a host that looks away towards the end.
+        // One drive, in any order; then two drives; each with a host that pauses towards the end.
         let one = times(&[2, 4, 8, 6, 10, 12, 27, 27]);
         assert_eq!(time_of_drives(&one), 16_000_000);
         let two = times(&[2, 2, 4, 4, 6, 6, 27, 27]);

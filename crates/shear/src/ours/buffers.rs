@@ -1,7 +1,9 @@
-//! Whether a memory takes writes, and how many writes it takes to see past it.
+//! Whether a memory (a write buffer of the array or of a drive) takes writes, and how many writes are needed to see
+//! past it.
 //!
-//! A memory answers a write before a drive could have, and puts it in place later, sorted. Of a burst that is many times as
-//! long as what it holds, most is written during the burst: then a burst of a quarter takes as long for each write.
+//! A memory acknowledges a write before a drive could have, and writes it to the drive later, in sorted order. If a
+//! burst is many times as long as the memory's capacity, most of the burst reaches the drives while it runs. Then a
+//! burst of a quarter of the length takes as long per write.
 
 use super::End;
 use super::bench::{BLOCK, Bench, Spot};
@@ -10,10 +12,11 @@ use super::pattern::Pattern;
 use super::writes::{FLOOD_MAX, FLOOD_SECONDS_MAX, STEADY};
 use crate::probe::{Kind, Request};
 
-/// Single writes, and queues.
+/// Trials with single writes, and with queues.
 const TRIALS: u32 = 12;
-/// Writes behind queues that may be on other drives, and how many must be free of them: a memory may answer the reads of one.
-/// On two drives half of all pairs are apart, and of 32 fewer than three are in one of eight million cases.
+/// Writes that are tried behind queues of reads, and how many of them must end before the queue: a memory may answer
+/// the reads of one queue. On two drives half of all pairs of places are apart; fewer than three of 32 pairs are apart
+/// in one of eight million cases.
 const PAIRS: u32 = 32;
 const FREE_MIN: u32 = 3;
 /// Bursts of each length of a flood.
@@ -31,7 +34,7 @@ pub(super) async fn are_there(bench: &mut Bench) -> Result<bool, End> {
     Ok(writes.mean() < reads.mean() + BUFFERED.ln())
 }
 
-/// Whether only drives have them: a write behind a queue of reads of its drive waits for these then.
+/// Whether only drives have write buffers: then a write behind a queue of reads on its drive waits for these reads.
 pub(super) async fn are_the_drives(bench: &mut Bench, pattern: &Pattern) -> Result<bool, End> {
     let Some(single) = bench.in_order else {
         return Ok(false);
@@ -44,8 +47,8 @@ pub(super) async fn are_the_drives(bench: &mut Bench, pattern: &Pattern) -> Resu
     Ok(true)
 }
 
-/// Whether each write asks all drives, where it waits for what these read: then it is never done before a queue of reads
-/// is, on whatever drive they are. `None` where neither is sure.
+/// Whether each write uses all drives, and waits for what they read: then a write never ends before a queue of reads,
+/// on whatever drive the queue is. `None` if neither is sure.
 pub(super) async fn ask_all_drives(
     bench: &mut Bench,
     pattern: &Pattern,
@@ -66,7 +69,7 @@ pub(super) async fn ask_all_drives(
     })
 }
 
-/// Writes of a burst that is so long that what buffers take is little of it: a burst of a quarter takes as long for each.
+/// Writes of a burst that is so long that buffers take little of it: a burst of a quarter takes as long per write.
 pub(super) async fn flood(
     bench: &mut Bench,
     pattern: &Pattern,
@@ -94,7 +97,7 @@ pub(super) async fn flood(
 }
 
 impl Bench {
-    /// One request of a block anywhere.
+    /// One request of one block at a random place.
     async fn single(&mut self, kind: Kind) -> Result<f64, End> {
         let offsets = self.blocks(1).into_iter();
         let requests = offsets.map(|offset| Request {
@@ -105,7 +108,7 @@ impl Bench {
         Ok(self.time(requests.collect()).await?)
     }
 
-    /// A write behind `front` reads of one block, on the drive of these.
+    /// A write behind `front` reads of one block, on the same drive as the reads.
     async fn write_behind(&mut self, pattern: &Pattern, front: usize) -> Result<f64, End> {
         let residue = self.below(pattern.bytes / BLOCK) * BLOCK;
         self.write_behind_at(pattern, (residue, front), residue)

@@ -6,20 +6,22 @@ use super::{DECISION_ERROR, End};
 
 /// Bursts of one comparison, at most.
 const BURSTS_MAX: u32 = 80;
-/// Bursts at one place alone; of two chunks that may have copies, at each.
+/// Bursts at one place alone; and at each place if chunks may have copies.
 const ALONE_BURSTS: u32 = 6;
 const ALONE_BURSTS_COPIES: u32 = 24;
-/// Places on the same drives seem to share some of them only, and are looked at more closely, from this part of the
-/// difference on.
+/// Places that seem to be on the same drives may share only some of them. They are measured more closely if their time
+/// is this part of the difference away.
 const SUSPECT: f64 = 1.0 / 6.0;
-/// Places that may have copies and whose time is this part of the difference away from the level that is likeliest.
+/// Places that may have copies are measured more closely if their time is this part of the difference away from the
+/// likeliest level.
 const SUSPECT_COPIES: f64 = 0.4;
-/// Bursts between two looks at times that lie between levels, and most of them.
+/// Bursts between two checks of times that lie between levels, and the most bursts.
 const CLOSE_BURSTS: u32 = 24;
 const CLOSE_BURSTS_MAX: u32 = 240;
-/// Standard errors by which a time is away from a level that it is not at: 10⁻⁷ for each of ten looks.
+/// Standard errors between a time and a level that it is not at: 10⁻⁷ for each of ten checks.
 const CLOSE_ERRORS: f64 = 5.2;
-/// Copies that lie far apart on a drive make it seek: a time of shared drives is this part of the difference at least.
+/// Copies that lie far apart on a drive make the drive seek: a time of shared drives is at least this part of the
+/// difference.
 const OVERLAP_PART: f64 = 0.5;
 
 /// How two places of the pattern share drives.
@@ -33,10 +35,10 @@ pub(super) enum Relation {
     Apart,
 }
 
-/// What is asked of two places.
+/// The question about two places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Question {
-    /// Whether they are on the same drives; if not, whether they share some need not be sure.
+    /// Whether they are on the same drives. If not, it need not be sure whether they share some.
     Differ,
     /// How they share drives.
     Exact,
@@ -47,12 +49,12 @@ pub(super) enum Question {
 pub(super) struct Chunks {
     /// Bytes of a chunk.
     pub(super) bytes: u64,
-    /// Where the first border lies, below `bytes`.
+    /// The first border, below `bytes`.
     pub(super) phase: u64,
 }
 
 impl Chunks {
-    /// The same from a later border on.
+    /// The same chunks from a later border on.
     pub(super) fn later(&self, chunks: u16) -> Self {
         Self {
             phase: self.phase + u64::from(chunks) * self.bytes,
@@ -63,9 +65,9 @@ impl Chunks {
 
 /// Compares two places, each a span of `span` bytes: half of a burst at each.
 ///
-/// Both are measured alone first: a slow drive is then slow on both sides of the comparison, and a chunk that is
-/// reconstructed from all other drives is late by itself. Where bursts are late by waiting only, a place that was late
-/// each time it was measured alone would look apart from all others: places that seem apart are measured again.
+/// Both are measured alone first. A slow drive is then slow on both sides of the comparison, and a chunk that is
+/// reconstructed from all other drives is slow alone, too. If only waiting makes bursts late, a place that was late
+/// each time it was measured alone would seem apart from all others: places that seem apart are measured again.
 pub(super) async fn relation(
     bench: &mut Bench,
     pattern: &Pattern,
@@ -119,10 +121,10 @@ async fn compare(
     if let Some(single) = bench.in_order {
         return compare_in_order(bench, pattern, [a, b], span, (question, same, single)).await;
     }
-    // Two halves in parallel end when the later one does: half a deviation above the mean of one.
+    // Two halves in parallel end when the later one does: half a deviation above the mean of one half.
     let halves = pattern.half.mean() + 0.56 * pattern.half.deviation() - pattern.level.mean();
-    // Whole requests: eight over three drives are three on one of them, over two drives four. Where the rate of answers
-    // counts, the last of them do not. Three drives end later than two: by a third of a deviation.
+    // Requests are whole: of eight over three drives, one drive has three; of eight over two drives, each has four. If
+    // the rate of answers counts, the last requests do not. Three drives end later than two, by a third of a deviation.
     #[expect(clippy::cast_precision_loss, reason = "requests of a burst")]
     let overlap = match &pattern.third {
         _ if bench.constant => (2.0_f64 / 3.0).ln(),
@@ -130,7 +132,7 @@ async fn compare(
         None => (pattern.depth.div_ceil(3) as f64 / pattern.depth.div_ceil(2) as f64).ln(),
     };
     let mut levels = vec![same, same + halves];
-    // A drive that alone has its chunks shares all of them or none.
+    // If each chunk is on one drive, two chunks share all drives or none.
     let may_be_copied = pattern.copies != Some(1);
     if may_be_copied {
         levels.push(same + overlap);
@@ -164,7 +166,7 @@ async fn compare(
         if index == 0 && pattern.third.is_some() && seen < SUSPECT * overlap {
             break;
         }
-        // Load of others, and copies that lie far apart, move times away from their levels.
+        // Foreign load, and copies that lie far apart, move times away from their levels.
         let off = match index {
             1 => seen - halves,
             2 => (seen - overlap).abs(),
@@ -184,11 +186,11 @@ async fn compare(
     }
 }
 
-/// The same where times are near none of the levels, by as many bursts at each place alone as at both.
+/// The same for times that are near none of the levels, by as many bursts at each place alone as at both.
 ///
-/// The time of one drive is known, and that of two from half of a burst at each place: both halves have ended when the
-/// later one has, whatever load of others there is. That of shared drives is not where copies lie far apart on a drive:
-/// what is surely neither is shared.
+/// The time of one drive is known. That of two drives follows from half of a burst at each place: both halves have
+/// ended when the later one has, whatever foreign load there is. That of shared drives is not known if copies lie far
+/// apart on a drive: if the time is surely neither of the other two, drives are shared.
 async fn closely(
     bench: &mut Bench,
     pattern: &Pattern,
@@ -247,7 +249,8 @@ async fn later_half(
     Ok(later.mean())
 }
 
-/// The same where drives answer in order. `levels` are the question, a read behind a queue, and a read that is alone.
+/// The same if drives answer in order. The last argument is the question, the level of a read behind a queue, and the
+/// level of a read alone.
 async fn compare_in_order(
     bench: &mut Bench,
     pattern: &Pattern,
@@ -272,15 +275,15 @@ async fn compare_in_order(
     match (seen, pattern.copies) {
         (None, _) => Err(unsure(places)),
         (Some(0), _) => Ok((Relation::Same, 1.0)),
-        // Each chunk on one drive, or on how many need not be known.
+        // Each chunk is on one drive, or the number of its drives does not matter.
         (Some(_), Some(1)) => Ok((Relation::Apart, 0.5)),
         (Some(_), _) if question == Question::Differ => Ok((Relation::Apart, 0.5)),
         (Some(_), copies) => overlap_in_order(bench, pattern, places, span, (copies, same)).await,
     }
 }
 
-/// Whether two chunks that are not on the same drives share some. Reads go to the copy that has least to do: behind a
-/// queue on all drives of one chunk, as many reads of the other fill its free drives first.
+/// Whether two chunks that are not on the same drives share some. Reads go to the copy whose drive has least to do:
+/// behind a queue on all drives of one chunk, as many reads of the other chunk fill its free drives first.
 async fn overlap_in_order(
     bench: &mut Bench,
     pattern: &Pattern,
@@ -288,7 +291,7 @@ async fn overlap_in_order(
     span: u64,
     (copies, same): (Option<u16>, f64),
 ) -> Result<(Relation, f64), End> {
-    // On c drives of which one has n ÷ c reads to do already, n reads take (n + n ÷ c) ÷ c.
+    // On c drives, one of which already has n ÷ c reads to do, n reads take (n + n ÷ c) ÷ c.
     let shared = (1.0 / f64::from(copies.unwrap_or(2))).ln_1p();
     let deviation = pattern.level.deviation().max(0.08);
     let mut test = bench.test(vec![same, same + shared], deviation, DECISION_ERROR);
@@ -323,7 +326,7 @@ async fn slower_alone(
     Ok(one.max(alone(bench, pattern, b, span, requests, bursts).await?))
 }
 
-/// Mean level of so many bursts of `requests` reads at one place, or of more that are known.
+/// Mean level of at least `bursts` bursts of `requests` reads at one place; earlier bursts there count.
 async fn alone(
     bench: &mut Bench,
     pattern: &Pattern,
@@ -348,10 +351,10 @@ async fn alone(
     Ok(mean)
 }
 
-/// The first border behind `from`, which lies in the chunk that holds block `from`.
+/// The first border behind `from`: the end of the chunk that contains block `from`.
 async fn border(bench: &mut Bench, pattern: &Pattern, from: u64) -> Result<u64, End> {
     let blocks = pattern.bytes / BLOCK;
-    // Blocks from `from` on that are known to be in the chunk, and one that is not.
+    // Blocks from `from` on that are known to be in the chunk, and a number that is not.
     let mut inside = 0;
     let mut outside = 1;
     loop {
@@ -388,7 +391,7 @@ pub(super) const fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// Borders from the begin of the pattern on, until their distances have had a chance to differ.
+/// Borders from the begin of the pattern on: several of them, because their distances may differ.
 pub(super) async fn find(bench: &mut Bench, pattern: &Pattern) -> Result<Chunks, End> {
     let first = border(bench, pattern, 0).await?;
     let mut at = first;

@@ -1,14 +1,14 @@
-//! Which layouts have the map that was seen.
+//! Which layouts have the observed map.
 //!
-//! Candidates are the classic layouts of [`layout::equivalence`] on all numbers of drives whose
-//! pattern by reads has as many chunks. One fits if two chunks are on the same drives in it exactly
-//! if they were seen to be, and share some exactly if they were seen to share some. Names of drives do
-//! not matter, so all members of a class of `equivalence` fit together or not at all.
+//! Candidates are the classic layouts of [`layout::equivalence`] on all numbers of drives whose pattern by reads has as
+//! many chunks. A candidate fits if two chunks are on the same drives in it exactly if they were observed to be, and
+//! share some drives exactly if they were observed to share some. Names of drives do not matter: either all members of
+//! a class of `equivalence` fit, or none.
 //!
-//! If none fits: one drive may be missing (its chunks are the wild ones), or two seats one spindle
-//! (two classes of the layout are one in the map). If that does not fit either, the pattern may be
-//! declustered: chunks alternate within cells over `width` drives, and cells move over all drives; or each stripe is on
-//! drives of its own choice, and all drives have as many chunks.
+//! If none fits, one drive may be missing (its chunks are the wild ones), or two seats may be on one spindle (two
+//! classes of the layout are one in the map). If that does not fit either, the pattern may be declustered: chunks
+//! alternate within cells over `width` drives, and cells move over all drives; or each stripe has its own choice of
+//! drives, and all drives have equally many chunks.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,12 +23,12 @@ use crate::desk::Desk;
 /// Drives of candidates, at most.
 const DRIVES_MAX: u16 = 40;
 
-/// A layout and what reads see of it.
+/// A layout, and its map as reads see it.
 #[derive(Clone, Debug)]
 pub(super) struct Candidate {
     /// Scheme string without the number of drives.
     name: String,
-    /// Its drives.
+    /// The number of its drives.
     pub(super) drives: u16,
     /// Drives of each chunk of the pattern.
     sets: Vec<Vec<u16>>,
@@ -38,8 +38,9 @@ pub(super) struct Candidate {
     pub(super) parity: u16,
     /// Copies of a chunk.
     pub(super) copies: u16,
-    /// What writes show of it. Candidates that are equal here are kept or dropped together: they may differ in the number
-    /// of drives of parity alone, and so in the cheaper policy of small writes, which is the array's own affair.
+    /// What writes show of the layout. Candidates with equal signatures are kept or dropped together: they may differ
+    /// in the number of drives that hold only parity, and so in the cheaper policy of small writes, which is the
+    /// array's own choice.
     visible: Signature,
     /// The seat whose drive is missing.
     missing: Option<u16>,
@@ -111,16 +112,16 @@ pub(super) fn candidates(chunks: usize, copies: Option<u16>) -> Vec<Candidate> {
     candidates
 }
 
-/// Drives up to which a layout has two chunks in a row on each: a test looks at them all.
+/// Drives up to which a layout has two chunks in a row on each drive: a test checks all of them.
 const HALVES_DRIVES_MAX: usize = 4;
 
-/// What the map is.
+/// The layouts that have a map.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Found {
     pub(super) candidates: Vec<Candidate>,
     /// Chunks by which the volume begins inside the pattern.
     rotation: usize,
-    /// Chunks from the volume's first border to that of a stripe, where writes have shown it.
+    /// Chunks from the volume's first border to that of a stripe, if writes have shown it.
     begin: Option<u16>,
     misconfigured: Vec<(u16, u16)>,
     declustered: Option<Declustered>,
@@ -130,7 +131,7 @@ pub(super) struct Found {
 /// A fixed pattern over more drives than a stripe has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Declustered {
-    /// Data chunks of a stripe: numbers that the map allows.
+    /// Data chunks of a stripe: the numbers that the map allows.
     widths: Vec<u16>,
     /// Chunks of a cell, the run of chunks of one drive, if stripes that follow each other have the same drives.
     cell_chunks: Option<usize>,
@@ -144,7 +145,7 @@ enum Fault {
     Shared(u16, u16),
 }
 
-/// Whether the candidate, begun `rotation` chunks later, with the fault, has this map as far as it goes.
+/// Whether the candidate, with the fault, begun `rotation` chunks later, has this map as far as the map goes.
 fn fits(candidate: &Candidate, map: &Map, rotation: usize, fault: Fault) -> bool {
     let count = candidate.sets.len();
     let set = |chunk: usize| -> Vec<u16> {
@@ -189,7 +190,7 @@ fn fits(candidate: &Candidate, map: &Map, rotation: usize, fault: Fault) -> bool
     })
 }
 
-/// The class that the surviving layouts give to the next chunk.
+/// The class that the remaining layouts predict for the next chunk.
 pub(super) fn predict(map: &Map, chunk: usize) -> Option<usize> {
     let survivor = map
         .candidates
@@ -223,8 +224,8 @@ pub(super) fn of(map: &Map) -> Result<Found, String> {
             });
         }
     } else {
-        // Names of seats differ between members: each candidate has its own seat that may be missing. A chunk that one
-        // other drive has whole is not spread over the others.
+        // Names of seats differ between members: each candidate has its own seat that may be missing. A chunk that is
+        // complete on one other drive is not spread over the others.
         let on = |one: &Candidate, seat: u16| {
             one.parity > 0 && one.data > 1 && fits(one, map, 0, Fault::Missing(seat))
         };
@@ -263,8 +264,8 @@ fn healthy(map: &Map) -> Option<Found> {
 
 /// The layouts of chunks of half the size with this map, and these chunks.
 ///
-/// Right-symmetric parity on few drives puts two chunks in a row on each, and so does zig-zag on two. By reads that is
-/// striping with chunks of twice the size, begun at the second half of one.
+/// Right-symmetric parity on few drives puts two chunks in a row on each, and so does zig-zag on two. By reads this is
+/// striping with chunks of twice the size that begins at the second half of a chunk.
 ///
 /// ```text
 ///   raid5:rs:3c    P 0 1    2 P 3    4 5 P      chunks on drives  1 2 2 0 0 1
@@ -297,10 +298,10 @@ pub(super) fn halves(map: &Map, chunks: &Chunks, copies: Option<u16>) -> Option<
     healthy(&halves).map(|found| (found, chunks))
 }
 
-/// Two seats on one spindle. Names may differ between members of a class, so all members' pairs must be one pair.
+/// Two seats on one spindle. Names may differ between members of a class, so all members must have the same pair.
 fn shared(all: &[Candidate], map: &Map) -> Option<Found> {
     let mut found: Option<Found> = None;
-    // Copies share drives by themselves: which of them are one spindle is not looked for.
+    // Copies share drives in any case: seats of one spindle are not searched for among them.
     for candidate in all.iter().filter(|one| one.copies == 1) {
         for kept in 0..candidate.drives {
             for gone in kept + 1..candidate.drives {
@@ -321,11 +322,12 @@ fn shared(all: &[Candidate], map: &Map) -> Option<Found> {
     found
 }
 
-/// A pattern of stripes, each on drives of its own choice.
+/// A pattern of stripes, each with its own choice of drives.
 ///
-/// Where neighbouring stripes have the same drives, chunks alternate in groups: class(i) = class(i + width) inside a
-/// group. Where volumes go round over groups, no two neighbours have: then all drives have equally many chunks, and the
-/// chunks of a stripe are on different drives. That is also so of several stripes of a row together.
+/// If neighbouring stripes have the same drives, chunks alternate in groups: class(i) = class(i + width) inside a
+/// group. If volumes go round over groups, no two neighbours have the same drives: then all drives have equally many
+/// chunks, and the chunks of a stripe are on different drives. The latter is also true of several stripes of a row
+/// together.
 fn declustered(map: &Map) -> Option<Declustered> {
     let class: Vec<usize> = map.class.iter().copied().collect::<Option<_>>()?;
     let distinct = |stripe: &[usize]| {
@@ -338,7 +340,7 @@ fn declustered(map: &Map) -> Option<Declustered> {
         let breaks: Vec<usize> = (width..class.len())
             .filter(|&at| class[at] != class[at - width])
             .collect();
-        // A group's first `width` chunks break with the group before: nothing else may.
+        // Only a group's first `width` chunks may differ from the chunks `width` before them.
         let group = breaks
             .iter()
             .fold(class.len(), |group, &at| gcd(group, at / width * width));
@@ -386,7 +388,8 @@ impl Found {
         all
     }
 
-    /// The seat of a class of single drives, in the numbering of the first candidate; declustered: the class's number.
+    /// The seat of a class that has one drive, in the numbering of the first candidate; if declustered, the class's
+    /// number.
     pub(super) fn seat(&self, map: &Map, class: usize) -> Option<u16> {
         let Some(candidate) = self.candidates.first() else {
             return u16::try_from(class).ok();
@@ -397,7 +400,7 @@ impl Found {
             .copied()
     }
 
-    /// Drives that are seen: of all candidates the same, or not known.
+    /// The drives that reads see, if their number is the same for all candidates.
     fn drives(&self) -> Option<u16> {
         if self.declustered.is_some() {
             return u16::try_from(self.classes).ok();
@@ -414,7 +417,7 @@ impl Found {
         }
     }
 
-    /// Of a declustered array whose stripes may have several widths: these, in data chunks, ascending.
+    /// The widths, in data chunks, ascending, of a declustered array whose stripes may have several widths; else none.
     pub(super) fn open_widths(&self) -> &[u16] {
         match &self.declustered {
             Some(declustered) if declustered.widths.len() > 1 => &declustered.widths,
@@ -422,14 +425,15 @@ impl Found {
         }
     }
 
-    /// A declustered array's stripes have this width.
+    /// Sets the width of a declustered array's stripes.
     pub(super) fn choose_width(&mut self, width: u16) {
         if let Some(declustered) = &mut self.declustered {
             declustered.widths = vec![width];
         }
     }
 
-    /// Chunks from the volume's first border to that of a stripe of so many data chunks: the volume may begin inside one.
+    /// Chunks from the volume's first border to that of a stripe of `data` data chunks: the volume may begin inside a
+    /// stripe.
     pub(super) fn begin(&self, data: u16) -> u16 {
         self.begin.unwrap_or_else(|| {
             let data = data.max(1);
@@ -438,12 +442,12 @@ impl Found {
         })
     }
 
-    /// Stripes begin so many chunks behind the volume's first border.
+    /// Records that stripes begin `begin` chunks behind the volume's first border.
     pub(super) const fn begins(&mut self, begin: u16) {
         self.begin = Some(begin);
     }
 
-    /// Keeps candidates, and those that cannot be told from one that is kept.
+    /// Keeps candidates, and those that cannot be distinguished from a kept one.
     pub(super) fn retain(&mut self, keep: impl Fn(&Candidate) -> bool) {
         let kept: BTreeSet<Signature> = self
             .candidates
@@ -454,11 +458,11 @@ impl Found {
         self.candidates.retain(|one| kept.contains(&one.visible));
     }
 
-    /// Says what is known.
+    /// Writes the result to the belief.
     pub(super) fn tell(&self, desk: &Desk, chunks: &Chunks) {
         let drives = self.drives();
-        // Where every layout that is left has one number of drives, that is the answer: parity drives that are never
-        // read count then.
+        // If all remaining layouts have one number of drives, that number is the answer. It includes parity drives that
+        // are never read.
         let full: BTreeSet<u16> = self.candidates.iter().map(|one| one.drives).collect();
         let drives = match (full.len(), &self.declustered) {
             (1, None) => full.first().copied(),
@@ -556,7 +560,7 @@ mod tests {
         let found = declustered(&map(&class)).unwrap();
         assert_eq!(found.widths, [2, 4]);
         assert_eq!(found.cell_chunks, None);
-        // A drive that has more than the others: the map is not that of such an array.
+        // A drive has more chunks than the others: the map is not that of such an array.
         let mut uneven = class;
         uneven[27] = 0;
         assert_eq!(declustered(&map(&uneven)), None);

@@ -1,45 +1,45 @@
 //! How many drives serve one chunk.
 //!
-//! Few reads of one chunk at once: one drive takes them one after the other, two copies take two at
-//! the time of one. The first number of reads that takes clearly longer than one is one more than
-//! the copies. A drive that serves many requests at once (flash) looks the same: then it cannot be told.
+//! With few reads of one chunk at once, one drive serves them one after the other, and two copies serve two in the time
+//! of one. The first number of reads that takes clearly longer than one read is the number of copies plus one. A drive
+//! that serves many requests at once (flash) looks the same: then the number cannot be determined.
 //!
-//! Arrays may choose the copy by place, and serve two blocks of a chunk by one drive that they could have read from two.
-//! One *block* asked for many times at once shows stairs then: as many reads as there are copies end together, so many
-//! more take twice the time. A drive's own cache answers all at once, and shows none.
+//! Arrays may choose the copy by place, and serve two blocks of a chunk from one drive although both could come from
+//! two. Then one *block* that is read many times at once shows stairs: as many reads as there are copies end together,
+//! and as many more take twice the time. A drive's own cache answers all reads at once, and shows no stairs.
 
 use super::bench::{Bench, Level};
 use super::ground::Ground;
 use super::pattern::Pattern;
 use super::{DECISION_ERROR, End};
 
-/// More copies than this are a drive's own parallelism.
+/// More copies than this are taken for a drive's own parallelism.
 const COPIES_MAX: usize = 4;
 const BURSTS_MAX: u32 = 300;
 /// Bursts of a step of the stairs.
 const STAIR_BURSTS: u32 = 15;
-/// Stairs are measured anew so many times at most: a busy host makes steps higher.
+/// Stairs are measured again this many times at most: a busy host makes steps higher.
 const STAIR_ROUNDS: u32 = 6;
 /// The step of the stairs is at least this part of one read.
 const STEP_MIN: f64 = 0.6;
-/// Pairs of blocks that are tried before all are said to be on the same drives: one on another tenth of the volume would
-/// be missed in 1 of 10,000 cases.
+/// Pairs of blocks that are tried before all blocks are taken to be on the same drives: a tenth of the volume on other
+/// drives would be missed in 1 of 10,000 cases.
 const UNSTRIPED_PAIRS: u32 = 48;
 /// Reads of each block of a pair.
 const UNSTRIPED_READS: usize = 12;
 
-/// What many reads of one block say.
+/// The result of many reads of one block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stairs {
-    /// So many end together, and as many again take twice the time.
+    /// This many reads end together, and as many again take twice the time.
     Copies(u16),
     /// All end together: a memory serves them.
     Flat,
-    /// Neither.
+    /// Neither is sure.
     Unclear,
 }
 
-/// Copies of each chunk; `None` where a drive's own parallelism hides them.
+/// Copies of each chunk; `None` if a drive's own parallelism hides them.
 pub(super) async fn count(
     bench: &mut Bench,
     ground: &Ground,
@@ -58,8 +58,8 @@ pub(super) async fn count(
     }
 }
 
-/// How many reads of one block end together, each time so many more are asked for; `None` where drives do not always
-/// take the same time.
+/// How many reads of one block end together, as more and more reads are sent; `None` if drives do not always take the
+/// same time.
 pub(super) async fn stairs(bench: &mut Bench) -> Result<Option<Stairs>, End> {
     if !bench.constant {
         return Ok(None);
@@ -80,8 +80,8 @@ pub(super) async fn stairs(bench: &mut Bench) -> Result<Option<Stairs>, End> {
     Ok(Some(Stairs::Unclear))
 }
 
-/// Waiting makes a burst later and never earlier: the faster ones show the drives. A step may be shorter than one read:
-/// a part of that is on the way, where it keeps no other waiting.
+/// Waiting makes a burst later and never earlier: the faster bursts show the drives. A step may be shorter than one
+/// read: a part of a read's time is spent on the way, where the read keeps no other read waiting.
 fn of_steps(steps: &[Level]) -> Stairs {
     let times: Vec<f64> = steps.iter().map(|level| level.lower(8).exp()).collect();
     let (single, last) = (times[0], times[times.len() - 1]);
@@ -104,7 +104,7 @@ fn of_steps(steps: &[Level]) -> Stairs {
     })
 }
 
-/// Whether any two blocks are on the same drives: then nothing is striped.
+/// Whether any two blocks are on the same drives. If so, nothing is striped.
 pub(super) async fn unstriped(bench: &mut Bench) -> Result<bool, End> {
     let mut alone = bench.level();
     for _ in 0..STAIR_BURSTS {
@@ -130,7 +130,8 @@ async fn by_stride(
         single.add(bench.stride(pattern.bytes, 1).await?);
     }
     for copies in 1..=COPIES_MAX {
-        // In parallel: the latest of a few, 15 to 40 % above one. In turn on one drive: nearly twice.
+        // In parallel: the latest of a few reads takes 15 to 40 % longer than one. In turn on one drive: nearly twice
+        // as long.
         let alone = single.mean() + 0.22;
         let queued = single.mean() + 0.62;
         let deviation = single.deviation().max(0.1);
@@ -161,7 +162,8 @@ async fn by_stride(
     Ok(None)
 }
 
-/// Whether one read more than there are copies waits wherever it goes. Where the copy is chosen by place, some do not.
+/// Whether one read more than there are copies waits at every place. If the array chooses the copy by place, some reads
+/// do not wait.
 async fn always_waits(
     bench: &mut Bench,
     pattern: &Pattern,

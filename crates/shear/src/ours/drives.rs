@@ -1,9 +1,9 @@
 //! Which chunks of a pattern share drives.
 //!
-//! The first chunks are compared each with each. So every drive of a classic layout is met, and a
-//! chunk whose drive is missing shows itself: it is read from all others, and so shares a drive with
-//! chunks that share none with each other. Later chunks are compared with one representative of each
-//! drive, that which the surviving layouts predict first.
+//! The first chunks are compared each with each. This meets every drive of a classic layout, and reveals a chunk whose
+//! drive is missing: the chunk is read from all other drives, and so shares a drive with chunks that share none with
+//! each other. Later chunks are compared with one representative of each drive, beginning with the one that the
+//! remaining layouts predict.
 
 use std::collections::BTreeMap;
 
@@ -17,14 +17,15 @@ use super::{DECISION_ERROR, End};
 const MATRIX_MAX: usize = 16;
 /// Chunks of a pattern, at most: 40 drives of left-asymmetric RAID-5 have 1560.
 const CHUNKS_MAX: usize = 2048;
-/// Bursts on each drive, to find slow and fast ones, and how often as many more are made while one may be odd.
+/// Bursts on each drive, to find slow and fast drives; and the number of such rounds, at most, while a drive may be
+/// odd.
 const ODD_BURSTS: u32 = 36;
 const ODD_ROUNDS: u32 = 8;
-/// Such a drive's level is this far from the median, at least, and so many errors. A disk that turns 1.5 times as fast
-/// takes an eighth less, where seeks take most of the time.
+/// An odd drive's level is at least this far from the median, and at least this many errors. A disk that turns 1.5
+/// times as fast takes an eighth less if seeks take most of the time.
 const ODD: f64 = 0.08;
 const ODD_ERRORS: f64 = 4.5;
-/// A drive is like the others once this is so many errors from what it differs by.
+/// A drive is like the others if its difference plus this many errors is less than this difference.
 const ODD_EXPECTED: f64 = 0.12;
 const LIKE_ERRORS: f64 = 2.0;
 
@@ -33,20 +34,21 @@ const LIKE_ERRORS: f64 = 2.0;
 pub(super) struct Map {
     /// For each chunk its class: chunks of one class are on the same drives. `None` for wild chunks.
     pub(super) class: Vec<Option<usize>>,
-    /// Relations between classes that were seen, the lower class first.
+    /// The relations between classes that were observed, the lower class first.
     pub(super) between: BTreeMap<(usize, usize), Relation>,
     /// Chunks that share drives with chunks that share none.
     pub(super) wild: Vec<usize>,
     /// A chunk of each class.
     pub(super) representative: Vec<usize>,
-    /// Layouts whose pattern has as many chunks.
+    /// Layouts whose pattern has the same number of chunks.
     pub(super) candidates: Vec<Candidate>,
     /// Whether each chunk is known to be served by one drive.
     pub(super) single: bool,
 }
 
 impl Map {
-    /// Chunks after which the same drives follow everywhere, where that is a part of the pattern that was taken.
+    /// The number of chunks after which the same drives follow everywhere, if that is only a part of the assumed
+    /// pattern.
     pub(super) fn period(&self) -> Option<usize> {
         let count = self.class.len();
         let mut shorter = (1..count).filter(|shorter| count.is_multiple_of(*shorter));
@@ -54,7 +56,7 @@ impl Map {
             .find(|&shorter| (shorter..count).all(|at| self.class[at] == self.class[at - shorter]))
     }
 
-    /// Classes met.
+    /// Number of classes.
     pub(super) fn classes(&self) -> usize {
         self.representative.len()
     }
@@ -70,7 +72,7 @@ pub(super) async fn map(bench: &mut Bench, pattern: &Pattern, chunks: &Chunks) -
     let first = count.min(MATRIX_MAX);
     let mut matrix = vec![vec![None; first]; first];
     for (a, b) in (0..first).flat_map(|a| (a + 1..first).map(move |b| (a, b))) {
-        // Copies far apart on a drive make some times lie between levels: other pairs say enough.
+        // Copies far apart on a drive put some times between levels: the other pairs are enough.
         let found = match compare(bench, pattern, chunks, a, b).await {
             Ok(found) => Some(found),
             Err(End::Unsure(_)) if pattern.copies != Some(1) => None,
@@ -111,7 +113,7 @@ async fn compare(
     Ok(found)
 }
 
-/// Classes of chunks that were compared each with each; `None` where that said nothing.
+/// Classes of chunks that were compared each with each; an entry is `None` if the comparison had no result.
 fn of_matrix(matrix: &[Vec<Option<Relation>>]) -> Result<Map, End> {
     let count = matrix.len();
     let same = |a: usize, b: usize| a != b && matrix[a][b] == Some(Relation::Same);
@@ -139,7 +141,7 @@ fn of_matrix(matrix: &[Vec<Option<Relation>>]) -> Result<Map, End> {
             map.class.push(Some(class));
             continue;
         }
-        // A class of its own, if it is surely in none of the others.
+        // The chunk has a class of its own, if it is surely in none of the others.
         let mut between = Vec::new();
         for class in 0..map.representative.len() {
             let mut known = members(class).filter_map(|other| row[other]);
@@ -181,7 +183,7 @@ async fn place(
         }
     }
     if let Some(own) = own {
-        // One other drive, so that a chunk that is on all drives is not taken for one on this.
+        // Compare with one other drive, too: a chunk that is on all drives must not be taken for a chunk of this drive.
         let other = (0..map.classes()).find(|&other| {
             let pair = (other.min(own), other.max(own));
             map.between.get(&pair) == Some(&Relation::Apart)
@@ -209,8 +211,8 @@ async fn place(
 
 /// Drives that are slower or faster than the others.
 ///
-/// A disturbance of some seconds makes whatever is measured meanwhile slow. So bursts go to all drives by turns, and a
-/// drive is named only if a second measurement, after the first, finds the same of it.
+/// A disturbance of some seconds slows all that is measured in that time. Therefore bursts go to all drives in turn,
+/// and a drive is reported only if a second measurement, after the first, finds the same difference.
 pub(super) async fn odd(
     bench: &mut Bench,
     pattern: &Pattern,
@@ -234,7 +236,7 @@ pub(super) async fn odd(
     if !first.iter().any(Difference::is_odd) {
         return Ok(());
     }
-    // What is odd by chance or by a disturbance is not so again, be it half as much.
+    // A difference by chance or by a disturbance does not come again, not even half of it.
     let mut second = Levels::new(bench, map);
     for _ in 0..rounds {
         second.measure(bench, pattern, chunks, map).await?;
@@ -283,7 +285,7 @@ impl Levels {
         Self(vec![bench.level(); map.classes()])
     }
 
-    /// So many bursts more on each.
+    /// Adds [`ODD_BURSTS`] bursts on each drive.
     async fn measure(
         &mut self,
         bench: &mut Bench,

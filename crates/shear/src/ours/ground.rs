@@ -1,4 +1,4 @@
-//! What one read takes, what many take, and whether anything can be told at all.
+//! How long one read and many reads take, and whether the volume can be analysed at all.
 
 use super::End;
 use super::bench::{Bench, Level};
@@ -6,17 +6,17 @@ use super::order;
 
 /// Reads answered in less than this come from a memory: no drive takes a random read in 15 µs. In seconds.
 const DRIVE_SECONDS_MIN: f64 = 15e-6;
-/// Reads answered in less than this come from flash: a disk turns for longer. In seconds.
+/// Reads answered in less than this come from flash: a disk's rotation takes longer. In seconds.
 const FLASH_SECONDS_MAX: f64 = 500e-6;
 /// Bursts of a level.
 const BURSTS: u32 = 16;
 
-/// Reads answered in less than this part of the usual time come from a memory, where drives always take the same.
+/// Reads answered in less than this part of the usual time come from a memory, if drives always take the same time.
 const MEMORY_CONSTANT: f64 = 0.5;
-/// The same where drives do not: a disk's luckiest read is a tenth of its mean.
+/// The same if drives do not: a disk's luckiest read is a tenth of its mean.
 const MEMORY_VARYING: f64 = 1.0 / 16.0;
 
-/// Reads differ by less than this, as a logarithm, where drives always take the same time.
+/// Reads differ by less than this, as a logarithm, if drives always take the same time.
 const CONSTANT: f64 = 0.06;
 
 /// What is known before the first stride.
@@ -33,7 +33,7 @@ pub(super) async fn measure(bench: &mut Bench) -> Result<Ground, End> {
             bench.size()
         )));
     }
-    // The first burst wakes what sleeps: it does not count.
+    // The first burst wakes sleeping drives: it does not count.
     bench.anywhere(8).await?;
     let mut times = Vec::new();
     for _ in 0..2 * BURSTS {
@@ -47,7 +47,7 @@ pub(super) async fn measure(bench: &mut Bench) -> Result<Ground, End> {
             usual.exp() * 1e6
         )));
     }
-    // Waiting makes reads later and never earlier: where a quarter of them is as fast as the fastest, drives always take
+    // Waiting makes reads later and never earlier: if a quarter of them is as fast as the fastest, drives always take
     // the same time.
     let of_drives = |part: f64| -> Vec<f64> {
         let least = usual + part.ln();

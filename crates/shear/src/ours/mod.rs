@@ -1,23 +1,23 @@
-//! Sequential decisions: ask until sure, then go on.
+//! Sequential decisions: each step measures until its answer is sure; then the next step begins.
 //!
 //! | file | question | answer |
 //! | --- | --- | --- |
 //! | `bench` | how long does this burst take? | levels: means of logarithms of times |
 //! | `order` | do drives answer in order? | how flash shows its drives |
-//! | `ground` | what does one read take, what do many? | depth of bursts, or why nothing can be told |
+//! | `ground` | how long do one read and many reads take? | depth of bursts, or why there is no answer |
 //! | `pattern` | which strides keep to one drive? | pattern size |
 //! | `chunk` | where does the drive change? | chunk size, first border |
 //! | `copies` | how many drives serve one chunk? | copies |
 //! | `drives` | which chunks share drives? | the map of a pattern |
 //! | `class` | which layouts have this map? | the class of layouts |
 //! | `writes` | what does a write cost? | redundancy |
-//! | `buffers` | does a memory take writes? | how many it takes to see past it |
+//! | `buffers` | does a memory take writes? | how many writes are needed to see past it |
 //! | `policy` | how is parity found? | what small writes cost |
-//! | `parity` | is there a drive of parity alone? | layouts with it, or without |
+//! | `parity` | is there a drive of parity alone? | layouts with such a drive, or without |
 //! | `stripe` | which aligned writes cost least? | full stripe |
 //!
-//! Times are compared as logarithms: a ratio of two drives to one is 0.69 whatever the drive, and
-//! noise that grows with the time is alike on all levels.
+//! Times are compared as logarithms: the ratio of two drives to one is 0.69 for any drive, and noise that grows with
+//! the time is the same on all levels.
 
 mod bench;
 mod buffers;
@@ -45,14 +45,14 @@ use copies::Stairs;
 /// with a few bursts; together they stay within the 10⁻³ of a run.
 const DECISION_ERROR: f64 = 1e-6;
 
-/// Runs in which times do not fit together, before that is the answer.
+/// Runs whose times do not fit together, before that is reported as the answer.
 const ATTEMPTS: u32 = 3;
 
 /// Why a step ended without its answer.
 enum End {
     /// No more bursts.
     Stopped(Stop),
-    /// The answer cannot be told; the reason.
+    /// The answer cannot be determined; the reason.
     CannotTell(String),
     /// Times did not fit together, as when the host is busy; the reason.
     Unsure(String),
@@ -64,13 +64,13 @@ impl From<Stop> for End {
     }
 }
 
-/// The whole procedure. What is known when it ends is on the desk.
+/// The whole procedure. Its result is the belief on the desk.
 pub(crate) async fn run(options: Options, desk: Desk) {
     let mut bench = Bench::new(&options, desk.clone());
     desk.believe(|belief| belief.confidence = 1.0);
     let mut end = steps(&mut bench, options.writes).await;
     for _ in 1..ATTEMPTS {
-        // What disturbed it may be over, and other choices of places may be luckier.
+        // The disturbance may be over, and other places may work better.
         if !matches!(end, Err(End::Unsure(_))) {
             break;
         }
@@ -87,7 +87,8 @@ pub(crate) async fn run(options: Options, desk: Desk) {
         belief.step = "done";
         belief.reasons.extend(reason);
         if belief.family == Family::Unknown {
-            // What no layout has confirmed may be a part of the truth: it is a reason, and no answer.
+            // A pattern that no layout has confirmed may be only part of the truth: report it as a reason, not as an
+            // answer.
             let (pattern, chunk) = (belief.pattern_bytes.take(), belief.chunk_bytes.take());
             if let Some(pattern) = pattern {
                 let chunk = chunk.map_or(String::new(), |chunk| format!(" and chunks of {chunk}"));
@@ -113,7 +114,7 @@ async fn steps(bench: &mut Bench, writes: bool) -> Result<(), End> {
         return Ok(());
     }
     desk.believe(|belief| belief.step = "pattern");
-    // Which copy serves a read may be chosen without knowing of all others: many reads are spread evenly even so.
+    // An array may choose the copy for a read without regard to other reads: many reads are spread evenly even so.
     let depth_min = match stairs {
         Some(Stairs::Copies(copies @ 2..)) => 16 * usize::from(copies),
         _ => 0,
@@ -139,7 +140,8 @@ async fn steps(bench: &mut Bench, writes: bool) -> Result<(), End> {
     });
     let mut map = drives::map(bench, &pattern, &chunks).await?;
     while let Some(period) = map.period() {
-        // Requests of a long stride may be at other angles than those of its parts, which seem to be on other drives then.
+        // Requests of a long stride may be at other angles than those of its parts; then the parts seem to be on other
+        // drives.
         pattern = match period {
             1 => return Err(pattern::repeats(&pattern)),
             _ => pattern::shorter(bench, &pattern, period as u64 * chunks.bytes).await?,
@@ -201,7 +203,7 @@ async fn steps(bench: &mut Bench, writes: bool) -> Result<(), End> {
     Ok(())
 }
 
-/// What was believed is not said.
+/// Clears the belief, except for its confidence.
 fn forget(belief: &mut Belief) {
     *belief = Belief {
         confidence: belief.confidence,
@@ -209,7 +211,7 @@ fn forget(belief: &mut Belief) {
     };
 }
 
-/// Every block is on the same drives, and each of them serves any: whole copies, without stripes.
+/// Reports a mirror: every block is on the same drives, and each drive can serve any block. Whole copies, no stripes.
 fn tell_mirror(belief: &mut Belief, drives: u16) {
     belief.family = Family::Classic;
     belief.redundancy = Redundancy::Mirror;

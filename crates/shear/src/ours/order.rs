@@ -1,31 +1,31 @@
-//! Drives that answer in the order in which they were asked.
+//! Drives that answer in the order of the requests.
 //!
 //! A flash drive is an array of dies. Reads of different dies do not wait for each other, so bursts show dies and not
-//! drives, until they are so deep that all dies of a drive are busy. But where the answers of a drive leave it in order,
-//! a read that has long been done waits for the answers before it:
+//! drives, until they are so deep that all dies of a drive are busy. But if a drive answers in order, a read that has
+//! long been done waits for the answers before it:
 //!
 //! ```text
-//!   asked        a a a a a a a a b         one block a many times, so one die after the other; then b
+//!   requests     a a a a a a a a b         one block a many times, so one die after the other; then b
 //!   another die  ████████ ██ b             done with its first a, answered with its last
 //!   other drive  ██ b                      answered at once
 //! ```
 //!
-//! So a burst is a queue of reads of one block, and the time of the reads behind it says whether they share its drive.
-//! A read of the same *die* takes its own time after the queue. That is how a drive whose answers overtake each other is
-//! told from one that answers in order: of the former only such reads are late.
+//! Therefore a burst is a queue of reads of one block, and the time of the reads behind the queue shows whether they
+//! share its drive. A read of the same *die* takes its own time after the queue. This distinguishes drives whose
+//! answers overtake each other from drives that answer in order: in the former, only such reads are late.
 
 use super::End;
 use super::bench::Bench;
 
 /// Queues at different blocks.
 const QUEUES: usize = 64;
-/// Reads of the block of a queue, and blocks behind it.
+/// Reads of a queue's block, and blocks that are read behind it.
 const FRONT: usize = 16;
 const BEHIND: usize = 8;
-/// Reads that a queue delays by its order, at least: of 512 on 40 drives there are 13.
+/// Reads that a queue must delay by its order, at least: of 512 reads on 40 drives there are 13.
 const DELAYED_MIN: usize = 6;
 
-/// Whether drives answer in order, and are several. `single` is the usual time of a read, in seconds.
+/// Whether drives answer in order, and there are several drives. `single` is the usual time of a read, in seconds.
 pub(super) async fn is_kept(bench: &mut Bench, single: f64) -> Result<bool, End> {
     let (mut delayed, mut queued, mut free) = (0, 0, 0);
     for _ in 0..QUEUES {
@@ -33,7 +33,7 @@ pub(super) async fn is_kept(bench: &mut Bench, single: f64) -> Result<bool, End>
             continue;
         };
         if front < 4.0 * single {
-            // A memory took them, or several copies: too short to wait for.
+            // A memory or several copies served the queue: too short to wait for.
             continue;
         }
         for time in behind {
@@ -44,6 +44,6 @@ pub(super) async fn is_kept(bench: &mut Bench, single: f64) -> Result<bool, End>
             }
         }
     }
-    // Where nearly all wait there is one drive, or one queue before the drives.
+    // If nearly all reads wait, there is one drive, or one queue before the drives.
     Ok(delayed >= DELAYED_MIN && delayed > 2 * queued && free > delayed / 4)
 }

@@ -1,7 +1,7 @@
-//! Whether a drive holds nothing but parity beside parity that rotates.
+//! Whether a drive holds nothing but parity, in addition to parity that rotates.
 //!
-//! Such a drive has its part of every small write, and is not seen by reads. Writes that keep to one chunk of the pattern
-//! are as fast with it as those that are spread over all of them; without it the spread ones are faster.
+//! Every small write uses such a drive, and reads never do. With such a drive, writes that keep to one chunk of the
+//! pattern are as fast as writes that are spread over all chunks; without it the spread writes are faster.
 
 use super::End;
 use super::bench::{BLOCK, Bench, Spot};
@@ -12,34 +12,34 @@ use super::policy;
 use super::writes::FLOOD_MAX;
 use crate::probe::Kind;
 
-/// Bursts of each kind, and of those that flood a memory: long ones differ little from each other.
+/// Bursts of each kind; and of bursts that flood a memory, which are long and differ little from each other.
 const BURSTS: u32 = 12;
 const BURSTS_LONG: u32 = 4;
-/// As many bursts again, at most, until it is sure.
+/// As many bursts again, at most, until the result is sure.
 const ROUNDS: u32 = 4;
-/// Writes of one chunk over those of all chunks differ by less than this, as a logarithm, where a drive of parity alone
-/// holds both up, and by more where none does.
+/// The times of writes of one chunk and of all chunks differ by less than this, as a logarithm, if a drive of parity
+/// alone holds both up, and by more if there is no such drive.
 ///
-/// With one, writes of one chunk wait for the later of two busy drives, and those of all for one. A memory has few writes
-/// put in place at a time, and a read of flash meets a page that is being programmed in a part of all cases, p. With reads
-/// of 110 µs and programs of 750 µs the mean wait for one drive is 375 p, for the later of two 750 p − 250 p²: the
-/// difference is 0.35 at most, at p = 0.4. Measured were 0.25 at most on flash and 0.05 on disks; without such a drive
-/// 0.45 and more on five drives of flash, 0.77 and more on others, 0.57 and more on disks.
+/// With such a drive, writes of one chunk wait for the later of two busy drives, and writes of all chunks for one. A
+/// memory has few writes put in place at a time, and a read of flash meets a page that is being programmed in a part of
+/// all cases, p. With reads of 110 µs and programs of 750 µs the mean wait for one drive is 375 p, for the later of two
+/// 750 p − 250 p²: the difference is 0.35 at most, at p = 0.4. Measured were 0.25 at most on flash and 0.05 on disks;
+/// without such a drive 0.45 and more on five drives of flash, 0.77 and more on others, 0.57 and more on disks.
 const AS_SLOW: f64 = 0.35;
-/// The two are told apart where they should differ by more than this.
+/// The two cases can be distinguished if they should differ by more than this.
 const SPREAD: f64 = 0.4;
-/// Writes whose queue may hold up others, pairs of places at which it is tried, and reads between two of them.
+/// Writes of a queue that may hold up others; pairs of places at which this is tried; reads between two pairs.
 const FRONT: usize = 48;
 const PAIRS: u32 = 128;
 const PAUSE: usize = 16;
-/// Writes that must be free of the queue. Of two random places of RAID-5 on five drives three in ten share no drive.
+/// Writes that must not wait for the queue. Of two random places of RAID-5 on five drives three in ten share no drive.
 const FREE_MIN: u32 = 3;
-/// A write that reads first and waits for none takes so much longer than a read, at most, as a logarithm. Behind 48 reads
-/// on 64 dies two are on one of them.
+/// A write that reads first and waits for nothing else takes at most so much longer than a read, as a logarithm. Behind
+/// 48 reads on 64 dies two are on one of them.
 const FREE: f64 = 0.35;
 
-/// Keeps candidates with such a drive, or those without; all of them where that is not seen. They have one number of data
-/// chunks.
+/// Keeps the candidates with such a drive, or those without; keeps all if that is not sure. All candidates have the
+/// same number of data chunks.
 pub(super) async fn decide(
     bench: &mut Bench,
     pattern: &Pattern,
@@ -55,7 +55,7 @@ pub(super) async fn decide(
     let seen = match bench.in_order.is_some() && !buffered {
         true => free(bench, pattern, data).await?,
         false => {
-            // The drive of the one chunk has a memory too, besides that of the array.
+            // The drive of the one chunk has a memory of its own, besides that of the array.
             let (requests, bursts) = match (buffered, bench.in_order.is_some()) {
                 (true, true) => (requests.max(FLOOD_MAX), BURSTS_LONG),
                 (true, false) => (requests, BURSTS_LONG),
@@ -73,7 +73,7 @@ pub(super) async fn decide(
     Ok(())
 }
 
-/// Whether small writes to all chunks are faster than as many to one; `None` where it is not sure.
+/// Whether small writes to all chunks are faster than as many to one; `None` if that is not sure.
 async fn spread_out(
     bench: &mut Bench,
     pattern: &Pattern,
@@ -101,9 +101,9 @@ async fn spread_out(
     Ok(None)
 }
 
-/// The same where drives answer in order and writes wait for what they read: whether any write is free of a queue of
-/// others. Each of these reads on a drive of parity alone, and there holds up all writes; without such a drive some share
-/// no drive with them.
+/// The same if drives answer in order and writes wait for what they read: whether any write is free of a queue of other
+/// writes. Each write of the queue reads on a drive of parity alone, and holds up all other writes there; without such
+/// a drive, some writes share no drive with the queue.
 ///
 /// Chunks that are a pattern times the stripe apart have the same drives, parity included.
 async fn free(bench: &mut Bench, pattern: &Pattern, data: u16) -> Result<Option<bool>, End> {
@@ -116,7 +116,7 @@ async fn free(bench: &mut Bench, pattern: &Pattern, data: u16) -> Result<Option<
     }
     let mut free = 0;
     for _ in 0..PAIRS {
-        // Meanwhile pages are programmed; reads of their dies would wait.
+        // In this time pages are programmed; otherwise reads of their dies would wait.
         bench.anywhere(PAUSE).await?;
         free += u32::from(bench.write_behind_writes(period, FRONT).await? < single + FREE);
         if free >= FREE_MIN {

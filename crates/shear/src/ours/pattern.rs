@@ -1,24 +1,24 @@
 //! Which strides keep to one drive.
 //!
-//! If B and B + P are on the same drives for all B, the strides that do so are the multiples of P.
-//! So P is found from above:
+//! P is the least distance with B and B + P on the same drives for all B. The strides with this property are the
+//! multiples of P. Therefore P is found from above:
 //!
 //! ```text
 //!   candidates  n(n−1), n(n−2), n(n−3) chunks of up to 1 MiB for all n: one is a multiple of P
 //!   slowest     of these by successive elimination
-//!   primes      P/2, P/3, …: a shorter stride is taken if places that far apart are on one drive, wherever it is tried
+//!   primes      P/2, P/3, …: a shorter stride is taken if places that far apart are on one drive in every trial
 //!   multiples   2P, 3P, …: the same question for P itself
 //! ```
 //!
-//! Means of strides are not compared to the end. A stride of whole cylinders keeps a disk's requests at one angle, and
-//! moves the mean of one drive by a fifth; a stride that is on two drives at half of all places moves it no more. So the
-//! slowest strides are those with the slowest *quarter* of bursts, the shortest of them that is as slow at every place is
-//! taken, and divisors are decided by balanced pairs, half of a burst here and half there: the ratio of one drive to two
-//! is 2 then.
+//! Means of strides do not decide alone. A stride of whole cylinders keeps a disk's requests at one angle, which moves
+//! the mean of one drive by a fifth; a stride that is on two drives at half of all places moves the mean no more.
+//! Therefore the slowest strides are those with the slowest *quarter* of bursts, and of these the shortest that is as
+//! slow at every place is taken. Divisors are decided by balanced pairs, half of a burst at each of two places: then
+//! the ratio of one drive to two is 2.
 //!
 //! n(n−1) chunks are a multiple of the pattern of RAID-0, RAID-5, mirrors, chained and zig-zag arrays; n(n−2) and
-//! n(n−3) of P+Q and triple parity. Candidates are taken with powers of two as chunks, so a chunk of 24 KiB is found by
-//! another n. Depth: a drive that serves several requests at once shows itself once bursts are deeper than that.
+//! n(n−3) of P+Q and triple parity. Candidates have chunks of powers of two; chunks of 24 KiB are found through another
+//! n. Depth: a drive that serves several requests at once can be seen only by bursts that are deeper than that number.
 
 use super::bench::{BLOCK, Bench, Level, Spot};
 use super::chunk::{Question, Relation, relation};
@@ -33,31 +33,32 @@ const CHUNK_MAX: u64 = 1 << 20;
 const DEPTHS: [usize; 6] = [8, 16, 32, 64, 128, 256];
 /// A stride this much slower than reads anywhere is on fewer drives: a ratio of 1.28.
 const SLOWER: f64 = 0.25;
-/// Strides that are faster than the slowest by this are dropped early.
+/// Strides that are faster than the slowest stride by this are dropped early.
 const FASTER: f64 = 0.25;
-/// Strides whose lower quartile is this far below the best are on more drives somewhere: at least a third of places.
+/// Strides whose lower quartile is this far below the best are on more drives at a third of places or more.
 const QUARTER: f64 = 0.3;
-/// Places at which a slow stride is looked at, bursts at each, and how much faster than the slowest none may be.
+/// Places at which a slow stride is tested; bursts at each; and the most by which a place may be faster than the
+/// slowest.
 const UNIFORM_PLACES: usize = 16;
 const UNIFORM_BURSTS: usize = 4;
 const UNIFORM: f64 = 0.15;
-/// The fastest places, and as many of the slowest, which are looked at again.
+/// The fastest places, and as many of the slowest, are measured again.
 const UNIFORM_AGAIN: usize = 3;
-/// Logarithm of the time of a burst over that of half of it, at least, on busy drives; ln 2 where nothing is parallel.
+/// Least logarithm of the time of a burst over the time of half of it, on busy drives; ln 2 if nothing is parallel.
 const BUSY: f64 = 0.5;
-/// The same where requests are served in turn, at least.
+/// The same if requests are served in turn.
 const IN_TURN: f64 = 0.63;
-/// Places at which a divisor is tried. One that is wrong at half of all places passes in 1 of 65,536 cases.
+/// Places at which a divisor is tried. A divisor that is wrong at half of all places passes in 1 of 65,536 cases.
 const PLACES: u32 = 16;
-/// Strides that are measured closely. Of equally slow ones it does not matter which.
+/// Strides that are measured closely. Among equally slow strides the choice does not matter.
 const FINALISTS_MAX: usize = 8;
 /// Bursts at each of them.
 const FINAL_BURSTS: u32 = 11;
 /// Bursts of a level.
 const LEVEL_BURSTS: u32 = 32;
-/// Bursts of a multiple of the pattern, at least: it is as slow as the pattern, or slower by 0.36 and more.
+/// Bursts of a multiple of the pattern, at least. A multiple is as slow as the pattern, or slower by 0.36 and more.
 const MULTIPLE_BURSTS: u32 = 8;
-/// Requests of a burst where chunks may have copies.
+/// Requests of a burst if chunks may have copies.
 const DEPTH_COPIES: usize = 24;
 
 /// A pattern that was found.
@@ -71,16 +72,17 @@ pub(super) struct Pattern {
     pub(super) level: Level,
     /// Bursts of half as many requests at stride P.
     pub(super) half: Level,
-    /// Bursts of two thirds as many, where chunks may have copies: of two chunks that share one of two drives each, three drives have a third each.
+    /// Bursts of two thirds as many requests, if chunks may have copies: two chunks with two drives each, one of them
+    /// shared, use three drives, and each drive has a third of the requests.
     pub(super) third: Option<Level>,
-    /// Drives that serve one chunk, once counted.
+    /// Drives that serve one chunk; `None` until they are counted.
     pub(super) copies: Option<u16>,
 }
 
-/// Strides one of which is a multiple of the pattern of any classic layout.
+/// Strides such that the pattern of each classic layout divides one of them.
 fn candidates(bench: &Bench, depth: usize) -> Vec<u64> {
     let mut strides: Vec<u64> = Vec::new();
-    // Repetitions: as many as a burst has requests, and as many again to choose from.
+    // Repetitions: as many as a burst has requests, and as many again for a random choice.
     let longest = bench.size() / (2 * depth as u64);
     for drives in 2..=DRIVES_MAX {
         for less in 1..=3 {
@@ -97,7 +99,7 @@ fn candidates(bench: &Bench, depth: usize) -> Vec<u64> {
     strides
 }
 
-/// The pattern, by bursts of at least `depth_min` requests.
+/// Finds the pattern with bursts of at least `depth_min` requests.
 pub(super) async fn find(bench: &mut Bench, depth_min: usize) -> Result<Pattern, End> {
     let mut before: Option<f64> = None;
     for depth in DEPTHS.into_iter().filter(|&depth| depth >= depth_min) {
@@ -114,7 +116,7 @@ pub(super) async fn find(bench: &mut Bench, depth_min: usize) -> Result<Pattern,
                 return Ok(pattern);
             }
         }
-        // Deeper bursts help only while they are served at a higher rate, as by drives with parallelism of their own.
+        // Deeper bursts help only while they are served at a higher rate, as by drives with internal parallelism.
         let saturated = before.is_some_and(|before: f64| everywhere.mean() - before > 0.62);
         if saturated && depth >= 32 {
             break;
@@ -127,7 +129,7 @@ pub(super) async fn find(bench: &mut Bench, depth_min: usize) -> Result<Pattern,
     ))
 }
 
-/// The slowest of the strides, by successive elimination: what is surely faster is dropped.
+/// The slowest of the strides, by successive elimination: strides that are surely faster are dropped.
 async fn slowest(
     bench: &mut Bench,
     strides: &[u64],
@@ -156,7 +158,7 @@ async fn slowest(
         }
         alive = stay;
     }
-    // The slowest, and of the others the shortest: those have fewest factors to take away.
+    // The slowest strides, and of the others the shortest, which have the fewest factors to remove.
     alive.sort_by(|a, b| b.1.mean().total_cmp(&a.1.mean()));
     let mut shortest = alive.split_off(alive.len().min(FINALISTS_MAX));
     shortest.sort_by_key(|&(stride, _)| stride);
@@ -179,12 +181,12 @@ async fn slowest(
             return Ok(Some((*stride, level.clone())));
         }
     }
-    // A drive that is slow or fast makes places differ at any stride.
+    // If none is uniform, take the shortest: a drive that is slow or fast makes places differ at any stride.
     Ok(alive.into_iter().next())
 }
 
-/// Whether a slow stride is as slow at every place. One that is no multiple of the pattern has eight of nine requests on
-/// one drive at some places, and is hardly faster there than one that is, but five of nine at others.
+/// Whether a slow stride is as slow at every place. A stride that is no multiple of the pattern has eight of nine
+/// requests on one drive at some places, where it is hardly faster than a multiple, but five of nine at others.
 async fn keeps(bench: &mut Bench, stride: u64, depth: usize) -> Result<bool, End> {
     let mut places: Vec<(f64, u64)> = Vec::new();
     for _ in 0..UNIFORM_PLACES {
@@ -193,7 +195,7 @@ async fn keeps(bench: &mut Bench, stride: u64, depth: usize) -> Result<bool, End
         places.push((level.mean(), residue));
     }
     places.sort_by(|a, b| a.0.total_cmp(&b.0));
-    // The slowest and the fastest by chance are alike when they are measured again.
+    // Places that were the slowest and the fastest by chance are alike when they are measured again.
     let mut slow = bench.level();
     for &(_, residue) in &places[UNIFORM_PLACES - UNIFORM_AGAIN..] {
         let again = place(bench, stride, residue, depth, 2 * UNIFORM_BURSTS).await?;
@@ -223,12 +225,13 @@ async fn place(
     Ok(level)
 }
 
-/// Whether places `step` apart are on the same drives, wherever it is tried. `pattern.bytes` is a multiple of `step`.
+/// Whether places `step` apart are on the same drives in every trial. `pattern.bytes` is a multiple of `step`.
 async fn same_everywhere(bench: &mut Bench, pattern: &Pattern, step: u64) -> Result<bool, End> {
     for _ in 0..PLACES {
         let residue = bench.below(pattern.bytes / BLOCK) * BLOCK;
         let other = (residue + (1 + bench.below(pattern.bytes / step - 1)) * step) % pattern.bytes;
-        // Against the level of all places first, which is known; a place that seems apart against its own.
+        // First compare with the level of all places, which is known. If the places seem apart, compare with their own
+        // levels.
         if !same_by_level(bench, pattern, residue, other).await?
             && relation(bench, pattern, residue, other, BLOCK, Question::Differ)
                 .await?
@@ -243,7 +246,7 @@ async fn same_everywhere(bench: &mut Bench, pattern: &Pattern, step: u64) -> Res
     Ok(true)
 }
 
-/// Whether a pair is at the level of one drive; an unsure one is not.
+/// Whether a pair is at the level of one drive; false if that is not sure.
 async fn same_by_level(bench: &mut Bench, pattern: &Pattern, a: u64, b: u64) -> Result<bool, End> {
     let same = pattern.level.mean();
     let apart = bench.in_order.unwrap_or(same - 0.3);
@@ -259,13 +262,13 @@ async fn same_by_level(bench: &mut Bench, pattern: &Pattern, a: u64, b: u64) -> 
     Ok(false)
 }
 
-/// The least stride that keeps to one drive, from one that seems to.
+/// The least stride that keeps to one drive, from a stride that seems to keep to one.
 async fn reduce(bench: &mut Bench, stride: u64, depth: usize) -> Result<Pattern, End> {
     let mut pattern = least(bench, stride, depth).await?;
     if !is_busy(&pattern) {
         return Ok(pattern);
     }
-    // A multiple may be slower by the angles of its requests alone. Then its least stride is the same.
+    // A multiple may be slower only because of the angles of its requests. Then its least stride is the same.
     let mut before = None;
     while before != Some(pattern.bytes)
         && let Some(longer) = slower_multiple(bench, &pattern).await?
@@ -278,7 +281,7 @@ async fn reduce(bench: &mut Bench, stride: u64, depth: usize) -> Result<Pattern,
     Ok(pattern)
 }
 
-/// A stride that keeps to several drives has multiples that keep to fewer.
+/// Checks that multiples of the stride do not keep to fewer drives: they do if the stride keeps to several drives.
 async fn multiples_are_alike(bench: &mut Bench, pattern: &Pattern) -> Result<(), End> {
     for longer in multiples(bench, pattern) {
         bench.forget_places();
@@ -297,7 +300,7 @@ async fn multiples_are_alike(bench: &mut Bench, pattern: &Pattern) -> Result<(),
     Ok(())
 }
 
-/// A part of a pattern after which the same drives follow, as far as chunks were compared.
+/// The pattern for a part of `pattern` after which the same drives follow, as far as chunks were compared.
 pub(super) async fn shorter(
     bench: &mut Bench,
     pattern: &Pattern,
@@ -316,7 +319,7 @@ pub(super) async fn shorter(
     Ok(shorter)
 }
 
-/// Times do not fit together: what was taken for a pattern is none.
+/// The error for times that do not fit together: drives repeat inside the pattern, so the pattern is wrong.
 pub(super) fn repeats(pattern: &Pattern) -> End {
     End::Unsure(format!(
         "drives repeat within what was taken for a pattern of {} bytes",
@@ -324,8 +327,8 @@ pub(super) fn repeats(pattern: &Pattern) -> End {
     ))
 }
 
-/// Whether twice the requests take twice the time. Drives that are not busy could do more at once: deeper bursts are
-/// needed.
+/// Whether twice the requests take twice the time. If not, drives are not busy and could do more at once: deeper bursts
+/// are needed.
 fn is_busy(pattern: &Pattern) -> bool {
     pattern.level.mean() - pattern.half.mean() >= BUSY
 }
@@ -337,10 +340,10 @@ fn multiples(bench: &Bench, pattern: &Pattern) -> Vec<u64> {
     multiples.into_iter().take_while(repeated).collect()
 }
 
-/// A multiple of the stride that is slower than it, so that the stride is on several drives.
+/// A multiple of the stride that is slower than the stride. If there is one, the stride is on several drives.
 ///
-/// Where three of five requests are on one drive at each place of a stride and of its divisors, pairs of places are as
-/// slow as one place, and none of the other tests sees it. A multiple that is on one drive has no such twin.
+/// If three of five requests are on one drive at each place of a stride and of its divisors, pairs of places are as
+/// slow as one place, and none of the other tests detects this. A multiple that is on one drive is slower.
 ///
 /// ```text
 ///   raid6:nr:5c, first chunks of its stripes    0 0 0 2 1    by stripe; every fifth is on the same drive
@@ -362,7 +365,7 @@ async fn slower_multiple(bench: &mut Bench, pattern: &Pattern) -> Result<Option<
     Ok(None)
 }
 
-/// The least divisor of a stride on whose places the stride's own bursts see one drive.
+/// The least divisor of a stride whose places are on one drive, as far as bursts of the stride itself show.
 async fn least(bench: &mut Bench, stride: u64, depth: usize) -> Result<Pattern, End> {
     let mut pattern = Pattern {
         bytes: stride,
@@ -404,9 +407,9 @@ async fn remeasure(bench: &mut Bench, pattern: &mut Pattern) -> Result<(), End> 
     Ok(())
 }
 
-/// Where chunks may have copies and queues serve longer bursts at higher rates: bursts so long that a third of them for
-/// each drive is a whole number and tells from a half, and the levels of these. Elsewhere levels follow from the number of
-/// requests.
+/// If chunks may have copies and queues serve longer bursts at higher rates: makes bursts so long that a third of their
+/// requests is a whole number and can be distinguished from a half, and measures the levels. Elsewhere levels follow
+/// from the number of requests.
 pub(super) async fn with_copies(bench: &mut Bench, pattern: &mut Pattern) -> Result<(), End> {
     if pattern.level.mean() - pattern.half.mean() > IN_TURN {
         return Ok(());

@@ -5,14 +5,14 @@ use super::class::Candidate;
 /// How a small write finds the new parity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Policy {
-    /// From what it changes, and the old parity: both are read and written.
+    /// From the changed data and the old parity: both are read and written.
     ReadModify,
     /// From the rest of the stripe, which is read.
     Reconstruct,
 }
 
-/// Time of small writes over that of as many reads: drive operations of a write, unless drives that hold nothing but
-/// parity have more to do than the others.
+/// Time of small writes over that of as many reads: the drive operations of a write, unless drives that hold nothing
+/// but parity have more to do than the others.
 fn cost(candidate: &Candidate, policy: Policy) -> f64 {
     if candidate.parity == 0 {
         return f64::from(candidate.copies);
@@ -42,7 +42,7 @@ fn operations(candidate: &Candidate, policy: Policy) -> f64 {
     }
 }
 
-/// The policy with fewer operations; both where they have as many.
+/// The policy with fewer operations; both if they have equally many.
 fn policies(candidate: &Candidate) -> Vec<Policy> {
     let policies = [Policy::ReadModify, Policy::Reconstruct];
     let all = policies.map(|policy| operations(candidate, policy));
@@ -52,15 +52,15 @@ fn policies(candidate: &Candidate) -> Vec<Policy> {
     cheapest.map(|(policy, _)| policy).collect()
 }
 
-/// Times of small writes over those of as many reads that are to be expected.
+/// The expected times of small writes over those of as many reads.
 pub(super) fn costs(candidate: &Candidate) -> Vec<f64> {
     let policies = policies(candidate).into_iter();
     policies.map(|policy| cost(candidate, policy)).collect()
 }
 
 /// Time of small writes to one chunk over that of as many to all chunks. Read-modify-write keeps the drive of the chunk
-/// twice as busy as reads do, and the others idle but for parity; reconstruct-write asks all drives alike, and a drive of
-/// parity alone has its part of each write in any case.
+/// twice as busy as reads do, and the other drives idle except for parity. Reconstruct-write uses all drives equally,
+/// and every write uses a drive of parity alone in any case.
 fn spread(candidate: &Candidate, policy: Policy) -> f64 {
     let read_from = candidate.seats().len();
     if policy == Policy::Reconstruct || read_from < usize::from(candidate.drives) {
@@ -71,7 +71,7 @@ fn spread(candidate: &Candidate, policy: Policy) -> f64 {
     read_from / f64::from(1 + candidate.parity)
 }
 
-/// Logarithms of the time of small writes to one chunk over that of as many to all, that are to be expected.
+/// The expected logarithms of the time of small writes to one chunk over that of as many to all chunks.
 pub(super) fn spreads(candidate: &Candidate) -> Vec<f64> {
     let policies = policies(candidate).into_iter();
     policies

@@ -1,10 +1,11 @@
-//! Which aligned writes cost least: those of a full stripe, which are written without reading.
+//! Which aligned writes cost least: those of a full stripe, which need no reads.
 //!
-//! Writes of one length are compared, which begin at a stripe or some chunks later: lengths differ by themselves, for a
-//! drive writes two chunks in a row for little more than one. Of either kind as many begin at each chunk of the pattern,
-//! as far as they go, so that all drives have as much to do: without parity both are as fast.
+//! Writes of one length are compared that begin at a stripe or some chunks later. Writes of different lengths cannot be
+//! compared: a drive writes two chunks in a row for little more than one. Equally many writes of either kind begin at
+//! each chunk of the pattern, as far as they go, so that all drives have as much to do: without parity both kinds are
+//! equally fast.
 //!
-//! A volume may begin inside a stripe, as a partition does: where writes are no cheaper from its first border on, they are
+//! A volume may begin inside a stripe, as a partition does. If writes from its first border on are no cheaper, they are
 //! tried from each of the next chunks.
 
 use std::collections::BTreeSet;
@@ -18,60 +19,60 @@ use crate::probe::{Kind, Request};
 
 /// Bursts of each length.
 const BURSTS: u32 = 12;
-/// As many bursts again, at most, until it is sure.
+/// As many bursts again, at most, until the result is sure.
 const ROUNDS: u32 = 5;
-/// The first floods are faster while memories of array and drives have room. If they vary by more than this, as a
-/// logarithm, they do not count: later ones did by up to 0.1.
+/// The first floods are faster while memories of array and drives have room. They do not count if they vary by more
+/// than this, as a logarithm: later floods varied by up to 0.1.
 const FILLING: f64 = 0.15;
 
-/// Bytes of a burst of aligned writes where nothing is known of a buffer.
+/// Bytes of a burst of aligned writes if nothing is known of a buffer.
 const STRIPE_FLOOD_BYTES: u64 = 4 << 20;
-/// Reads between single writes: meanwhile flash programs what was written.
+/// Reads between single writes: in this time flash programs what was written.
 const PAUSE: usize = 16;
 /// Writes of a burst, at least and at most.
 const WRITES_MIN: u64 = 16;
 const WRITES_MAX: u64 = 4096;
-/// Rates of writes are alike within this, as a logarithm, and differ surely above the other.
+/// Rates of writes are equal within the first, as a logarithm, and surely differ above the second.
 const AS_FAST: f64 = 0.2;
 const SLOWER: f64 = 0.35;
-/// A full stripe is faster than parts of two by more than this, wherever else writes begin: it was by 0.15 and more, least
-/// where one chunk of fifteen is on the other side of the border. Of what is no stripe one of the places is as good, and
-/// differed by 0.03 at most. Half of 0.15.
+/// A full stripe is faster than parts of two stripes by more than this, at every other begin. Measured differences were
+/// 0.15 and more, least if one chunk of fifteen is on the other side of the border. For a length that is no stripe,
+/// another begin is as good; measured differences were 0.03 at most. Half of 0.15.
 const AHEAD: f64 = 0.075;
 
-/// Bursts from each chunk on by which the cheapest is chosen, which is then compared as the first was: of writes that find
-/// drives idle, of short floods, of long ones.
+/// Bursts from each chunk on, by which the cheapest begin is chosen; this begin is then compared as the first was. For
+/// writes that find drives idle, for short floods, for long floods.
 const SCREEN_ONE: u32 = 6;
 const SCREEN: u32 = 2;
 const SCREEN_LONG: u32 = 1;
 
-/// What aligned writes say.
+/// The result of aligned writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stripe {
-    /// Writes of so many chunks are cheaper where they are aligned.
+    /// Writes of this many chunks are cheaper if they are aligned.
     Data {
         /// Chunks of data.
         chunks: u16,
         /// Chunks from the volume's first border to that of a stripe.
         begin: u16,
     },
-    /// Wherever writes begin, they cost the same: no length above one chunk is that of a stripe.
+    /// Writes cost the same wherever they begin: no length above one chunk is that of a stripe.
     None,
-    /// Neither.
+    /// Neither is sure.
     Unclear,
 }
 
-/// What a burst of aligned writes is.
+/// The kind of a burst of aligned writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flood {
     /// So many bytes at once: more than buffers hold.
     Bytes(u64),
-    /// One write to an idle array: its latency shows whether it reads.
+    /// One write to an idle array: its latency shows whether the array reads.
     One,
 }
 
-/// The least of `widths` whose aligned writes are as cheap as those of the best: several stripes at once are no cheaper
-/// than one. Writes of one chunk must be dearer; otherwise a memory takes them, and its order is not that of the drives.
+/// The least of `widths` whose aligned writes are as cheap as the best: several stripes at once are no cheaper than
+/// one. Writes of one chunk must cost more; otherwise a memory takes them, and writes them in an order of its own.
 pub(super) async fn narrowest(
     bench: &mut Bench,
     chunks: &Chunks,
@@ -99,7 +100,7 @@ pub(super) async fn narrowest(
     Ok(None)
 }
 
-/// The first that is about as fast as the fastest, if all before it are surely slower.
+/// The first width that is about as fast as the fastest, if all widths before it are surely slower.
 fn of_widths(rates: &[(u16, Level)]) -> Option<u16> {
     let top = rates.iter().map(|(_, level)| level.mean());
     let top = top.fold(f64::NEG_INFINITY, f64::max);
@@ -115,9 +116,10 @@ fn of_widths(rates: &[(u16, Level)]) -> Option<u16> {
     (at > 0 && surely && behind(level) + error(level) < SLOWER).then_some(*width)
 }
 
-/// Data chunks of the stripe, of those that the candidates give: the longest writes that cost more wherever else they
-/// begin. So do shorter ones that divide the stripe. Of one that does not, writes begin as many chunks behind a stripe's
-/// border as of those that begin the greatest common divisor later, and cost as much.
+/// Data chunks of the stripe, of the numbers that the candidates have: the longest writes that cost more wherever else
+/// they begin. Shorter writes whose length divides the stripe cost more elsewhere, too. For a length that does not
+/// divide the stripe, writes begin as many chunks behind a stripe's border as writes that begin the greatest common
+/// divisor later, and cost as much.
 pub(super) async fn full(
     bench: &mut Bench,
     pattern: &Pattern,
@@ -156,8 +158,8 @@ pub(super) async fn full(
     })
 }
 
-/// Whether writes of `length` chunks from `begin` on cost surely less than those that begin later; `None` where it is not
-/// sure.
+/// Whether writes of `length` chunks from `begin` on surely cost less than writes that begin later; `None` if that is
+/// not sure.
 async fn costs_least(
     bench: &mut Bench,
     pattern: &Pattern,
@@ -169,7 +171,7 @@ async fn costs_least(
     let mut least = Some(true);
     for shift in (1..length).filter(|shift| length.is_multiple_of(*shift)) {
         match shifted(bench, pattern, &from, (length, shift), flood).await? {
-            // Wherever that costs no more, the length is no stripe.
+            // Writes that begin `shift` chunks later cost no more: the length is no stripe.
             Some(false) => return Ok(Some(false)),
             Some(true) => {}
             None => least = None,
@@ -205,7 +207,7 @@ async fn cheapest(
     Ok(best.1)
 }
 
-/// A write to an idle array is late by what its drives do besides, and never early.
+/// Other work of the drives may delay a write to an idle array, and never speeds it up.
 fn level(bench: &Bench, flood: Flood) -> Level {
     match flood {
         Flood::One => bench.level(),
@@ -213,13 +215,13 @@ fn level(bench: &Bench, flood: Flood) -> Level {
     }
 }
 
-/// Whether chunks of half the size, of which each drive has two in a row, are those of stripes that begin between the
-/// two; `None` where it is not sure.
+/// Whether chunks of half the size, two in a row on each drive, are those of stripes that begin between the two; `None`
+/// if that is not sure.
 ///
-/// Writes as long as the pattern ask all drives alike. From such a border on they are full stripes; half a stripe later
-/// they begin and end with one that is half written, for which the rest is read. In stripes of chunks of the whole size as
-/// much is missing either way, on average over all of a drive's chunks: then a part of a stripe is always missing from
-/// such a border on. So a single write is compared with one that ends a block earlier.
+/// Writes as long as the pattern use all drives equally. From such a border on they are full stripes; half a stripe
+/// later they begin and end with a half-written stripe, the rest of which is read. In stripes of chunks of the whole
+/// size as much is missing either way, on average over all of a drive's chunks: then a part of a stripe is always
+/// missing from such a border on. Therefore a single write is compared with a write that ends a block earlier.
 pub(super) async fn between_halves(
     bench: &mut Bench,
     pattern: &Pattern,
@@ -247,7 +249,7 @@ pub(super) async fn between_halves(
     dearer(bench, [whole, other], flood).await
 }
 
-/// Whether writes of `length` chunks cost surely more where they begin `shift` chunks later; `None` where it is not sure.
+/// Whether writes of `length` chunks surely cost more if they begin `shift` chunks later; `None` if that is not sure.
 async fn shifted(
     bench: &mut Bench,
     pattern: &Pattern,
@@ -259,16 +261,16 @@ async fn shifted(
     dearer(bench, writes, flood).await
 }
 
-/// Whether the second ones cost surely more than the first; `None` where it is not sure.
+/// Whether the second writes surely cost more than the first; `None` if that is not sure.
 async fn dearer(bench: &mut Bench, writes: [Writes; 2], flood: Flood) -> Result<Option<bool>, End> {
     // Long bursts differ little from each other.
     let bursts = match flood {
         Flood::Bytes(bytes) if bytes > STRIPE_FLOOD_BYTES => BURSTS / 3,
         _ => BURSTS,
     };
-    // Logarithms of seconds for each byte.
+    // Logarithms of seconds per byte.
     let mut levels = writes.map(|writes| (writes, level(bench, flood)));
-    // What the first bursts leave in buffers is written during the later ones.
+    // Data that the first bursts leave in buffers is written during the later bursts.
     bench.rate(writes[1], flood).await?;
     for round in 0..=ROUNDS {
         for _ in 0..bursts {
@@ -296,7 +298,7 @@ async fn dearer(bench: &mut Bench, writes: [Writes; 2], flood: Flood) -> Result<
     Ok(None)
 }
 
-/// Whether the mean of the second is surely higher, or surely not.
+/// Whether the mean of the second is surely higher, or surely not higher.
 fn surely_slower(first: &Level, second: &Level) -> Option<bool> {
     let error = 4.0 * (first.error().powi(2) + second.error().powi(2)).sqrt();
     let slower = second.mean() - first.mean();
@@ -307,11 +309,11 @@ fn surely_slower(first: &Level, second: &Level) -> Option<bool> {
     }
 }
 
-/// Whether none of the second is as fast as nearly all of the first, as single writes to an idle array are: each full stripe
-/// takes the same time, and each other write reads. `None` where neither is so.
+/// For single writes to an idle array: whether none of the second is as fast as nearly all of the first. Each full
+/// stripe takes the same time, and each other write reads. `None` if neither is so.
 ///
-/// Where the length is no stripe, writes of both kinds are full stripes at as many places, and a mean or a quartile of some
-/// of them differs by chance: of writes of five chunks on stripes of four a quarter are fast.
+/// If the length is no stripe, writes of both kinds are full stripes at equally many places, and a mean or a quartile
+/// of some of them differs by chance: of writes of five chunks on stripes of four, a quarter are fast.
 ///
 /// ```text
 ///   stripes of five    first  ▪▪▪▪▪▪▪▪          second              ▪▪▪▪▪▪▪▪
@@ -335,15 +337,15 @@ struct Writes {
     bytes: u64,
     /// Bytes from a place to the next.
     every: u64,
-    /// Places after which the same chunks of the pattern come again: of each as many are written.
+    /// Places after which the same chunks of the pattern come again: each of them is written equally often.
     turn: u64,
-    /// Bytes that a write counts for.
+    /// Bytes for which one write counts.
     counted: u64,
 }
 
 impl Writes {
-    /// Aligned writes of so many chunks, from so many chunks on. With a pattern they begin at each of its chunks equally
-    /// often, as far as they go.
+    /// Aligned writes of `length` chunks, from `shift` chunks on. With a pattern they begin at each of its chunks
+    /// equally often, as far as they go.
     fn aligned(chunks: &Chunks, (length, shift): (u16, u16), pattern: Option<&Pattern>) -> Self {
         let bytes = u64::from(length) * chunks.bytes;
         Self {
@@ -359,7 +361,7 @@ impl Writes {
 }
 
 impl Bench {
-    /// The rate of writes, after a pause where they are to find drives idle.
+    /// The rate of writes, after a pause if they are to find drives idle.
     async fn rate_after_pause(&mut self, writes: Writes, flood: Flood) -> Result<f64, End> {
         if flood == Flood::One {
             self.anywhere(PAUSE).await?;
@@ -441,7 +443,7 @@ mod tests {
             let seen = none_as_fast(&mixed(first), &mixed(second));
             assert_eq!(seen, Some(false), "{first} and {second}");
         }
-        // Three quarters of the first are fast and hardly any of the second: that says nothing.
+        // Three quarters of the first are fast and hardly any of the second: no result.
         assert_eq!(none_as_fast(&mixed(18), &mixed(2)), None);
     }
 }

@@ -1,16 +1,16 @@
-//! What reads do not show: what a write costs, and which writes cost least.
+//! What only writes show: what a write costs, and which writes cost least.
 //!
-//! A small write is, in drive operations: 1 without redundancy, a copy each on mirrors, and with p
-//! parities the cheaper of reading and writing 1 + p chunks and of reading the rest of the stripe. So
-//! the ratio of times of writes to reads says which. Arrays answer writes from memory first: bursts
-//! are lengthened until they are no longer faster than reads (section 4 of the paper).
+//! A small write takes this many drive operations: 1 without redundancy, one per copy on mirrors, and with p parities
+//! the cheaper of reading and writing 1 + p chunks and of reading the rest of the stripe. The ratio of the times of
+//! writes and reads shows which. Arrays answer writes from memory first: bursts are lengthened until writes are no
+//! longer faster than reads (section 4 of the paper).
 //!
-//! What a memory gathers it writes in an order of its own, which moves the ratio by a factor of two; flash reads and
-//! writes at different speeds. So the ratio decides only where a single write waits for a drive that is no flash. What
-//! compares writes with writes decides always:
+//! A memory writes what it gathers in an order of its own, which moves the ratio by a factor of two; flash reads and
+//! writes at different speeds. Therefore the ratio decides only if a single write waits for a drive that is not flash.
+//! Comparisons of writes with writes decide in any case:
 //!
 //! - *Full stripes* are written without reading (`stripe`).
-//! - *A drive of parity alone* has its part of every write (`parity`).
+//! - *A drive of parity alone* is used by every write (`parity`).
 
 use std::collections::BTreeSet;
 
@@ -27,28 +27,28 @@ use crate::probe::{Kind, Request};
 const BURSTS: u32 = 12;
 /// The longest flood, in requests: 64 MiB of small writes.
 pub(super) const FLOOD_MAX: usize = 16384;
-/// The longest burst to which a flood is compared, where drives always take the same time: such drives are somebody's
-/// model, and waited for in real time.
+/// The longest burst to which a flood is compared, in seconds, for drives that always take the same time: such drives
+/// are models, and the run waits for them in real time.
 pub(super) const FLOOD_SECONDS_MAX: f64 = 0.5;
-/// Bursts four times as long have the same ratio, or take as long for each request, within this.
+/// A result is steady if bursts four times as long have the same ratio, or take as long per request, within this.
 pub(super) const STEADY: f64 = 0.15;
 /// A ratio fits a candidate within this, as a logarithm: 45 %. Full stripes decide between neighbours.
 const FITS: f64 = 0.37;
-/// A layout whose ratio is farther away than that of the nearest by less than this may be the one: deep queues make
-/// writes cheaper by up to a fifth.
+/// A layout is still possible if its ratio is farther away than that of the nearest layout by less than this: deep
+/// queues make writes cheaper by up to a fifth.
 const NEIGHBOURS: f64 = 0.25;
-/// What is known of writes before they are compared.
+/// What is known of writes before the comparisons.
 struct Ground {
-    /// Whether a memory takes them.
+    /// Whether a memory takes the writes.
     buffered: bool,
-    /// Requests of a burst that floods it.
+    /// Requests of a burst that floods the memory.
     flooded: usize,
-    /// Logarithm of the time of small writes over that of reads, where it counts.
+    /// Logarithm of the time of small writes over that of reads, if the ratio counts.
     ratio: Option<f64>,
 }
 
 impl Ground {
-    /// How far the ratio that was seen is from that of a candidate, as a logarithm.
+    /// The distance between the measured ratio and that of a candidate, as a logarithm.
     fn away(&self, one: &Candidate) -> f64 {
         let seen = self.ratio.unwrap_or(0.0);
         let distances = policy::costs(one).into_iter();
@@ -60,14 +60,14 @@ impl Ground {
     const fn flood(&self, flash: bool) -> Flood {
         match (self.buffered, flash) {
             (false, true) => Flood::One,
-            // Few writes are many bytes: no less than what a flood of small ones may have.
+            // Few aligned writes are many bytes: no fewer bytes than a flood of small writes may have.
             (true, _) if self.flooded < FLOOD_MAX => Flood::Bytes(FLOOD_MAX as u64 * BLOCK),
             _ => Flood::Bytes(self.flooded as u64 * BLOCK),
         }
     }
 }
 
-/// `halves`: what else reads may have shown, with chunks of half the size.
+/// Decides between layouts by writes. `halves`: the second reading of the times of reads, with chunks of half the size.
 pub(super) async fn decide(
     bench: &mut Bench,
     pattern: &Pattern,
@@ -173,12 +173,12 @@ pub(super) async fn decide(
     Ok(())
 }
 
-/// Data chunks of a stripe that candidates have.
+/// The numbers of data chunks of a stripe that the candidates have.
 fn data(found: &Found) -> BTreeSet<u16> {
     found.candidates.iter().map(|one| one.data).collect()
 }
 
-/// How writes are to be compared; `None` where a memory holds more than was written.
+/// How writes can be compared; `None` if a memory holds more than was written.
 async fn ground(
     bench: &mut Bench,
     pattern: &Pattern,
@@ -189,8 +189,8 @@ async fn ground(
     let buffered = buffers::are_there(bench).await?;
     let flash = bench.in_order.is_some();
     if buffered && flash && open && buffers::are_the_drives(bench, pattern).await? {
-        // A write goes to its drives at once, and is done before a read of parity could be: there is none, or its stripe
-        // has one chunk of data, for which nothing is read.
+        // A write goes to its drives at once, and is done before a read of parity could be: there is no parity, or the
+        // stripe has one chunk of data, for which nothing is read.
         found.retain(|one| one.parity == 0 || one.data == 1);
         let asks_all =
             |one: &Candidate| one.copies.max(1 + one.parity) == one.drives && one.drives > 1;
@@ -208,7 +208,7 @@ async fn ground(
     };
     Ok(match (buffered, flash) {
         _ if flash && found.redundancies().len() == 1 => Some(ground(0, None)),
-        // Reads have said all of mirrors that writes could. A memory would be flooded for the sake of a ratio.
+        // Reads have shown of mirrors all that writes could. Flooding a memory would only give the ratio.
         (true, _) if mirrors => Some(ground(0, None)),
         (true, _) => {
             let flooded = buffers::flood(bench, pattern, chunks).await?;
@@ -218,7 +218,7 @@ async fn ground(
         (false, false) => {
             let widest = found.candidates.iter().map(|one| one.drives).max();
             let requests = 12 * usize::from(widest.unwrap_or(1));
-            // Where reads have said how data is protected, one length of bursts will do; of mirrors, whatever it is.
+            // If reads have shown how data is protected, one length of bursts is enough; for mirrors, with any ratio.
             let steady = match open {
                 true => Steady::Twice,
                 false if mirrors => Steady::Once,
@@ -230,7 +230,7 @@ async fn ground(
     })
 }
 
-/// Why nothing is said where reads have two readings.
+/// The reason why there is no answer if the times of reads have two readings.
 pub(super) fn two_readings(chunks: &Chunks) -> End {
     End::CannotTell(format!(
         "two readings fit: chunks of {} bytes that begin at byte {}, or chunks of {} bytes, two in a row on each drive",
@@ -240,8 +240,8 @@ pub(super) fn two_readings(chunks: &Chunks) -> End {
     ))
 }
 
-/// Whether chunks are of half the size, two in a row on each drive; `None` where it is not sure. Volumes seldom begin
-/// inside a stripe: where writes say nothing, chunks that begin at the first byte are whole ones.
+/// Whether chunks are of half the size, two in a row on each drive; `None` if that is not sure. Volumes seldom begin
+/// inside a stripe: if writes show nothing, chunks that begin at the first byte are taken to be whole ones.
 async fn by_halves(
     bench: &mut Bench,
     pattern: &Pattern,
@@ -252,7 +252,7 @@ async fn by_halves(
     if halves.candidates.iter().any(|one| one.parity == 0) {
         return Ok((begin == 0).then_some(false));
     }
-    // Without parity, or with one chunk of data in a stripe, nothing is ever read for a write.
+    // Without parity, or with one data chunk in a stripe, a write never needs a read.
     let reads = |one: &Candidate| one.parity > 0 && one.data > 1;
     let costs_so = |one: &Candidate| ground.ratio.is_none() || ground.away(one) < FITS;
     if !found.candidates.iter().any(reads) || !halves.candidates.iter().any(costs_so) {
@@ -267,7 +267,7 @@ async fn by_halves(
     Ok(seen)
 }
 
-/// Between layouts with parity the length of the real stripe decides. Without parity there is none.
+/// Between layouts with parity, the length of the real stripe decides. Without parity there is no such length.
 async fn by_stripe(
     bench: &mut Bench,
     pattern: &Pattern,
@@ -288,8 +288,8 @@ async fn by_stripe(
             found.begins(begin);
         }
         Stripe::None => {
-            // A stripe of one data chunk is written without reading, wherever writes begin. But each write asks all of its
-            // drives: writes of one chunk are as fast as those of all.
+            // A stripe of one data chunk is written without reading, wherever writes begin. But each write uses all of
+            // its drives: writes of one chunk are as fast as those of all.
             found.retain(|one| one.parity == 0 || one.data == 1);
             if ground.buffered {
                 parity::decide(bench, pattern, chunks, found, (ground.flooded, true)).await?;
@@ -303,18 +303,18 @@ async fn by_stripe(
 /// When the ratio of writes to reads counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Steady {
-    /// When a longer burst has the same one.
+    /// If a longer burst has the same ratio.
     Twice,
     /// As soon as writes are no faster than reads.
     First,
-    /// The same, but longer bursts are not tried: it is for information only.
+    /// The same, but longer bursts are not tried: the ratio is only for information.
     Once,
 }
 
 /// Logarithm of the time of small writes over that of reads, and the requests of a burst that floods buffers.
 ///
-/// Each chunk of the pattern gets as many requests as the others: with random places the busiest drive would have more to
-/// do than the mean, and more so with reads than with the more operations of writes.
+/// Each chunk of the pattern gets as many requests as the others. With random places the busiest drive would have more
+/// to do than the mean, and the excess would be larger for reads than for writes, which have more operations.
 async fn small(
     bench: &mut Bench,
     pattern: &Pattern,
@@ -340,7 +340,7 @@ async fn small(
             let write = bench
                 .evenly(pattern, chunks, 0..places, each, Kind::Rewrite)
                 .await?;
-            // What the first bursts leave in buffers is written during the later ones.
+            // Data that the first bursts leave in buffers is written during the later bursts.
             if burst >= BURSTS / 4 {
                 reads.add(read);
                 writes.add(write);
@@ -350,7 +350,7 @@ async fn small(
             }
         }
         let ratio = writes.mean() - reads.mean();
-        // A buffer that takes a part of a burst shows itself by the ratio of a longer one.
+        // If a buffer takes a part of a burst, a longer burst has another ratio.
         let is_steady = before.is_some_and(|before| (ratio - before).abs() < STEADY);
         if ratio > -0.2 && (is_steady || steady != Steady::Twice) {
             return Ok(Some((ratio, requests)));
@@ -368,7 +368,7 @@ async fn small(
 }
 
 impl Bench {
-    /// `each` requests of a block to each of these chunks of the pattern.
+    /// Carries out `each` requests of a block at each of these chunks of the pattern.
     pub(super) async fn evenly(
         &mut self,
         pattern: &Pattern,

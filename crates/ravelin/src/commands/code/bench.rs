@@ -17,7 +17,7 @@ const SETS: [(&str, usize, usize); 4] = [
     ("memory", 64 << 10, 256 << 20),
 ];
 
-/// Each figure is the best of some tries of this length: what the machine can do when undisturbed.
+/// Each figure is the best of several tries of this length: the speed of the undisturbed machine.
 const TRY: Duration = Duration::from_millis(8);
 const TRIES: usize = 5;
 
@@ -30,7 +30,7 @@ pub(super) fn run(names: &[String], columns: u16, json: bool) -> Result<(), Code
         let all = NAMES
             .into_iter()
             .filter(|&name| name != "none" && name != "mirror");
-        // Vertical codes at the next width below that they have.
+        // Vertical codes: at the largest width up to `columns` that they have.
         let near =
             all.filter_map(|name| (5..=columns).rev().find_map(|c| by_columns(name, c).ok()));
         codes.extend(near);
@@ -91,8 +91,7 @@ fn result(
     })
 }
 
-/// Data bytes a second: encoding a full stripe, and rebuilding as many columns as may be lost, two
-/// at the most.
+/// Data bytes per second: of encoding a full stripe, and of rebuilding as many columns as may be lost, two at most.
 fn speeds(code: &Code, kernel: &Kernel, strip: usize, total: usize) -> (f64, f64) {
     let element = strip / usize::from(code.rows()) / 64 * 64;
     let lost: Vec<u16> = (0..code.tolerance().min(2)).collect();
@@ -107,7 +106,7 @@ fn speeds(code: &Code, kernel: &Kernel, strip: usize, total: usize) -> (f64, f64
     (rate(&code.encode().program()), rate(&decode))
 }
 
-/// Seconds a stripe.
+/// Seconds per stripe.
 fn seconds(program: &Program, kernel: &Kernel, element: usize, stripes: usize) -> f64 {
     let (inputs, outputs) = (program.inputs().len(), program.outputs().len());
     let elements = inputs + outputs;

@@ -11,10 +11,10 @@ const BOLD: &str = "\x1b[1m";
 const DIM: &str = "\x1b[2m";
 const PLAIN: &str = "\x1b[0m";
 
-/// Colours of the 256-colour palette that differ from their neighbours on dark and light ground.
+/// Colours of the 256-colour palette that differ from their neighbours on a dark and on a light background.
 const PALETTE: [u8; 12] = [33, 202, 35, 170, 178, 37, 160, 99, 106, 208, 30, 132];
 
-/// Grids, then what the code costs; with a stripe its bytes too.
+/// The grids, the costs of the code, and the bytes of the stripe if there is one.
 pub(super) fn picture(code: &Code, stripe: Option<&[Vec<u8>]>, colour: bool) -> String {
     let mut out = String::new();
     let (rows, columns) = (code.rows(), code.columns());
@@ -73,7 +73,7 @@ fn grid(code: &Code, kind: &str, colour: bool) -> String {
             [(i, 1)] => (label(i), Some(i), false),
             [(_, coefficient)] => (format!("×{coefficient}"), Some(0), false),
             [(i, _), (j, _)] => (label(i) + &label(j), Some(i), false),
-            // EVENODD's S is in every equation.
+            // EVENODD's S is a member of every equation.
             _ if inside.len() == of_kind.len() => ("all".to_owned(), None, false),
             _ => (format!("{}+", label(inside[0].0)), Some(inside[0].0), false),
         }
@@ -123,7 +123,7 @@ fn bytes(code: &Code, stripe: &[Vec<u8>]) -> String {
     out
 }
 
-/// What the papers compare: XORs, parities per write, reads to rebuild a column.
+/// The costs that the papers compare: XORs, parities per write, reads to rebuild a column.
 fn costs(code: &Code, out: &mut String) {
     let data = code.data().len();
     if code.equations().is_empty() {

@@ -1,4 +1,4 @@
-//! How far studies are, on stderr: a bar each on a terminal, else a line every ten seconds.
+//! Progress of studies, on stderr: a bar each on a terminal, else a line every ten seconds.
 
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Write};
@@ -15,7 +15,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// How often a line is printed where there are no bars.
 const LINE: Duration = Duration::from_secs(10);
 
-/// Does `work`, and shows meanwhile how far the studies are.
+/// Runs `work` and shows the progress of the studies meanwhile.
 pub(super) fn watch<R>(monitor: &Monitor, work: impl FnOnce() -> R) -> R {
     let (ended, end) = mpsc::channel::<()>();
     std::thread::scope(|scope| {
@@ -68,7 +68,7 @@ impl Show {
                 bar.set_position(done);
                 bar.set_message(text);
             } else if line {
-                // Where nobody reads stderr, nobody misses the line.
+                // If stderr is closed, the line is lost.
                 let _ = writeln!(io::stderr(), "{study}: {done} of {planned}, {text}");
             }
         }
@@ -93,7 +93,7 @@ fn bar(bars: &MultiProgress, study: &'static str) -> ProgressBar {
     bars.add(ProgressBar::new(0).with_style(style).with_prefix(study))
 }
 
-/// Virtual time and its rate where a study simulates, and when it will be done.
+/// Virtual time and its rate if a study simulates, and the expected end.
 fn state(progress: &Progress, elapsed: Duration) -> String {
     let seconds = elapsed.as_secs_f64().max(1e-3);
     let mut parts = Vec::new();

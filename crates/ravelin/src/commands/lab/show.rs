@@ -1,4 +1,4 @@
-//! Studies and what they found, for people.
+//! Studies and their findings, for people.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -28,7 +28,7 @@ pub(super) fn list(
     writeln!(out, "{table}")
 }
 
-/// What was found: the rows that stand beside a number of the paper's, and why some differ.
+/// The findings: the rows that have a number of the paper, and why some differ from it.
 pub(super) fn reports(
     out: &mut dyn Write,
     reports: &[Report],

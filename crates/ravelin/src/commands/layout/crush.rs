@@ -60,7 +60,7 @@ pub(crate) enum CrushError {
         #[source]
         error: std::io::Error,
     },
-    /// The map file is no JSON.
+    /// The map file is not JSON.
     #[error("{} is not JSON: {error}", path.display())]
     Json {
         /// Which file.
@@ -77,7 +77,7 @@ pub(crate) enum CrushError {
         /// What it should be.
         wanted: &'static str,
     },
-    /// The buckets are no tree.
+    /// The buckets do not form a tree.
     #[error(transparent)]
     Map(#[from] MapError),
     /// A step cannot be read.
@@ -112,7 +112,7 @@ impl CrushError {
 /// (input, its devices) in order.
 pub(crate) type Mappings = Vec<(u32, Vec<Option<Item>>)>;
 
-/// Inputs placed at most in one go.
+/// Inputs that one command places, at most.
 const INPUTS_MAX: u64 = 10_000_000;
 
 impl CrushArguments {
@@ -236,7 +236,7 @@ impl CrushArguments {
                 .map(|(_, id)| *id);
             named.or_else(|| name.parse().ok())
         };
-        // A type is known by its usual name, by number, or as the first part of its buckets' names.
+        // A type is identified by its usual name, by its number, or by the first part of its buckets' names.
         let kind = |name: &str| match name {
             "osd" | "device" => Some(0),
             _ => name
@@ -302,7 +302,7 @@ fn parse_rule(text: &str) -> Option<(Mode, usize)> {
     (1..=4096).contains(&positions).then_some((mode, positions))
 }
 
-/// Weights in sixteenths of 4,096 as crushtool makes them: cut off, not rounded.
+/// Weights in units of 1/65536 as crushtool makes them: truncated, not rounded.
 fn fixed(argument: &'static str, weights: &[f64]) -> Result<Vec<u32>, CrushError> {
     let one = |&weight: &f64| {
         if !(0.0..=65535.0).contains(&weight) {

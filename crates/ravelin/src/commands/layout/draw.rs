@@ -12,8 +12,8 @@ const SPARE: &str = "\x1b[36m";
 const UNUSED: &str = "\x1b[2m";
 const PLAIN: &str = "\x1b[0m";
 
-/// The grid with drives as columns. Parity stands in brackets and spares in parentheses, so that
-/// they are told apart without colour too.
+/// The grid with drives as columns. Parity is in brackets and spares are in parentheses, so that they differ without
+/// colour, too.
 pub(super) fn picture(geometry: &Geometry, grid: &[Vec<String>], colour: bool) -> String {
     let marked = |name: &str| match name.as_bytes().first() {
         Some(b'P' | b'Q' | b'R') => format!("[{name}]"),

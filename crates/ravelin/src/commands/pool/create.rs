@@ -117,7 +117,7 @@ impl CreateArguments {
             match key {
                 "chunk" => request.chunk_bytes = bytes()?,
                 "cell" => request.cell_bytes = bytes()?,
-                // A code is a word of the scheme.
+                // A code is a word of the scheme: append it.
                 "code" => request.scheme = format!("{}:{value}", request.scheme),
                 "journal" => journal = choice(["data", "intent"])?,
                 "checksum" => checksum = choice(["on", "off"])?,
@@ -157,9 +157,9 @@ impl CreateArguments {
                  computed anew, and bytes that a drive changes without an error are not detected"
             );
         }
-        // The daemon would say the same; what is written wrongly is said without one too.
+        // The daemon checks the same. A scheme that cannot be parsed is reported here, also without a daemon.
         if let Err(error) = request.scheme.parse::<layout::Scheme>() {
-            // Drives without a scheme: the first one stands in its place.
+            // If the scheme was left out, the first drive is in its place.
             if request.scheme.contains('/') || Path::new(&request.scheme).exists() {
                 return Err(Failure::usage(
                     what,

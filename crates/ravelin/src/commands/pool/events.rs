@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::commands::common::{Context, Failure, document};
 use crate::commands::complete;
 
-/// How often new lines are asked for.
+/// The interval between requests for new lines.
 const FOLLOW: Duration = Duration::from_millis(250);
 
 /// Print a pool's log.

@@ -18,7 +18,7 @@ pub(crate) struct GlanceArguments {
 }
 
 impl GlanceArguments {
-    /// Asks the daemon and prints a line for each pool.
+    /// Asks the daemon for all pools and prints a line for each pool.
     pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
         let client = context.client();
         let Pools {
@@ -31,7 +31,7 @@ impl GlanceArguments {
         }
         let open = all.len();
         if self.problems {
-            // What is HEALTHY may still have a drive to be looked at.
+            // A HEALTHY pool may still have a drive that needs attention.
             all.retain(|status| {
                 status.pool.health != Health::Healthy || advice(&status.pool).is_some()
             });

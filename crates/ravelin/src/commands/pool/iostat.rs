@@ -1,4 +1,4 @@
-//! `ravelin pool iostat`: what drives and volumes do, how long it takes them, and what waits.
+//! `ravelin pool iostat`: what drives and volumes do, how long that takes, and what waits.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -30,7 +30,7 @@ pub(crate) struct IostatArguments {
     count: Option<u32>,
 }
 
-/// The pools' names, and what is done in them.
+/// The pools' names and their traffic.
 type Report = Vec<(String, PoolTraffic)>;
 
 impl IostatArguments {
@@ -119,7 +119,7 @@ fn print(context: &Context, report: &Report, seconds: Option<f64>) -> Result<(),
     context.print("pool iostat", &document, |out| write(out, report, seconds))
 }
 
-/// What all drives of a pool are asked.
+/// The operations of all drives of a pool together.
 fn together(traffic: &PoolTraffic) -> Purposes {
     let mut all = Purposes::default();
     for line in &traffic.drives {
@@ -128,7 +128,7 @@ fn together(traffic: &PoolTraffic) -> Purposes {
     all
 }
 
-/// What names a line, and its numbers.
+/// The fields that identify a line, and its numbers.
 fn fields(which: Value, traffic: &Traffic) -> Value {
     let numbers = json!({
         "reads": traffic.reads, "read_bytes": traffic.read_bytes,
@@ -222,7 +222,7 @@ fn operations(counted: &Operations, seconds: Option<f64>) -> Vec<String> {
     ]
 }
 
-/// In the unit in which it has one to three digits before the point.
+/// A latency in the unit in which it has one to three digits before the point.
 #[expect(clippy::cast_precision_loss, reason = "for display")]
 fn latency(nanoseconds: Option<u64>) -> String {
     match nanoseconds {

@@ -10,11 +10,11 @@ use engine::status::{LostRange, PoolStatus, SeatStatus};
 use super::status::reason;
 use crate::commands::common::size;
 
-/// Ranges that are shown; the rest is in the JSON.
+/// Ranges that are shown, at most; the JSON has all of them.
 const SHOWN: usize = 8;
 
-/// What is wrong, and what to do. `out` are the drives that are out: one that comes back may have what is lost, and
-/// one that does not is replaced before any other.
+/// What is wrong, and what to do. `out` are the drives that are out: a drive that returns may have the lost data, and a
+/// drive that does not return is replaced before any other.
 pub(super) fn advice(pool: &PoolStatus, out: &[&SeatStatus]) -> (String, String) {
     let name = &pool.name;
     let mut wrong = format!(
@@ -48,7 +48,8 @@ pub(super) fn advice(pool: &PoolStatus, out: &[&SeatStatus]) -> (String, String)
     (wrong, action)
 }
 
-/// What is to be done when the data is there again: what is out is replaced, and else what returns wrong data.
+/// What to do after the data is restored: replace the drives that are out; if none is, the drive that returns wrong
+/// data.
 fn then(pool: &PoolStatus, out: &[&SeatStatus]) -> String {
     let name = &pool.name;
     if let Some(seat) = out.first().map(|seat| seat.seat) {
@@ -75,7 +76,7 @@ fn then(pool: &PoolStatus, out: &[&SeatStatus]) -> String {
     )
 }
 
-/// The lost ranges, and what holds them.
+/// The lost ranges, and the volumes that they belong to.
 pub(super) fn write(out: &mut dyn Write, status: &Status) -> io::Result<()> {
     let lost = &status.pool.lost;
     if lost.bytes == 0 {

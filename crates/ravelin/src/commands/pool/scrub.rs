@@ -12,7 +12,7 @@ use serde_json::json;
 use super::ask;
 use crate::commands::common::{Context, Ended, Failure, size, time};
 
-/// How often a scrub is asked how far it is.
+/// How often the progress of a scrub is queried.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// How often to scrub, in days.
@@ -51,7 +51,7 @@ pub(super) fn run(
     let scrub = status.pool.scrub;
     let planned = request.every_days.is_some();
     let lost = status.pool.lost;
-    // A scrub that could not mend what it found has not succeeded.
+    // A scrub that could not repair all that it found has failed.
     let failed = scrub
         .as_ref()
         .is_some_and(|scrub| scrub.lost_blocks > 0 || scrub.failed_groups > 0);
@@ -101,7 +101,7 @@ pub(super) fn line(scrub: &ScrubStatus) -> String {
     }
 }
 
-/// The line of `pool status`: the last one, and when there will be another.
+/// The line of `pool status`: the last scrub, and how often scrubs are planned.
 pub(super) fn write(
     out: &mut dyn Write,
     scrub: Option<&ScrubStatus>,

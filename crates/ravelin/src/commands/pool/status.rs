@@ -1,4 +1,4 @@
-//! `ravelin pool status`: what is, what is wrong, and what to do about it.
+//! `ravelin pool status`: a pool's state, what is wrong, and what to do about it.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -14,7 +14,7 @@ use crate::commands::common::{Context, Ended, Exit, Failure, count, drive_state,
 /// Cells of the rebuild's bar.
 const BAR: usize = 24;
 
-/// Shows one pool or all. With `check` the exit code tells the worst health.
+/// Shows one pool or all. With `check` the exit code is that of the worst health.
 pub(super) fn run(
     context: &Context,
     client: &Client,
@@ -22,7 +22,7 @@ pub(super) fn run(
     check: bool,
 ) -> Result<Ended, Failure> {
     let (shown, failed_restores) = match show(context, client, name) {
-        // Whatever keeps us from telling, it is not health.
+        // A pool whose state cannot be read does not count as healthy.
         Err(failure) if check => {
             writeln!(io::stderr(), "ravelin: {}", failure.message())?;
             context.print("error", &json!({ "error": failure.problem() }), |_| Ok(()))?;
@@ -39,7 +39,7 @@ pub(super) fn run(
             Ended(4)
         }
         Some(health) => Ended(code(health)),
-        // Where no pool is open, something that should be watched is not there.
+        // No pool is open: something that should be monitored is missing.
         None => Ended(4),
     })
 }
@@ -62,7 +62,7 @@ pub(super) const fn word(health: Health) -> &'static str {
     }
 }
 
-/// Shows one pool or all; how they are, and what should be there and is not.
+/// Shows one pool or all. Returns their health, and the pools that could not be restored.
 fn show(
     context: &Context,
     client: &Client,
@@ -176,7 +176,7 @@ fn write(out: &mut dyn Write, status: &Status) -> io::Result<()> {
     Ok(())
 }
 
-/// What may fail from now on, and what takes its place.
+/// How many more drives may fail, and how many spares are ready.
 fn protection(pool: &PoolStatus) -> String {
     let may_fail = match (pool.health, pool.survives_drives) {
         (Health::Unusable, _) => return unusable(pool),
@@ -198,7 +198,7 @@ fn protection(pool: &PoolStatus) -> String {
     }
 }
 
-/// What is true of a pool of which some data cannot be read.
+/// The same for a pool of which some data cannot be read.
 fn unusable(pool: &PoolStatus) -> String {
     if pool.taken_over.is_some() {
         return "not known here: another host has the pool".to_owned();
@@ -315,7 +315,7 @@ pub(super) fn advice(pool: &PoolStatus) -> Option<(String, String)> {
     rotten(pool)
 }
 
-/// A drive that returned what was not written to it, though all of that was repaired.
+/// Advice about a drive that returned wrong blocks, all of which were repaired.
 fn rotten(pool: &PoolStatus) -> Option<(String, String)> {
     let worst = pool.seats.iter().max_by_key(|seat| seat.bad_blocks)?;
     let (name, seat) = (&pool.name, worst.seat);
@@ -355,7 +355,7 @@ pub(super) fn rebuild_line(rebuild: &RebuildStatus) -> String {
         0 => String::new(),
         lost => format!("; {lost} cells are lost"),
     };
-    // What a drive that was away still had, and what reads as zeros, was not copied.
+    // Cells were not copied if a returned drive still had them, or if they read as zeros.
     let copied = if rebuild.copied_bytes < rebuild.done_bytes {
         format!(" ({} copied)", size(rebuild.copied_bytes))
     } else {
@@ -384,7 +384,7 @@ pub(super) fn rebuild_line(rebuild: &RebuildStatus) -> String {
     )
 }
 
-/// A drive's state, and what other drives have to do with it.
+/// A drive's state, and its relation to other drives.
 fn state(seat: &SeatStatus) -> String {
     let mut state = match seat.reason {
         Some(_) => format!("out: {}", reason(seat)),

@@ -43,7 +43,7 @@ pub(crate) struct WaitArguments {
 impl WaitArguments {
     pub(super) fn run(self, context: &Context, client: &Client) -> Result<(), Failure> {
         let mut last = ask(client, &self.name)?;
-        // Pools have no expansion under way that the daemon could tell of.
+        // The daemon reports no expansion of a pool: there is nothing to wait for.
         if self.work != Some(Work::Expand) {
             let mut progress = Progress::new();
             while !self.rests(client, &last)? {
@@ -77,13 +77,13 @@ impl WaitArguments {
         })
     }
 
-    /// Whether what is waited for has ended.
+    /// Whether the awaited work has ended.
     fn rests(&self, client: &Client, status: &Status) -> Result<bool, Failure> {
         let pool = &status.pool;
         match self.work {
             Some(Work::Scrub) => return Ok(!scrubs(pool)),
             Some(Work::Rebuild) if rebuilds(pool) => return Ok(false),
-            // Drives that are being replaced have no rebuild to show between their cells.
+            // While a drive is being replaced, no rebuild is reported between two cells: check the seats.
             Some(Work::Rebuild) if scrubs(pool) => {
                 return Ok(pool.seats.iter().all(|seat| seat.replaced_by.is_none()));
             }
@@ -106,7 +106,7 @@ fn scrubs(pool: &PoolStatus) -> bool {
     pool.scrub.as_ref().is_some_and(|scrub| scrub.running)
 }
 
-/// How far something is that takes long.
+/// The progress of work that takes long.
 #[derive(Debug, PartialEq, Eq)]
 struct Step {
     what: &'static str,
@@ -116,7 +116,7 @@ struct Step {
 }
 
 impl Step {
-    /// Of what is waited for, whatever is under way.
+    /// The part of the awaited work that is under way.
     fn of(pool: &PoolStatus, work: Option<Work>) -> Option<Self> {
         let rebuild = { pool.rebuild.as_ref() }.filter(|rebuild| rebuild.running);
         let scrub = { pool.scrub.as_ref() }.filter(|scrub| scrub.running);

@@ -1,4 +1,4 @@
-//! How a file system is aligned to what was found.
+//! How to align a file system to the stripe that was found.
 
 use serde_json::{Value, json};
 use shear::Belief;
@@ -25,7 +25,7 @@ pub(super) fn of(belief: &Belief, target: &str) -> Value {
         )
     });
     let xfs = format!("mkfs.xfs -d su={chunk},sw={} {target}", stripe / chunk);
-    // The first stripe border at or behind 1 MiB.
+    // The first stripe border at or after 1 MiB.
     let start = (PARTITION_START - belief.offset_bytes.min(PARTITION_START))
         .next_multiple_of(stripe)
         + belief.offset_bytes;

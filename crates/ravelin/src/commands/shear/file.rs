@@ -1,7 +1,7 @@
 //! A file or block device: threads that each carry out one request at a time, past the page cache.
 //!
-//! A burst has at most some hundreds of requests, and drives answer in hundreds of microseconds and
-//! more: a thread's wake is small beside that, and blocking calls work on whatever can be opened.
+//! A burst has at most some hundreds of requests, and drives answer in hundreds of microseconds and more. The time to
+//! wake a thread is small in comparison, and blocking calls work on every file that can be opened.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
@@ -16,9 +16,9 @@ use shear::{Kind, Probe, Request, Sample};
 use super::super::common::Failure;
 use super::target::{Target, refused};
 
-/// Threads at most: requests of the deepest burst of reads.
+/// Threads at most: the number of requests of the deepest burst of reads.
 const THREADS_MAX: usize = 256;
-/// Memory of requests is aligned to this, as `O_DIRECT` wants, in bytes.
+/// Alignment of the memory of requests, as `O_DIRECT` requires, in bytes.
 const ALIGN: usize = 4096;
 
 /// One request for a thread.
@@ -79,7 +79,7 @@ impl FileTarget {
                 "give a file, a block device, an NBD URI, or sim:SCHEME",
             ));
         }
-        // The kernel opens a read-only device for writing, and refuses the writes.
+        // The kernel opens a read-only device for writing, and then refuses the writes.
         if writes && kind.is_block_device() && is_read_only(&metadata) {
             return Err(refused_read_only(&name));
         }
@@ -88,7 +88,7 @@ impl FileTarget {
             if direct {
                 flags |= OFlags::DIRECT;
             }
-            // The kernel's claim that mounts, md and LVM take too.
+            // The exclusive claim that mounts, md and LVM take, too.
             if writes && kind.is_block_device() {
                 flags |= OFlags::EXCL;
             }
@@ -98,7 +98,7 @@ impl FileTarget {
                 .custom_flags(flags.bits().cast_signed())
                 .open(path)
         };
-        // A file system that knows no direct I/O refuses it: then the page cache is told to forget.
+        // A file system without direct I/O refuses the flag. Then each burst drops its ranges from the page cache.
         let file = open(true)
             .or_else(|error| match error.raw_os_error() {
                 Some(22) => open(false),
@@ -132,7 +132,7 @@ impl FileTarget {
         Ok(target)
     }
 
-    /// Refuses what is no volume.
+    /// Refuses files that are not a volume.
     fn look(&self, name: &str) -> Result<(), Failure> {
         if self.size_bytes < 64 << 20 {
             return Err(refused(
@@ -159,7 +159,7 @@ impl FileTarget {
         Ok(())
     }
 
-    /// As many threads as the burst has requests.
+    /// Starts as many threads as the burst has requests.
     fn staff(&mut self, wanted: usize) {
         if self.jobs.is_none() {
             let (sender, receiver) = channel();
@@ -194,7 +194,7 @@ fn refused_read_only(name: &str) -> Failure {
     refused(name, "it is read-only", "measure it without --writes")
 }
 
-/// Whether the kernel takes no writes to a block device.
+/// Whether the kernel refuses writes to a block device.
 fn is_read_only(device: &Metadata) -> bool {
     let (major, minor) = (
         rustix::fs::major(device.rdev()),
@@ -228,7 +228,7 @@ impl Target for FileTarget {
                 let read = self.file.read_exact_at(buffer.slice(), request.offset);
                 read.map_err(|error| error.to_string())?;
             }
-            // Where direct I/O is refused, what is cached must go; elsewhere this does nothing.
+            // Without direct I/O, cached bytes must be dropped before the read; with direct I/O this does nothing.
             let length = std::num::NonZeroU64::new(request.length);
             let _ = rustix::fs::fadvise(&self.file, request.offset, length, Advice::DontNeed);
             jobs.push(Job {

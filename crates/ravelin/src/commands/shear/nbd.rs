@@ -1,4 +1,4 @@
-//! An NBD export, over a connection of its own.
+//! An NBD export, over its own connection.
 
 use std::time::Instant;
 

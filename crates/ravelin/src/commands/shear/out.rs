@@ -1,4 +1,4 @@
-//! What a run shows: text, and files for `--out`.
+//! The output of a run: text, and files for `--out`.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -128,7 +128,7 @@ fn curve(out: &mut dyn Write, points: &[(u64, f64)]) -> io::Result<()> {
     writeln!(out, "└{}", "─".repeat(WIDTH))
 }
 
-/// Chunk pairs: full where they wait for each other.
+/// The map of chunk pairs: a cell is full if the two chunks wait for each other.
 fn map(out: &mut dyn Write, pairs: &[(u32, u32, f64)]) -> io::Result<()> {
     let count = pairs
         .iter()

@@ -12,13 +12,13 @@ pub(super) trait Target {
     /// Its size in bytes.
     fn size_bytes(&self) -> u64;
 
-    /// Hands all requests over at once and waits for all of them. Ranges to be written back are read before.
+    /// Submits all requests at once and waits for all of them. Ranges to be written back are read before.
     ///
     /// # Errors
     /// What went wrong, in the system's words.
     fn burst(&mut self, probe: &Probe) -> Result<Sample, String>;
 
-    /// Seconds of its own time, where that is not the clock's.
+    /// Elapsed seconds of the target's own time, if the target does not use the clock's.
     fn seconds(&self) -> Option<f64> {
         None
     }
@@ -52,7 +52,7 @@ pub(super) fn failure(target: &str, why: &str) -> Failure {
     )
 }
 
-/// A path without the working directory it was given in; other targets as they are.
+/// The canonical path of a file; other targets are unchanged.
 pub(super) fn absolute(target: &str) -> String {
     let path = Path::new(target);
     match path.exists() {

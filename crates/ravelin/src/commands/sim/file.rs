@@ -1,6 +1,6 @@
-//! The file of `ravelin sim run`: read, checked, and made into an array, a load and faults, before anything runs.
+//! The file of `ravelin sim run`: it is read, checked, and made into an array, a load and faults, before anything runs.
 //!
-//! What is wrong is named with its place in the file. `docs/sim-run.md` has the tables and three examples.
+//! Errors name the place in the file. `docs/sim-run.md` has the tables and three examples.
 
 use std::fmt;
 use std::ops::Range;
@@ -22,10 +22,10 @@ use toml::Spanned;
 use super::super::common::{Failure, parsed};
 use super::machine::Machine;
 
-/// Virtual seconds that a run may take: beyond some years nanoseconds overflow.
+/// Virtual seconds that a run may take. A count of nanoseconds would overflow after some hundreds of years.
 const SECONDS_MAX: f64 = 1e9;
 
-/// A file, checked.
+/// A checked file.
 #[derive(Debug)]
 pub(super) struct Setup {
     pub(super) machine: Machine,
@@ -50,7 +50,7 @@ pub(super) struct Fault {
     pub(super) rebuild: Rebuild,
 }
 
-/// How what the drive held is rebuilt.
+/// How the contents of the drive are rebuilt.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Rebuild {
     /// By the plain array, if at all.
@@ -178,14 +178,14 @@ impl<'de> Deserialize<'de> for Size {
     }
 }
 
-/// A file's text and name, to say where something is wrong.
+/// A file's text and name, for errors that name a place.
 struct Text<'a> {
     name: &'a Path,
     text: &'a str,
 }
 
 impl Text<'_> {
-    /// The one sentence: file, line, column, what.
+    /// The error: file, line, column, what is wrong.
     fn wrong(&self, span: Range<usize>, what: impl fmt::Display) -> Failure {
         let before = self.text.get(..span.start).unwrap_or(self.text);
         let line = before.matches('\n').count() + 1;
@@ -220,7 +220,7 @@ impl Text<'_> {
         Ok(to_ns(time * 1e3))
     }
 
-    /// A word, by its parser.
+    /// Parses a word with its type's parser.
     fn word<T>(&self, word: Option<&Spanned<String>>, default: T) -> Result<T, Failure>
     where
         T: std::str::FromStr,
@@ -255,7 +255,7 @@ fn bytes(size: Option<&Spanned<Size>>) -> Option<u64> {
     size.map(|size| size.get_ref().0)
 }
 
-/// Reads and checks a file. `seed` takes the place of the file's own.
+/// Reads and checks a file. `seed` replaces the file's own.
 pub(super) fn read(name: &Path, seed: Option<u64>) -> Result<Setup, Failure> {
     let unreadable = |error| {
         Failure::usage(
@@ -378,7 +378,7 @@ fn drive(here: &Text<'_>, drives: &Drives) -> Result<Preset, Failure> {
     Ok(found)
 }
 
-/// Something of the pool's in a file about a plain array, or the other way round.
+/// Refuses keys of the pool in a file about a plain array, and the other way round.
 fn misplaced(
     here: &Text<'_>,
     keys: &[(&str, Option<Range<usize>>)],
@@ -512,7 +512,8 @@ fn pool(
     Ok((Machine::Pool(Box::new(pool)), about))
 }
 
-/// Where an array that cannot be is wrong: the size of its drives if that is said and too large, else its scheme.
+/// The place of the error for an array that is impossible: the size of its drives if it is given and too large, else
+/// its scheme.
 fn blame(file: &File) -> Range<usize> {
     let capacity = preset(file.drives.preset.get_ref()).map_or(0, |found| found.capacity_bytes());
     match &file.drives.size {
@@ -578,7 +579,7 @@ fn load(
         region: Some((0, region)),
         ..LoadOptions::default()
     };
-    // Where a load that cannot be is wrong.
+    // The place of the error for a load that is impossible.
     let mut place = work.size.as_ref().map(Spanned::span);
     if let Some(size) = &work.size {
         options.sizes = vec![(size.get_ref().0, 1)];
@@ -667,7 +668,7 @@ fn arrivals(here: &Text<'_>, work: &Work, clients: u32) -> Result<Arrivals, Fail
     })
 }
 
-/// A recording, its path taken from where the file is.
+/// A recording; its path is relative to the file's folder.
 fn records(here: &Text<'_>, path: &Spanned<PathBuf>) -> Result<Vec<Record>, Failure> {
     let folder = here.name.parent().unwrap_or_else(|| Path::new(""));
     let whole = folder.join(path.get_ref());
@@ -791,7 +792,7 @@ mod tests {
         let whole = "seconds = 1\n[drives]\npreset = \"9lzx\"\ncount = 4\n[array]\nscheme = \"raid5\"\n[work]\nreads = 50\n[[fault]]\nat = 0.5\nfail = 1\n";
         let name = Path::new("f.toml");
         assert!(parse(name, whole, None).is_ok());
-        // Each byte left out, and each line doubled, left out, or with other numbers.
+        // Omit each byte; double or omit each line, or put other numbers into it.
         for at in 0..whole.len() {
             let cut = format!("{}{}", &whole[..at], &whole[at + 1..]);
             let _ = parse(name, &cut, None);

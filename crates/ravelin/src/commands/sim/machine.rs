@@ -1,4 +1,4 @@
-//! What a run drives: a plain array or a whole pool.
+//! What a run simulates: a plain array or a whole pool.
 
 use block::{Instant, Outcome, Request, Seat};
 use sim::StudyVolume;
@@ -15,7 +15,7 @@ pub(super) enum Machine {
     Pool(Box<StudyVolume>),
 }
 
-/// How far a rebuild has come.
+/// The progress of a rebuild.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RebuildState {
     pub(super) began_ns: u64,
@@ -61,7 +61,7 @@ impl Machine {
         }
     }
 
-    /// Fails a drive. What a pool says against it is returned.
+    /// Fails a drive. Returns the pool's error if the pool refuses.
     pub(super) fn fail(
         &mut self,
         now: Instant,

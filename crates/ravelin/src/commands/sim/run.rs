@@ -67,7 +67,7 @@ struct Latency {
     longest_us: f64,
 }
 
-/// What a drive did while it was counted.
+/// A drive's work in the counted time.
 #[derive(Debug, Serialize)]
 struct DriveReport {
     seat: u16,
@@ -131,8 +131,8 @@ fn latency(histogram: &Histogram) -> Option<Latency> {
     })
 }
 
-/// A file to be written when the run is over. It is made at once under another name, so that a folder that cannot be
-/// written is known before the run, and nothing is left if something else is wrong.
+/// A file to be written after the run. It is created before the run under another name: a folder that cannot be written
+/// is detected early, and no file is left behind after another error.
 #[derive(Debug)]
 struct Output {
     path: PathBuf,
@@ -174,7 +174,7 @@ impl Output {
 impl Drop for Output {
     fn drop(&mut self) {
         if !self.kept {
-            // What cannot be taken away again is at least empty.
+            // If this fails, an empty file is left.
             let _ = std::fs::remove_file(&self.part);
         }
     }
@@ -203,7 +203,7 @@ impl RunArguments {
     }
 }
 
-/// Runs what a file says.
+/// Runs a checked file.
 fn run(setup: Setup) -> Result<RunReport, Failure> {
     let Setup {
         mut machine,
