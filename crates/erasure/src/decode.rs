@@ -1,11 +1,11 @@
-//! From some elements of a stripe to others: peeling, and elimination where peeling stops.
+//! Recovery of some elements of a stripe from others: peeling, and elimination where peeling stops.
 //!
-//! Every equation is a sum that is zero. One with a single unknown gives that unknown (*peeling*);
-//! D-Code's two chains and RDP's zig-zag are nothing else. When no equation has a single unknown
-//! left, the remaining ones are solved as a linear system, but for one unknown at a time, the one
-//! that needs the fewest equations, because peeling usually goes on from there. The known part of
-//! an equation that the system uses is summed once, into a temporary (a *syndrome*), which a later
-//! peeling of the same equation takes up. For P+Q this gives the textbook's decoding: two
+//! Every equation is a sum that is zero. An equation with a single unknown gives this unknown
+//! (*peeling*); D-Code's two chains and RDP's zig-zag are peeling. When every remaining equation
+//! has several unknowns, they are solved as a linear system, but for one unknown only: the unknown
+//! that needs the fewest equations. Peeling usually continues from there. The known part of an
+//! equation that the system uses is summed once, into a temporary (a *syndrome*); a later peeling
+//! of the same equation reuses the syndrome. For P+Q this gives the textbook's decoding: two
 //! syndromes, one multiplication each, and D_y = P' + D_x.
 
 use std::borrow::Cow;
@@ -15,16 +15,16 @@ use crate::equations::{Code, slot};
 use crate::gf;
 use crate::schedule::{Schedule, Step};
 
-/// How to get elements from others.
+/// How to compute some elements from others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recovery {
-    /// The slots to read, ascending: the wanted ones that are known, and what the schedule uses.
+    /// The slots to read, ascending: known slots that are wanted or that the schedule uses.
     pub reads: Vec<usize>,
-    /// From the reads to the wanted elements that are not known.
+    /// Computes the wanted elements that are not known from the reads.
     pub schedule: Schedule,
 }
 
-/// Wanted elements do not follow from the known ones.
+/// The known elements do not determine the wanted ones.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{} of the wanted elements do not follow from the {known} known ones, because {code} survives the loss of {tolerance} columns and more are missing here",
@@ -35,9 +35,9 @@ pub struct Unrecoverable {
     pub elements: Vec<usize>,
     /// How many elements are known.
     pub known: usize,
-    /// The code.
+    /// The code's name.
     pub code: String,
-    /// What the code survives.
+    /// How many lost columns the code survives.
     pub tolerance: u16,
 }
 
@@ -49,10 +49,10 @@ impl Unrecoverable {
 }
 
 impl Code {
-    /// How to compute the `wanted` elements from some of the `known` ones, reading few.
+    /// How to compute the `wanted` elements from few of the `known` ones.
     ///
-    /// Wanted elements that are known are simply read. Elements that are neither are not touched:
-    /// where one is needed on the way it is a temporary.
+    /// Wanted elements that are known are only read. Elements that are neither wanted nor known are
+    /// not written: where such an element is an intermediate result, it is a temporary.
     ///
     /// # Errors
     ///
@@ -78,7 +78,7 @@ impl Code {
         Ok(self.recovery(&wanted.intersection(known), &targets, steps))
     }
 
-    /// Solves for the targets by the given checks alone.
+    /// Solves for the targets, using only the given checks.
     pub(crate) fn solve_by(
         &self,
         checks: &[Vec<(u16, u8)>],
@@ -89,8 +89,8 @@ impl Code {
         Solver::new(self, checks, known, targets, &mut reads).solve()
     }
 
-    /// Keeps the steps that the targets need, turns what is computed on the way into temporaries,
-    /// and adds up the reads.
+    /// Keeps the steps that the targets need, turns intermediate results into temporaries, and
+    /// collects the reads.
     pub(crate) fn recovery(
         &self,
         also_read: &ElementSet,
@@ -126,7 +126,7 @@ impl Code {
         }
     }
 
-    /// Whether all elements of `lost` follow from the others.
+    /// True if the elements outside of `lost` determine all elements of `lost`.
     pub fn is_recoverable(&self, lost: &ElementSet) -> bool {
         let unknowns: Vec<usize> = lost.iter().collect();
         let is_lost = |s| lost.contains(s);
@@ -135,7 +135,7 @@ impl Code {
     }
 }
 
-/// The equations' unknown parts as a matrix, beside it (if wanted) which equations were combined.
+/// The equations' unknown parts as a matrix and, on request, which equations were combined.
 struct System {
     unknowns: usize,
     checks: Vec<usize>,
@@ -216,8 +216,8 @@ impl System {
         rank
     }
 
-    /// The equations, with factors, whose sum contains unknown `i` alone; none if it is not
-    /// determined.
+    /// The equations, with factors, whose sum contains unknown `i` only; `None` if the equations do
+    /// not determine it.
     fn combination(&self, i: usize) -> Option<Vec<(usize, u8)>> {
         let row = &self.rows[self.pivots[i]?];
         let alone = row[..self.unknowns]
@@ -237,26 +237,26 @@ impl System {
 #[derive(Clone)]
 struct Syndrome {
     temporary: u16,
-    /// The members that are in it.
+    /// The members that are summed in it.
     folded: ElementSet,
 }
 
 struct Solver<'a> {
     code: &'a Code,
-    /// Sums that are zero: the code's, or some of them.
+    /// Sums that are zero: all of the code's equations, or some.
     checks: &'a [Vec<(u16, u8)>],
-    /// The checks that each slot is in.
+    /// The checks that contain each slot.
     checks_of: Vec<Vec<usize>>,
     known: &'a ElementSet,
     targets: &'a ElementSet,
     /// Targets not solved yet.
     open: ElementSet,
-    /// Known or solved, by slot.
+    /// By slot: known or solved.
     have: Vec<bool>,
-    /// Members not had, by check.
+    /// By check: number of members that are neither known nor solved.
     unknown_count: Vec<usize>,
     syndromes: Vec<Option<Syndrome>>,
-    /// What the targets solved so far read.
+    /// Reads of the targets solved so far.
     reads: &'a mut ElementSet,
     steps: Vec<Step>,
     temporaries: u16,
@@ -306,8 +306,8 @@ impl<'a> Solver<'a> {
         Ok(self.steps)
     }
 
-    /// Solves one unknown by an equation in which it is the only one: a target before others, then
-    /// the fewest new reads, then the first equation.
+    /// Solves one unknown by an equation in which it is the only unknown. Order of preference: a
+    /// target, the fewest new reads, the first equation.
     fn peel(&mut self) -> bool {
         let ready = (0..self.unknown_count.len()).filter(|&k| self.unknown_count[k] == 1);
         let best = ready.min_by_key(|&k| {
@@ -354,7 +354,7 @@ impl<'a> Solver<'a> {
                 tolerance: self.code.tolerance(),
             });
         }
-        // With one target left nothing is gained by way of others.
+        // With one target left, solving another unknown first gains nothing.
         let last = self.open.len() == 1;
         let solved = unknowns.iter().zip(&solutions);
         let solved = solved.filter_map(|(&u, s)| s.as_ref().map(|s| (u, s)));
@@ -394,7 +394,7 @@ impl<'a> Solver<'a> {
         self.temporaries += 1;
     }
 
-    /// Adds `factor` times the check's members that are had.
+    /// Adds `factor` times the check's members that are known or solved.
     fn add_known_part(&self, sum: &mut Sum, check: usize, factor: u8) {
         let syndrome = self.syndromes[check].as_ref();
         if let Some(syndrome) = syndrome {

@@ -7,7 +7,7 @@ use std::fmt;
 pub struct Element {
     /// Row, from the top.
     pub row: u16,
-    /// Column, from the left; a column lives on one drive.
+    /// Column, from the left; a column is on one drive.
     pub column: u16,
 }
 
@@ -24,11 +24,11 @@ impl fmt::Display for Element {
     }
 }
 
-/// A set of slots (element numbers, `row * columns + column`): a bit for each.
+/// A set of slots (element numbers, `row * columns + column`), one bit for each slot.
 ///
-/// It grows as needed, and two sets are equal when they hold the same slots, whatever they were
-/// made for: there are never zero words at the end. The first word lies in the set itself, for most
-/// stripes have no more elements, and sets are made by the dozen for every request.
+/// It grows as needed. Two sets are equal when they hold the same slots, whatever their initial
+/// sizes: there are never zero words at the end. The first word is stored inline, because most
+/// stripes have no more elements, and each request makes dozens of sets.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ElementSet {
     first: u64,
@@ -66,7 +66,7 @@ impl ElementSet {
         absent
     }
 
-    /// Takes a slot out; true if it was there.
+    /// Removes a slot; true if it was there.
     pub fn remove(&mut self, slot: usize) -> bool {
         let present = self.contains(slot);
         if present {
@@ -100,7 +100,7 @@ impl ElementSet {
         self.words().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// Whether there are none.
+    /// True if the set has no slots.
     pub fn is_empty(&self) -> bool {
         self.first == 0 && self.rest.is_empty()
     }
@@ -130,7 +130,7 @@ impl ElementSet {
         }
     }
 
-    /// Takes out all of `other`.
+    /// Removes all slots of `other`.
     pub fn difference_with(&mut self, other: &Self) {
         self.first &= !other.first;
         for (a, b) in self.rest.iter_mut().zip(&other.rest) {
@@ -139,7 +139,7 @@ impl ElementSet {
         self.trim();
     }
 
-    /// Keeps only what is in `other` too.
+    /// Keeps only the slots that are also in `other`.
     pub fn intersect_with(&mut self, other: &Self) {
         self.first &= other.first;
         self.rest.truncate(other.rest.len());
@@ -149,7 +149,7 @@ impl ElementSet {
         self.trim();
     }
 
-    /// What is in `self` or in `other`.
+    /// The slots that are in `self` or in `other`.
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {
         let mut set = self.clone();
@@ -157,7 +157,7 @@ impl ElementSet {
         set
     }
 
-    /// What is in `self` but not in `other`.
+    /// The slots that are in `self` but not in `other`.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Self {
         let mut set = self.clone();
@@ -165,7 +165,7 @@ impl ElementSet {
         set
     }
 
-    /// What is in both.
+    /// The slots that are in both.
     #[must_use]
     pub fn intersection(&self, other: &Self) -> Self {
         let mut set = self.clone();

@@ -1,18 +1,18 @@
-//! Encoding and updating, with sums that several steps need computed once.
+//! Encoding and updating; sums that several steps need are computed once.
 //!
-//! EVENODD shows why: its S, the sum of one diagonal, is a part of every Q equation. Written out,
-//! S costs p − 2 additions in each of p − 1 equations; computed once it costs p − 2 in all, and the
-//! total falls from nearly 3 to nearly 2 per data element. The search below knows no S: it takes
-//! the pair of slots that most steps contain, makes it a temporary, and repeats (Paar's greedy
+//! EVENODD shows why: its S, the sum of one diagonal, is a part of every Q equation. Written out, S
+//! costs p − 2 additions in each of p − 1 equations; computed once it costs p − 2 in all, and the
+//! total falls from nearly 3 to nearly 2 per data element. The search below has no special case for
+//! S. It makes the pair of slots that most steps contain a temporary, and repeats (Paar's greedy
 //! elimination of common subexpressions; C. Paar, "Optimized arithmetic for Reed-Solomon encoders",
-//! ISIT 1997). A temporary that ends up with one user is folded back into it.
+//! ISIT 1997). A temporary with only one user is folded back into this user.
 
 use std::collections::BTreeMap;
 
 use crate::equations::{Code, slot};
 use crate::schedule::{Schedule, Step};
 
-/// What a write of some data elements does to the parities.
+/// The effect of a write of some data elements on the parities.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Update {
     /// The parity slots that change, in evaluation order.
@@ -35,11 +35,11 @@ pub(crate) fn encode(code: &Code) -> Schedule {
 }
 
 impl Code {
-    /// The parities that change when the data in the slots `changed` does, and how to compute
+    /// The parities that change when the data in the slots `changed` changes, and how to compute
     /// them from deltas.
     ///
-    /// Parities are expanded to data: one whose changes cancel whatever the deltas are is left
-    /// alone, one that is reached only through another parity is in.
+    /// Parities are expanded to data. A parity is left out if its changes cancel whatever the
+    /// deltas are; a parity that is reached only through another parity is included.
     ///
     /// # Panics
     ///
@@ -73,11 +73,11 @@ impl Code {
     }
 }
 
-/// Above this many pairs in all steps together nothing is shared: the search would take longer
-/// than it can ever save (Cauchy over hundreds of columns).
+/// Above this many pairs in all steps together, sums are not shared: the search would take longer
+/// than sharing can save (Cauchy over hundreds of columns).
 const PAIRS_MAX: usize = 1 << 20;
 
-/// Makes sums that several steps have in common temporaries, numbered from `first` on.
+/// Turns sums that several steps have in common into temporaries, numbered from `first` on.
 ///
 /// Only terms with coefficient 1 are shared. Slots that the steps read must not change between
 /// their first and last use, which holds where every slot is written once.
@@ -155,8 +155,8 @@ fn ordered(a: u16, b: u16) -> (u16, u16) {
     (a.min(b), a.max(b))
 }
 
-/// The steps with their new terms; every temporary stands before its first use, those with one
-/// user inside of it.
+/// The steps with their new terms. Every temporary is computed before its first use; a temporary
+/// with one user is expanded inside this user.
 fn emit(steps: Vec<Step>, terms: &[Vec<u16>], temporaries: &[(u16, u16)], first: u16) -> Vec<Step> {
     let mut uses = vec![0; temporaries.len()];
     let inner = temporaries.iter().flat_map(|&(a, b)| [a, b]);
@@ -189,7 +189,7 @@ fn emit(steps: Vec<Step>, terms: &[Vec<u16>], temporaries: &[(u16, u16)], first:
     out
 }
 
-/// Adds `term` to `sum`: itself, or for a temporary with one user its two halves.
+/// Adds `term` to `sum`. A temporary with one user is replaced by its two halves.
 #[expect(clippy::too_many_arguments, reason = "one recursion over emit's state")]
 fn expand(
     term: u16,

@@ -16,9 +16,9 @@ use std::sync::OnceLock;
 pub struct Equation {
     /// The element that the equation defines.
     pub parity: Element,
-    /// What the literature calls this parity: "horizontal", "diagonal", "P", …
+    /// The literature's name of this parity: "horizontal", "diagonal", "P", …
     pub kind: &'static str,
-    /// What it is the sum of, with nonzero coefficients.
+    /// The elements of the sum, with nonzero coefficients.
     pub members: Vec<(Element, u8)>,
 }
 
@@ -39,13 +39,13 @@ impl Equation {
     }
 }
 
-/// Why there is no such code.
+/// Why a code cannot be made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CodeError {
     /// No code has this name.
     #[error("there is no code named '{name}'")]
     Unknown {
-        /// What was asked for.
+        /// The requested name.
         name: String,
     },
     /// The construction needs a prime.
@@ -61,12 +61,12 @@ pub enum CodeError {
         /// Its smallest factor.
         factor: u16,
     },
-    /// The parameter is below the least that makes sense.
+    /// The parameter is below the minimum.
     #[error("{name} does not exist for {parameter}: the least is {least}")]
     TooSmall {
         /// The code's name.
         name: String,
-        /// What was asked for.
+        /// The requested parameter.
         parameter: u16,
         /// The least parameter.
         least: u16,
@@ -76,29 +76,29 @@ pub enum CodeError {
     NoSuchWidth {
         /// The code's name.
         name: String,
-        /// What was asked for.
+        /// The requested width.
         columns: u16,
         /// The nearest narrower width, if there is one.
         below: Option<u16>,
         /// The nearest wider width.
         above: u16,
     },
-    /// Fewer columns than parity and one of data.
+    /// Fewer columns than the parities and one data column.
     #[error("{name} needs at least {least} columns, and {columns} were asked for")]
     TooNarrow {
         /// The code's name.
         name: String,
-        /// What was asked for.
+        /// The requested width.
         columns: u16,
         /// The least width.
         least: u16,
     },
-    /// More than the code, or this crate, can hold.
+    /// Larger than the code, or this crate, supports.
     #[error("{name} reaches up to {most}, and {asked} was asked for")]
     TooLarge {
         /// The code's name.
         name: String,
-        /// What was asked for, in the unit of the call (columns or parameter).
+        /// The requested value, in the unit of the call (columns or parameter).
         asked: u16,
         /// The largest possible.
         most: u16,
@@ -140,7 +140,7 @@ impl CodeError {
     }
 }
 
-/// A code: its stripe's shape, its equations, and what follows from them. Immutable.
+/// A code: its stripe's shape, its equations, and what is derived from them. Immutable.
 ///
 /// Elements are numbered by *slot*, `row * columns + column`. Every slot holds data or a parity.
 #[derive(Debug)]
@@ -160,10 +160,10 @@ pub struct Code {
     parities_of: Vec<Vec<usize>>,
     /// Each equation as a sum that is zero: its parity with coefficient 1, then its members.
     checks: Vec<Vec<(u16, u8)>>,
-    /// Per slot, the checks it is in.
+    /// Per slot, the checks that contain it.
     checks_of: Vec<Vec<u16>>,
     encode: OnceLock<Schedule>,
-    /// Per column, once it was asked for.
+    /// Per column, computed on first use.
     pub(crate) columns_recovery: Vec<OnceLock<Result<ColumnRecovery, Unrecoverable>>>,
 }
 
@@ -179,14 +179,14 @@ pub(crate) const ELEMENTS_MAX: usize = 1 << 15;
 impl Code {
     /// A code from its equations, in evaluation order; `data` is the logical order.
     ///
-    /// How many columns it survives is found by trying all sets of columns, which takes seconds
-    /// for stripes of thousands of elements.
+    /// The number of columns that the code survives is found by trying all sets of columns, which
+    /// takes seconds for stripes of thousands of elements.
     ///
     /// # Errors
     ///
     /// [`CodeError::Malformed`] when an element is outside of the stripe, defined twice or not at
-    /// all, or an equation uses a parity that is not yet evaluated, a member twice, a
-    /// coefficient 0, or nothing at all.
+    /// all, or when an equation is empty or has a parity that is not evaluated yet, a member twice,
+    /// or a coefficient 0.
     pub fn new(
         name: &str,
         parameter: u16,
@@ -200,7 +200,7 @@ impl Code {
         Ok(code)
     }
 
-    /// A code whose tolerance is a theorem of its construction (and checked by the tests).
+    /// A code whose tolerance is a theorem of its construction (the tests check it too).
     pub(crate) fn proven(
         name: &str,
         parameter: u16,
@@ -307,7 +307,7 @@ impl Code {
         })
     }
 
-    /// The name that [`by_parameter`](crate::by_parameter) knows the code by.
+    /// The name of the code in [`by_parameter`](crate::by_parameter).
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -368,7 +368,7 @@ impl Code {
         &self.equations
     }
 
-    /// Any so many columns may be lost.
+    /// The number of columns that may be lost, whichever columns they are.
     pub fn tolerance(&self) -> u16 {
         self.tolerance
     }
@@ -388,8 +388,9 @@ impl Code {
         ElementSet::full(self.elements()).difference(&self.columns_set(columns))
     }
 
-    /// The coefficient of a data element in a parity, parities expanded to data; 0 when the one
-    /// does not depend on the other, or the slots are not a parity and a data element.
+    /// The coefficient of a data element in a parity, with parities expanded to data. 0 when the
+    /// parity does not depend on the data element, or the slots are not a parity and a data
+    /// element.
     pub fn coefficient(&self, parity_slot: usize, data_slot: usize) -> u8 {
         match (self.role[parity_slot], self.role[data_slot]) {
             (Role::Parity(equation), Role::Data(d)) => {
@@ -404,7 +405,7 @@ impl Code {
         &self.parities_of[data_slot]
     }
 
-    /// From the data slots to all parity slots, shared sums computed once.
+    /// Computes all parity slots from the data slots; shared sums are computed once.
     pub fn encode(&self) -> &Schedule {
         self.encode.get_or_init(|| encode::encode(self))
     }
@@ -420,7 +421,7 @@ impl Code {
         &self.checks
     }
 
-    /// The checks that a slot is in.
+    /// The checks that contain a slot.
     pub(crate) fn checks_of(&self, slot: usize) -> &[u16] {
         &self.checks_of[slot]
     }
@@ -435,7 +436,7 @@ impl Code {
     }
 
     fn all_recoverable(&self, count: u16) -> bool {
-        // As many unknowns as equations at the most.
+        // There cannot be more unknowns than equations.
         if usize::from(count) * usize::from(self.rows) > self.equations.len() {
             return false;
         }
@@ -451,7 +452,7 @@ impl Code {
     }
 }
 
-/// Slots fit 16 bits: the constructors see to it.
+/// Slots fit 16 bits: the constructors check this.
 pub(crate) fn slot(index: usize) -> u16 {
     u16::try_from(index).expect("a stripe has fewer slots than 2^16")
 }

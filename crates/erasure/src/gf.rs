@@ -1,6 +1,6 @@
 //! GF(2^8) with polynomial 0x11d and generator 2: the field of md's and ZFS's P+Q(+R).
 //!
-//! Only what equations and eliminations need; bulk multiplication is the kernels' work.
+//! Only for equations and eliminations; the kernels do bulk multiplication.
 
 /// x^8 + x^4 + x^3 + x^2 + 1, without its leading bit.
 const REDUCTION: u8 = 0x1d;
@@ -23,7 +23,7 @@ const EXP: [u8; 510] = {
     table
 };
 
-/// Logarithm to base 2; `LOG[0]` means nothing.
+/// Logarithm to base 2; `LOG[0]` is not used.
 const LOG: [u8; 256] = {
     let mut table = [0; 256];
     let mut i = 0u8;

@@ -1,9 +1,10 @@
-//! Codes as equations, and what follows from equations alone: encoding, updating, decoding, and
-//! the cheapest recovery.
+//! Codes as equations, and all that is derived from equations alone: encoding, updating, decoding,
+//! and the cheapest recovery.
 //!
-//! A stripe is a matrix of *elements*, `rows` × `columns`; a column lives on one drive. A code says
-//! which elements are which sums over GF(2^8) of which others ([`Equation`]); XOR codes have only
-//! coefficients 1. Everything else here works on the equations and knows no code by name.
+//! A stripe is a matrix of *elements*, `rows` × `columns`; a column is on one drive. A code defines
+//! some elements as sums over GF(2^8) of other elements ([`Equation`]); XOR codes have only
+//! coefficients 1. Everything else here works on the equations and does not depend on the code's
+//! name.
 //!
 //! ```text
 //! code/*.rs      equations of one code each
@@ -13,12 +14,12 @@
 //! recovery.rs    one lost column from the fewest reads; degraded reads under three policies
 //! search.rs      the choice of equations behind both
 //! schedule.rs    what all of these return: steps `target (^)= Σ coefficient · slot`
-//! program.rs     a schedule made ready to run: steps that share sources fused into one pass
-//! verify.rs      a code put to the test with real bytes
+//! program.rs     a schedule compiled to run: steps that share sources fused into one pass
+//! verify.rs      tests a code with real bytes
 //! kernel/        bytes; the only `unsafe`
 //! ```
 //!
-//! No disks and no placement. It is the home of SIMD: `kernel` holds the `unsafe` of this crate.
+//! No disks and no placement. `kernel` holds the SIMD and the `unsafe` of this crate.
 
 mod code;
 mod decode;

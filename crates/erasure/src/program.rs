@@ -1,16 +1,16 @@
-//! A schedule made ready to run.
+//! A schedule compiled for execution.
 //!
-//! Steps that follow each other and sum the same sources become one operation of up to three rows,
-//! so that the sources are read once: P, Q and R of a stripe, or the two syndromes of a decoding,
-//! where P and Q themselves are the rows' initial values. Steps after them that only mix those
-//! rows become the operation's `after` matrix. Nothing else is changed, least of all the order.
+//! Consecutive steps that sum the same sources become one operation of up to three rows, so that
+//! the sources are read once: P, Q and R of a stripe, or the two syndromes of a decoding, where P
+//! and Q themselves are the rows' initial values. Later steps that only mix these rows become the
+//! operation's `after` matrix. Everything else stays, above all the order.
 
 use crate::equations::slot;
 use crate::gf;
 use crate::kernel::{self, Coefficient, Kernel, ROWS_MAX, Stores};
 use crate::schedule::{Schedule, Step};
 
-/// "Starts from zero" among operand numbers.
+/// Operand number that means "start from zero".
 pub(crate) const ZERO: u16 = u16::MAX;
 
 /// One pass over some sources, in operand numbers (see [`kernel::Job`] for the arithmetic).
@@ -23,10 +23,10 @@ pub(crate) struct Operation {
     pub(crate) after: Vec<Coefficient>,
     pub(crate) ones: bool,
     pub(crate) powers: bool,
-    /// Streaming runs: where a target is stored through the cache as well, or [`ZERO`]. One for
-    /// each target, or none at all.
+    /// For streaming runs: for each target a second operand, stored through the cache, or [`ZERO`].
+    /// Empty if no target has one.
     pub(crate) copies: Vec<u16>,
-    /// Every target may go past the cache: no later operation reads it but from a copy.
+    /// Every target may be stored past the cache: later operations read it only from a copy.
     pub(crate) streams: bool,
 }
 
@@ -36,7 +36,7 @@ pub struct Program {
     inputs: Vec<u16>,
     outputs: Vec<u16>,
     temporaries: usize,
-    /// The operations of streaming runs, which keep copies of what is read again.
+    /// The operations of streaming runs, with copies of the outputs that later operations read.
     streaming: Vec<Operation>,
     copies: usize,
     /// Sources of the operation that has the most.
@@ -45,7 +45,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// Compiles a schedule. Cheap, but not free: keep the program of a schedule that runs often.
+    /// Compiles a schedule. This takes some time: keep the program of a schedule that runs often.
     pub fn new(schedule: &Schedule) -> Self {
         let (inputs, outputs) = (schedule.inputs(), schedule.outputs());
         let mut number = vec![ZERO; schedule.slots()];
@@ -85,7 +85,7 @@ impl Program {
             let mut all = o.targets.iter().chain(&o.initial).chain(&o.sources);
             all.any(|&s| s != ZERO && usize::from(s) >= operands)
         };
-        // Those that became rows of a mixing operation need no memory.
+        // Temporaries that became rows of a mixing operation need no memory.
         let temporaries = if operations.iter().any(used) {
             schedule.temporaries()
         } else {
@@ -126,7 +126,7 @@ impl Program {
         self.temporaries
     }
 
-    /// How many copies a streaming run keeps, numbered on from the temporaries.
+    /// How many copies a streaming run keeps; their numbers follow the temporaries.
     pub(crate) fn copies(&self) -> usize {
         self.copies
     }
@@ -145,7 +145,7 @@ impl Program {
     ///
     /// # Panics
     ///
-    /// When the numbers of slices differ from those, or their lengths from each other.
+    /// When the numbers of slices differ from these, or their lengths from each other.
     pub fn run(
         &self,
         kernel: &Kernel,
@@ -158,16 +158,16 @@ impl Program {
 }
 
 impl Schedule {
-    /// Makes it ready to run.
+    /// Compiles the schedule.
     pub fn program(&self) -> Program {
         Program::new(self)
     }
 
-    /// Runs it on a stripe, an element for each slot.
+    /// Runs the schedule on a stripe, one element for each slot.
     ///
     /// # Panics
     ///
-    /// When there are fewer elements than slots, or the ones touched differ in length.
+    /// When there are fewer elements than slots, or elements that are used differ in length.
     pub fn run(&self, kernel: &Kernel, stripe: &mut [Vec<u8>]) {
         let program = self.program();
         let outputs = program.outputs().iter().map(|&s| usize::from(s));
@@ -187,11 +187,12 @@ impl Schedule {
     }
 }
 
-/// The operations with copies of the outputs (operands in `range`) that one operation writes, from
-/// other operands alone, and later ones read; and how many copies there are.
+/// The operations with copies of some outputs (operands in `range`), and the number of copies. An
+/// output is copied if one operation writes it from other operands only and later operations read
+/// it.
 ///
-/// Without copies such an output would be written through the cache, and its lines fetched from
-/// memory before they are overwritten.
+/// Without a copy such an output would be written through the cache, and its lines would be fetched
+/// from memory before they are overwritten.
 fn with_copies(
     operations: &[Operation],
     range: std::ops::Range<usize>,
@@ -227,7 +228,7 @@ fn with_copies(
     (streaming, copies)
 }
 
-/// The operation that the first steps make, and how many of them it takes.
+/// Fuses the first steps into an operation; returns it and the number of steps that it takes.
 fn fuse(steps: &[Step], elements: usize) -> (Operation, usize) {
     let most = ROWS_MAX.min(steps.len());
     let fused = (2..=most)
@@ -256,7 +257,8 @@ impl Rows {
         }
     }
 
-    /// Steps that sum the same sources, but for one term with coefficient 1 each.
+    /// Rows of steps that sum the same sources, except for at most one term with coefficient 1
+    /// each.
     fn of(steps: &[Step]) -> Option<Self> {
         let has = |step: &Step, s: u16| step.terms.iter().find(|&&(t, _)| t == s).map(|&(_, c)| c);
         let own: Vec<u16> = steps.iter().map(|step| step.target).collect();
@@ -301,7 +303,7 @@ impl Rows {
         })
     }
 
-    /// With a row of ones, if there is one, in front: kernels are quicker there.
+    /// Moves a row of ones, if there is one, to the front: kernels are faster for this order.
     fn into_operation(mut self, targets: Vec<u16>, mut after: Vec<u8>) -> Operation {
         let rows = self.initial.len();
         let ones = |row: &Vec<u8>| row.iter().all(|&c| c == 1);
@@ -339,8 +341,8 @@ impl Rows {
     }
 }
 
-/// When the steps after the first `rows` only mix the temporaries that those make: their targets
-/// and the matrix of the mixing. Else the first steps' own targets.
+/// If the steps after the first `rows` only mix the temporaries of these rows: the targets and the
+/// matrix of the mixing. Otherwise the first steps' own targets.
 fn mixed(steps: &[Step], rows: usize, elements: usize) -> (Vec<u16>, Vec<u8>) {
     let own: Vec<u16> = steps[..rows].iter().map(|step| step.target).collect();
     let plain = (own.clone(), Vec::new());

@@ -1,8 +1,8 @@
 //! One lost column from the fewest reads, and degraded reads under three policies.
 //!
-//! Each lost element is in two equations or more, and equations overlap in what they read. For
-//! D-Code with n = 7 and column 0 lost, rebuilding every data element by its horizontal equation
-//! reads 31 elements; three by the one kind and two by the other, well chosen, read 26:
+//! Each lost element is in two equations or more, and the reads of equations overlap. For D-Code
+//! with n = 7 and column 0 lost, rebuilding every data element by its horizontal equation reads 31
+//! elements. A well-chosen mix of three equations of one kind and two of the other reads 26:
 //!
 //! ```text
 //!   lost element       0,0  1,0  2,0  3,0  4,0  P5,0  P6,0
@@ -22,21 +22,21 @@ use crate::equations::Code;
 use crate::schedule::Step;
 use crate::search::{Objective, Search, Word};
 
-/// A column's recovery, and what it is worth.
+/// A column's recovery, and whether it is optimal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ColumnRecovery {
-    /// What to read and to compute.
+    /// The reads and the computation.
     pub recovery: Recovery,
-    /// No choice of equations reads fewer elements: the search was exhaustive. Else it is the best
-    /// of a long search.
+    /// True if no choice of equations reads fewer elements: the search was exhaustive. False if
+    /// this is the best choice of a long search.
     pub optimal: bool,
 }
 
 /// Which equations a degraded read uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadPolicy {
-    /// The first equation of each lost element, in evaluation order: for most codes the
-    /// horizontal one, for X-Code the diagonal one. What the D-Code paper measures.
+    /// The first equation of each lost element, in evaluation order: for most codes the horizontal
+    /// one, for X-Code the diagonal one. The D-Code paper measures this policy.
     FirstEquation,
     /// The fewest elements read in all.
     FewestReads,
@@ -45,11 +45,11 @@ pub enum ReadPolicy {
     SmallestMaximum,
 }
 
-/// Nodes of the search for a whole column: all choices for D-Code up to n = 17, some milliseconds
-/// of searching beyond.
+/// Search nodes for a whole column: all choices for D-Code up to n = 17, some milliseconds of
+/// searching beyond.
 const COLUMN_NODES: usize = 60_000;
 
-/// Nodes for a read on its way: below a millisecond.
+/// Search nodes for a read that is waiting: below a millisecond.
 const READ_NODES: usize = 2_000;
 
 impl Code {
@@ -80,8 +80,8 @@ impl Code {
     /// How to read the `wanted` elements when only the `known` ones can be read.
     ///
     /// Wanted elements that are known are read; an element that is needed for several lost ones is
-    /// read once. Where the policy's equations do not reach (several columns lost, say), it is
-    /// [`recover`](Self::recover).
+    /// read once. Where the policy's equations do not suffice (for example several columns lost),
+    /// the plan is that of [`recover`](Self::recover).
     ///
     /// # Errors
     ///
@@ -113,7 +113,7 @@ impl Code {
         }
     }
 
-    /// Each target by its first equation that has no other unknown.
+    /// Solves each target by its first equation that has no other unknown.
     fn first_equations(&self, known: &ElementSet, targets: &ElementSet) -> Option<Vec<Step>> {
         let alone = |target: usize| {
             let checks = self
@@ -150,8 +150,8 @@ impl Code {
         Some(found.0)
     }
 
-    /// Chooses equations for the targets; none where they do not suffice. The steps, and whether
-    /// they are proven best.
+    /// Chooses equations for the targets: the steps, and whether they are proven best. `None` where
+    /// the equations do not suffice.
     fn choose(
         &self,
         known: &ElementSet,
@@ -161,8 +161,8 @@ impl Code {
         nodes: usize,
     ) -> Option<(Vec<Step>, bool)> {
         let numbered: Vec<usize> = targets.iter().collect();
-        // The search's algebra is over GF(2); a code with coefficients and one row has one
-        // equation to choose, which needs no algebra.
+        // The search's algebra is over GF(2). A code with coefficients is searched only for a
+        // single target, which takes one equation and needs no algebra.
         if numbered.len() > 128 || (!self.is_xor() && numbered.len() > 1) {
             return None;
         }
@@ -196,7 +196,7 @@ impl Code {
     }
 }
 
-/// A check as the search sees it; none if it has no target, or an unknown that is none.
+/// A check in the form of the search; `None` if it has no target, or an unknown that is no target.
 fn word(check: &[(u16, u8)], known: &ElementSet, targets: &[usize]) -> Option<Word> {
     let mut word = Word {
         unknown: 0,

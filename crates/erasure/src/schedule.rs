@@ -7,26 +7,26 @@ use std::fmt;
 /// `target (^)= Σ coefficient · slot`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Step {
-    /// Where the sum goes: an element's slot or a temporary.
+    /// The target of the sum: an element's slot or a temporary.
     pub target: u16,
-    /// Add to what is there, rather than overwrite it.
+    /// Add to the target's content instead of overwriting it.
     pub accumulate: bool,
     /// `(slot, coefficient)`: never empty, no slot twice, the target not among them.
     pub terms: Vec<(u16, u8)>,
 }
 
-/// Steps in order. Slots `0..elements` are the stripe's elements, those from there on temporaries
-/// that live as long as the schedule runs.
+/// Steps in order. Slots `0..elements` are the stripe's elements; higher slots are temporaries,
+/// which exist while the schedule runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schedule {
-    /// What to do, in this order.
+    /// The steps, in the order of execution.
     pub steps: Vec<Step>,
     elements: usize,
     temporaries: usize,
 }
 
 impl Schedule {
-    /// A schedule over `elements` elements; temporaries are the slots from there on.
+    /// A schedule over `elements` elements; higher slots are temporaries.
     ///
     /// # Panics
     ///
@@ -66,8 +66,8 @@ impl Schedule {
         self.temporaries
     }
 
-    /// Additions of one element to another. A sum of k terms costs k − 1, one more if it is added
-    /// to what is there.
+    /// Additions of one element to another. A sum of k terms costs k − 1, and one more if it is
+    /// added to the target's content.
     pub fn xors(&self) -> usize {
         let cost = |step: &Step| step.terms.len() - 1 + usize::from(step.accumulate);
         self.steps.iter().map(cost).sum()

@@ -1,20 +1,21 @@
-//! Which equations to use: the fewest reads, or the least loaded drives.
+//! Choice of the equations: for the fewest reads, or for the least loaded drives.
 //!
-//! For targets e_1 … e_m choose m equations whose unknown parts are independent; what is read is
-//! the union of their known parts. Any such choice can be ordered so that the i-th equation
-//! contains e_i (a nonsingular matrix has a nonzero diagonal after some permutation), so the
-//! search goes target by target, drops dependent choices at once, and cuts branches that already
-//! read as much as the best choice so far. Half the equations of X-Code, D-Code and RDP overlap
-//! with the other half, which is what there is to win: about a quarter (Xu et al., "Single Disk
-//! Failure Recovery for X-code-based Parallel Storage Systems", IEEE Trans. Computers, 2013; Khan
-//! et al., "Rethinking Erasure Codes for Cloud File Systems", FAST 2012).
+//! For targets e_1 … e_m choose m equations whose unknown parts are independent; the reads are the
+//! union of their known parts. Any such choice can be ordered so that the i-th equation contains
+//! e_i (a nonsingular matrix has a nonzero diagonal after some permutation). So the search goes
+//! target by target, drops dependent choices at once, and cuts branches that already read as much
+//! as the best choice so far. Half the equations of X-Code, D-Code and RDP overlap with the other
+//! half. This overlap saves about a quarter of the reads (Xu et al., "Single Disk Failure Recovery
+//! for X-code-based Parallel Storage Systems", IEEE Trans. Computers, 2013; Khan et al.,
+//! "Rethinking Erasure Codes for Cloud File Systems", FAST 2012).
 //!
-//! Within [`Search::nodes`] the search is exhaustive over the equations given; beyond, it keeps the
-//! best found and improves it by exchanging one or two equations until nothing helps.
+//! Within [`Search::nodes`] the search is exhaustive over the equations given. Beyond that, it
+//! keeps the best choice found and improves it by exchanging one or two equations until this does
+//! not help.
 
 use crate::element::ElementSet;
 
-/// What to make small.
+/// The quantity to minimise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Objective {
     /// Elements read, then terms added.
@@ -23,12 +24,12 @@ pub(crate) enum Objective {
     Maximum,
 }
 
-/// One equation as the search sees it.
+/// One equation in the form that the search uses.
 #[derive(Clone, Debug)]
 pub(crate) struct Word {
-    /// Which targets it contains, by number.
+    /// The targets that it contains, by number.
     pub(crate) unknown: u128,
-    /// Which known elements.
+    /// The known elements that it contains.
     pub(crate) known: ElementSet,
 }
 
@@ -36,7 +37,7 @@ pub(crate) struct Search<'a> {
     pub(crate) words: &'a [Word],
     pub(crate) targets: usize,
     pub(crate) columns: usize,
-    /// What is read anyway.
+    /// Elements that are read in any case.
     pub(crate) also_read: &'a ElementSet,
     pub(crate) objective: Objective,
     pub(crate) nodes: usize,
@@ -59,7 +60,7 @@ impl Search<'_> {
                 (0..self.words.len()).filter(with).collect()
             })
             .collect();
-        // Targets with little choice first: they prune the others.
+        // Targets with few options first: they prune the others.
         options.sort_by_key(Vec::len);
         let mut state = State {
             search: self,
@@ -190,7 +191,8 @@ impl State<'_> {
             .collect();
         order.sort_unstable();
         for (_, w) in order {
-            // Without any choice yet the search goes on for a while, then gives up.
+            // Until a first choice is found the search gets eight times its nodes, then it gives
+            // up.
             let budget = if self.best.is_some() { 1 } else { 8 };
             if self.nodes >= budget * self.search.nodes {
                 return;
@@ -214,8 +216,8 @@ impl State<'_> {
     }
 }
 
-/// The vector reduced by the basis (each of which has its highest bit to itself from there on), or
-/// none if it depends on them.
+/// The vector reduced by the basis, or `None` if it depends on the basis. The highest bit of each
+/// basis vector is unset in all later ones.
 fn independent(basis: &[u128], vector: u128) -> Option<u128> {
     let reduced = basis.iter().fold(vector, |v, &b| v.min(v ^ b));
     (reduced != 0).then_some(reduced)

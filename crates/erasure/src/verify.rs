@@ -1,4 +1,4 @@
-//! A code put to the test with real bytes: what `ravelin code verify` runs.
+//! Tests a code with real bytes: `ravelin code verify` runs this.
 
 use std::borrow::Cow;
 
@@ -6,19 +6,19 @@ use crate::decode::Unrecoverable;
 use crate::equations::{Code, next_combination};
 use crate::kernel::{self, Kernel};
 
-/// What was tried, when nothing failed.
+/// Counts of the checks, when none failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Verified {
-    /// Sets of columns that were lost and came back, on every kernel.
+    /// Sets of columns that were lost and recovered, on every kernel.
     pub recovered: u64,
-    /// Sets of columns that are too many, and were refused.
+    /// Sets of too many columns, whose recovery was refused.
     pub refused: u64,
 }
 
 /// What is wrong with a code, or with a kernel.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum VerifyError {
-    /// A kernel computes other parities than the equations say.
+    /// A kernel computes other parities than the equations.
     #[error("{kernel} encodes {code} to other bytes than the equations say, so either is broken")]
     Encode {
         /// The code.
@@ -26,7 +26,7 @@ pub enum VerifyError {
         /// The kernel.
         kernel: &'static str,
     },
-    /// A recovery gave other bytes than were lost.
+    /// A recovery computed other bytes than the lost ones.
     #[error(
         "{kernel} rebuilt columns {lost:?} of {code} to other bytes than were there, so its recovery is wrong"
     )]
@@ -43,7 +43,7 @@ pub enum VerifyError {
     Refused {
         /// The lost columns.
         lost: Vec<u16>,
-        /// What was said.
+        /// The error of the recovery.
         refusal: Unrecoverable,
     },
     /// More columns than the tolerance were "recovered".
@@ -69,18 +69,18 @@ impl VerifyError {
     }
 }
 
-/// Sets of up to so many columns are all tried. Only mirrors of five and more survive larger ones;
-/// of theirs the largest are tried too, the 2^n in between are not.
+/// All sets of up to this many columns are tried. Only mirrors of five and more columns survive
+/// larger sets. For these the largest sets are tried too; the 2^n sets in between are not.
 const SMALL_SETS: u16 = 3;
 
-/// Encodes a stripe of `length`-byte elements on every kernel, loses every set of columns up to the
-/// tolerance (of mirrors see `SMALL_SETS`) and rebuilds it on every kernel, and sees every set of one column more refused.
+/// Encodes a stripe of `length`-byte elements on every kernel. Loses every set of columns up to the tolerance (for
+/// mirrors see `SMALL_SETS`) and rebuilds it on every kernel. Checks that every set of one column more is refused.
 ///
-/// The truth is the equations evaluated one by one by the naive kernel.
+/// The reference is the equations, evaluated one by one by the naive kernel.
 ///
 /// # Errors
 ///
-/// [`VerifyError`]: the first thing that is wrong.
+/// [`VerifyError`]: the first error found.
 pub fn verify(code: &Code, length: usize) -> Result<Verified, VerifyError> {
     let truth = example(code, length);
     let name = || format!("{}:{}", code.name(), code.parameter());
@@ -126,7 +126,7 @@ fn rebuild(
         lost: lost.to_vec(),
         refusal,
     })?;
-    // Only what the recovery says it reads is there.
+    // Only the elements in the recovery's read list hold their data.
     for element in stripe.iter_mut() {
         element.fill(0xa5);
     }
@@ -160,13 +160,13 @@ fn column_sets(columns: u16, count: u16) -> impl Iterator<Item = Vec<u16>> {
     })
 }
 
-/// A stripe of the example's rule, data[i] = (37 i + 11) mod 256 in the first byte of element i
-/// and so on through its bytes, parities by their equations.
+/// An example stripe: data[i] = (37 i + 11) mod 256 in the first byte of element i, and by a
+/// similar rule in its other bytes; parities by their equations.
 pub fn example(code: &Code, length: usize) -> Vec<Vec<u8>> {
     let mut stripe = vec![vec![0; length]; code.elements()];
     for (i, slot) in code.data_slots().enumerate() {
         for (j, byte) in stripe[slot].iter_mut().enumerate() {
-            // The second factor differs from element to element, so that no two are alike.
+            // The second factor differs from element to element, so that no two elements are equal.
             let value = 37 * i + 11 + j * (2 * i + 1) + j / 7;
             *byte = value.to_le_bytes()[0];
         }
@@ -179,7 +179,7 @@ pub fn example(code: &Code, length: usize) -> Vec<Vec<u8>> {
     stripe
 }
 
-/// Each equation as it is written.
+/// Evaluates each equation as it is written.
 fn evaluate(code: &Code, kernel: &Kernel, stripe: &mut [Vec<u8>]) {
     for equation in code.equations() {
         let target = code.index(equation.parity);

@@ -1,23 +1,23 @@
-//! A plot as a value: what the SVG and the Vega-Lite of a study are both made from.
+//! A plot as a value: the source of both the SVG and the Vega-Lite of a study.
 
 use serde::Serialize;
 
 /// One plot.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Chart {
-    /// Its part of file names and anchors.
+    /// Its part in file names and anchors.
     pub id: String,
     /// What it shows.
     pub title: String,
-    /// From left to right.
+    /// The horizontal axis.
     pub x: Axis,
-    /// Upwards.
+    /// The vertical axis.
     pub y: Axis,
-    /// How our points are drawn. The paper's are always diamonds.
+    /// How our points are drawn. The paper's points are always diamonds.
     pub mark: Mark,
     /// The data.
     pub series: Vec<Series>,
-    /// What the bands around our points are.
+    /// The meaning of the bands around our points.
     pub band: &'static str,
     /// Levels and ranges that the paper gives for several points together.
     pub references: Vec<Reference>,
@@ -38,34 +38,34 @@ pub enum Mark {
 /// An axis.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Axis {
-    /// What it measures, with the unit.
+    /// The quantity, with the unit.
     pub title: String,
-    /// How.
+    /// The scale.
     pub scale: Scale,
-    /// From where to where; from the data if not given (bars begin at 0 then).
+    /// Lower and upper end; from the data if not given (bars begin at 0 then).
     pub range: Option<(f64, f64)>,
 }
 
-/// How an axis measures.
+/// Scale of an axis.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scale {
     /// Point i of a series belongs to category i.
     Categories(Vec<String>),
-    /// By sums.
+    /// Linear.
     Linear,
-    /// By factors.
+    /// Logarithmic.
     Log,
 }
 
-/// Points that belong together.
+/// Points of one series.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Series {
-    /// What they are.
+    /// The name of the series.
     pub name: String,
-    /// Ours.
+    /// Our points.
     pub ours: Vec<Point>,
-    /// The paper's, as far as its text gives them.
+    /// The paper's points, as far as its text gives them.
     pub paper: Vec<Point>,
 }
 
@@ -74,22 +74,22 @@ pub struct Series {
 pub struct Point {
     /// Position, or number of the category.
     pub x: f64,
-    /// Height; infinite is drawn to the upper end.
+    /// Height; an infinite height is drawn to the upper end.
     pub y: f64,
-    /// Around the height.
+    /// The band around the height.
     pub band: Option<(f64, f64)>,
 }
 
 /// A range (or a level, if both ends are the same) across the plot.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Reference {
-    /// What it is.
+    /// Its meaning.
     pub name: String,
     /// Its lower end.
     pub low: f64,
     /// Its upper end.
     pub high: f64,
-    /// The series that it is about, by number; drawn in its colour.
+    /// The number of the series that it refers to; drawn in the colour of this series.
     pub series: Option<usize>,
 }
 
@@ -114,7 +114,7 @@ impl Chart {
         }
     }
 
-    /// Whether the paper's numbers are in it.
+    /// True if the plot contains numbers of the paper.
     #[must_use]
     pub fn has_paper(&self) -> bool {
         !self.references.is_empty() || self.series.iter().any(|series| !series.paper.is_empty())
@@ -122,7 +122,7 @@ impl Chart {
 }
 
 impl Axis {
-    /// Categories.
+    /// An axis of categories.
     pub fn categories<T: ToString>(
         title: impl Into<String>,
         names: impl IntoIterator<Item = T>,
@@ -135,7 +135,7 @@ impl Axis {
         }
     }
 
-    /// Numbers by sums, as far as the data goes.
+    /// A linear axis over the range of the data.
     pub fn linear(title: impl Into<String>) -> Self {
         Self {
             title: title.into(),
@@ -144,7 +144,7 @@ impl Axis {
         }
     }
 
-    /// Numbers by factors, as far as the data goes.
+    /// A logarithmic axis over the range of the data.
     pub fn log(title: impl Into<String>) -> Self {
         Self {
             title: title.into(),

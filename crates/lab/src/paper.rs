@@ -7,9 +7,9 @@ pub struct Paper {
     pub id: &'static str,
     /// Its title.
     pub title: &'static str,
-    /// Who wrote it.
+    /// The authors.
     pub authors: &'static str,
-    /// Where its authors were: the texts at hand name no venue.
+    /// Affiliation of the authors: the texts at hand do not name a venue.
     pub from: &'static str,
 }
 
@@ -29,7 +29,7 @@ pub(crate) static DRAID: Paper = Paper {
     from: "storage test platform at Los Alamos National Laboratory",
 };
 
-/// Shear, which tells an array's layout from the times of requests.
+/// Shear, which infers an array's layout from the times of requests.
 pub(crate) static SHEAR: Paper = Paper {
     id: "shear",
     title: "Deconstructing Storage Arrays",

@@ -1,4 +1,4 @@
-//! All that one study found.
+//! The results of one study.
 
 use serde::Serialize;
 
@@ -6,18 +6,18 @@ use crate::chart::Chart;
 use crate::row::{Row, Verdict};
 use crate::study::About;
 
-/// What a study found.
+/// The results of a study.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
     /// Which study.
     pub about: &'static About,
-    /// The seed of all chance in it.
+    /// The seed of all random numbers in it.
     pub seed: u64,
-    /// Whether it ran at full size.
+    /// True if it ran at full size.
     pub full: bool,
-    /// What was modelled, in sentences: drives, sizes, what is left out.
+    /// The model, in sentences: drives, sizes, and what is left out.
     pub model: String,
-    /// A hash of what happened: the same seed, the same trace.
+    /// A hash of the events: the same seed gives the same trace.
     pub trace: u64,
     /// The numbers.
     pub rows: Vec<Row>,
@@ -25,14 +25,14 @@ pub struct Report {
     pub charts: Vec<Chart>,
 }
 
-/// How many rows hold, differ, and cannot be compared.
+/// How many rows hold, differ, or cannot be compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Verdicts {
-    /// Ours is the paper's.
+    /// Our number agrees with the paper's.
     pub holds: usize,
-    /// It is not.
+    /// Our number differs from the paper's.
     pub differs: usize,
-    /// One of them alone.
+    /// Only one number exists, or the two do not measure the same.
     pub not_comparable: usize,
 }
 
@@ -57,7 +57,7 @@ impl Report {
         self.rows.iter().find(|row| row.id == id)
     }
 
-    /// The command that runs it again.
+    /// The command that runs the study again.
     #[must_use]
     pub fn command(&self) -> String {
         let full = if self.full { " --full" } else { "" };

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde::ser::{SerializeStruct, Serializer};
 
-/// What a number counts.
+/// The unit of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// One quantity ÷ another of its kind.
@@ -35,7 +35,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// As in JSON and in tables.
+    /// The symbol in JSON and in tables.
     #[must_use]
     pub const fn symbol(self) -> &'static str {
         match self {
@@ -56,19 +56,20 @@ impl Unit {
     }
 }
 
-/// Whether our number agrees with the paper's.
+/// Result of comparing our number with the paper's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It does, by the study's rule.
+    /// The numbers agree, by the study's rule.
     Holds,
-    /// It does not, and why.
+    /// The numbers differ, for this reason.
     Differs(String),
-    /// The two do not measure the same, or there is only one of them; what it is instead.
+    /// The two do not measure the same, or only one exists; the text says what the number is
+    /// instead.
     NotComparable(String),
 }
 
 impl Verdict {
-    /// As in JSON.
+    /// The word in JSON.
     #[must_use]
     pub const fn word(&self) -> &'static str {
         match self {
@@ -79,51 +80,51 @@ impl Verdict {
     }
 }
 
-/// When our number counts as the paper's.
+/// The rule by which our number agrees with the paper's.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Rule {
-    /// They differ by this at most, in the row's unit.
+    /// They differ by at most this, in the row's unit.
     Within(f64),
-    /// They differ by this share of the paper's at most.
+    /// They differ by at most this share of the paper's.
     WithinShare(f64),
-    /// The paper's lies within the row's band, as exactly as it is printed: a number with two
-    /// decimals stands for all within half a hundredth of it.
+    /// The paper's number is in the row's band, up to the precision of its printing: a number with
+    /// two decimals stands for all numbers within half a hundredth of it.
     Band {
         /// Half of the last digit that the paper prints.
         rounding: f64,
     },
-    /// Ours lies between these, ends included: a range that was derived beforehand.
+    /// Our number is between these, ends included: a range that was derived beforehand.
     Between(f64, f64),
-    /// Ours is at most the paper's: it says "at most".
+    /// Our number is at most the paper's: the paper writes "at most".
     AtMost,
-    /// Ours is at least the paper's: it says "at least", or better is more.
+    /// Our number is at least the paper's: the paper writes "at least", or more is better.
     AtLeast,
 }
 
 /// One line of a result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// What tools compare by: stable, lower case, parts divided by points (`fig2.4p1x17.hdd`).
+    /// Key for tools: stable, lower case, parts divided by points (`fig2.4p1x17.hdd`).
     pub id: String,
-    /// What people read.
+    /// Name for readers.
     pub name: String,
     /// Our number; infinite is allowed, and null in JSON.
     pub ours: f64,
-    /// Around our number, where it comes from chance: 95 % of such runs, or the 95 % interval of
-    /// the mean; the name says which.
+    /// The band of our number, where it is random: 95 % of such runs, or the 95 % interval of the
+    /// mean; the name states which.
     pub band: Option<(f64, f64)>,
     /// The paper's number.
     pub paper: Option<f64>,
-    /// Of both.
+    /// The unit of both numbers.
     pub unit: Unit,
-    /// Whether they agree.
+    /// Result of the comparison.
     pub verdict: Verdict,
-    /// What else is to be said.
+    /// A further remark.
     remark: Option<String>,
 }
 
 impl Row {
-    /// Our number alone, with what it is good for.
+    /// Our number only, with its use as the reason of the verdict.
     pub fn alone(
         id: impl Into<String>,
         name: impl Into<String>,
@@ -150,7 +151,7 @@ impl Row {
         self
     }
 
-    /// Compared with the paper's number; `reason` is why they differ, if they do.
+    /// Compared with the paper's number; `reason` applies if they differ.
     #[must_use]
     pub fn against(mut self, paper: f64, rule: Rule, reason: impl Into<String>) -> Self {
         self.paper = Some(paper);
@@ -161,7 +162,7 @@ impl Row {
         self
     }
 
-    /// Beside the paper's number, which measures something else; the reason given at first stays.
+    /// Next to the paper's number, which measures something else; the reason given at first stays.
     #[must_use]
     pub const fn beside(mut self, paper: f64) -> Self {
         self.paper = Some(paper);
@@ -175,7 +176,7 @@ impl Row {
         self
     }
 
-    /// Ours ÷ the paper's, where both are there and finite.
+    /// Ours ÷ the paper's, where both exist and are finite.
     #[must_use]
     pub fn ratio(&self) -> Option<f64> {
         let paper = self.paper.filter(|paper| *paper != 0.0)?;
@@ -197,7 +198,7 @@ impl Row {
     }
 }
 
-/// What sums of decimal fractions are off by.
+/// The rounding error of sums of decimal fractions.
 const ROUNDING: f64 = 1e-9;
 
 impl Rule {

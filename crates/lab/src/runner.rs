@@ -1,7 +1,7 @@
 //! Studies on several threads.
 //!
-//! One thread pool runs the studies and the cases inside them. A study that is done is handed over
-//! at once, so that a stop loses only what is running.
+//! One thread pool runs the studies and the cases inside them. Each finished report is passed on at
+//! once, so that a stop loses only the running studies.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -11,31 +11,31 @@ use rayon::prelude::*;
 use crate::report::Report;
 use crate::study::{Context, Study};
 
-/// How to run.
+/// Options of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Of all chance.
+    /// Seed of all random numbers.
     pub seed: u64,
-    /// At the papers' sizes.
+    /// True for the papers' sizes.
     pub full: bool,
     /// Threads.
     pub jobs: usize,
 }
 
-/// Where a study is.
+/// State of a study.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It has not begun.
+    /// Not started.
     Waiting,
-    /// It runs.
+    /// Running.
     Running,
-    /// Its report is there.
+    /// Its report is complete.
     Done,
-    /// It was stopped.
+    /// Stopped.
     Stopped,
 }
 
-/// What is known of a running study.
+/// Progress of a study.
 #[derive(Debug, Default)]
 pub struct Progress {
     state: AtomicUsize,
@@ -46,7 +46,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Where it is.
+    /// The state.
     #[must_use]
     pub fn state(&self) -> State {
         const STATES: [State; 4] = [State::Waiting, State::Running, State::Done, State::Stopped];
@@ -62,7 +62,7 @@ impl Progress {
         )
     }
 
-    /// Virtual time that its simulations have gone through together.
+    /// Virtual time simulated so far, summed over its simulations.
     #[must_use]
     pub fn virtual_nanoseconds(&self) -> u64 {
         self.virtual_nanoseconds.load(Ordering::Relaxed)
@@ -94,14 +94,14 @@ impl Progress {
     }
 }
 
-/// What can be seen of a run, and the way to stop it, from any thread.
+/// The progress of a run, and the way to stop it, from any thread.
 #[derive(Debug)]
 pub struct Monitor {
     studies: Vec<(&'static str, Progress)>,
 }
 
 impl Monitor {
-    /// For these studies, all waiting.
+    /// A monitor for these studies, all waiting.
     #[must_use]
     pub fn new(studies: &[&'static dyn Study]) -> Self {
         let ids = studies.iter().map(|study| study.about().id);
@@ -110,12 +110,12 @@ impl Monitor {
         }
     }
 
-    /// Each study's id and where it is.
+    /// Each study's id and progress.
     pub fn studies(&self) -> impl ExactSizeIterator<Item = (&'static str, &Progress)> {
         self.studies.iter().map(|(id, progress)| (*id, progress))
     }
 
-    /// Ends the run: what is running is given up, what waits does not begin.
+    /// Ends the run: running studies are abandoned, waiting studies do not start.
     pub fn stop(&self) {
         self.studies
             .iter()
@@ -123,10 +123,10 @@ impl Monitor {
     }
 }
 
-/// Runs studies, and hands over each report when it is there. Returns when all are done or given
-/// up: all reports, in the order of the studies.
+/// Runs studies and passes on each report when it is complete. Returns when all studies are done or
+/// abandoned: all reports, in the order of the studies.
 ///
-/// `done` is called from one thread at a time; what it returns as an error stops the run.
+/// `done` is called from one thread at a time; an error that it returns stops the run.
 ///
 /// # Errors
 ///

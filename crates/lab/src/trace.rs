@@ -1,6 +1,6 @@
-//! A hash of what happened in a study: equal traces, equal runs.
+//! A hash of the events in a study: equal traces mean equal runs.
 
-/// FNV-1a over 64-bit words, low byte first. Small, without state elsewhere, the same everywhere.
+/// FNV-1a over 64-bit words, low byte first. Small, without other state, the same on every machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Trace(pub(crate) u64);
 
@@ -11,19 +11,19 @@ impl Default for Trace {
 }
 
 impl Trace {
-    /// Takes a number in.
+    /// Adds a number.
     pub(crate) fn add(&mut self, word: u64) {
         self.bytes(&word.to_le_bytes());
     }
 
-    /// Takes bytes in.
+    /// Adds bytes.
     pub(crate) fn bytes(&mut self, bytes: &[u8]) {
         for &byte in bytes {
             self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
         }
     }
 
-    /// The hash of a name: a stream of chance of its own.
+    /// The hash of a name: it selects a separate random stream.
     pub(crate) fn of(name: &str) -> u64 {
         let mut trace = Self::default();
         trace.bytes(name.as_bytes());

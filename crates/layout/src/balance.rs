@@ -1,9 +1,9 @@
 //! How evenly a layout spreads space and rebuild work.
 //!
-//! Everything is counted, nothing estimated: for a set of failed drives, every cell they held is
-//! looked up, its group's survivors are read, and the layout says where the lost cell goes. What is
-//! reported is max/mean over the surviving drives: 1.00 is perfect, and a rebuild that is bound by
-//! drives takes that much longer than a perfect one.
+//! Everything is counted, nothing is estimated. For a set of failed drives, each of their cells is
+//! looked up: the survivors of its group are read, and the layout gives the spare cell to write.
+//! The report gives max/mean over the surviving drives: 1.00 is perfect, and a rebuild that is
+//! bound by drives takes that many times as long as a perfect one.
 //!
 //! ```text
 //!   drive f lost ──► its cells ──► their groups ──► survivors: +1 read each
@@ -11,8 +11,8 @@
 //! ```
 //!
 //! Reads count all survivors of a group, as dRAID's resilver does. An array that reads only d of
-//! them can level what is left; the report is the pessimistic one. Groups that lost more than they
-//! can are neither read nor written. Failures are at the same time.
+//! them can even out the rest; the report is the pessimistic case. Stripes that lost more units
+//! than the code can restore are neither read nor written. All failures happen at the same time.
 
 use block::Seat;
 
@@ -26,9 +26,9 @@ pub struct Question {
     pub failures: u16,
     /// Share of the groups that are in use, from the first, in percent.
     pub fill_percent: f64,
-    /// Height of the drives in cells; a whole pattern where not said.
+    /// Height of the drives in cells; `None` is a whole pattern.
     pub rows: Option<u64>,
-    /// Failure sets to count at most; beyond that a fixed sample stands for all.
+    /// Most failure sets to count; if there are more, a fixed sample is counted instead.
     pub sets_max: usize,
 }
 
@@ -68,7 +68,7 @@ pub struct Load {
     pub total: Ratio,
 }
 
-/// What came out.
+/// The result of [`report`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
     /// Space.
@@ -77,11 +77,12 @@ pub struct Report {
     pub rebuild: Load,
     /// Rebuild: the failure set whose total is worst.
     pub worst: Load,
-    /// That set.
+    /// The failure set of `worst`.
     pub worst_set: Vec<Seat>,
     /// How many failure sets were counted.
     pub sets: usize,
-    /// Whether they stand for all sets (all of them, or all up to symmetry), not a sample.
+    /// True if these sets represent all sets (all of them, or all up to symmetry); false for a
+    /// sample.
     pub exhaustive: bool,
     /// Of the stripes that a second failed drive holds, the share that lost a unit on the first
     /// too: (mean, largest) over pairs. With one parity these are lost, with more they are critical.
@@ -158,11 +159,11 @@ pub struct Work {
     pub reads: Vec<u64>,
     /// Units written to each drive.
     pub writes: Vec<u64>,
-    /// Units that were lost and can be made again.
+    /// Lost units that can be reconstructed.
     pub rebuilt: u64,
-    /// Units of stripes that lost more than they can.
+    /// Lost units of stripes that lost more units than the code can restore.
     pub lost: u64,
-    /// Units that found no spare cell; they wait for a replacement drive.
+    /// Units for which no spare cell was left; they wait for a replacement drive.
     pub homeless: u64,
 }
 
@@ -200,11 +201,11 @@ pub fn work(geometry: &Geometry, rows: u64, groups: u64, failed: &[Seat]) -> Wor
     Counter::of(geometry, rows, groups).fail(failed)
 }
 
-/// Entries of the table of stripe members: beyond it they are looked up each time.
+/// Most entries of the table of stripe members; above this the members are looked up each time.
 const TABLE_MAX: u64 = 1 << 26;
 
-/// Chunk slots that show a classic level's whole rotation; on declustered layouts all chunks of a
-/// cell fare alike.
+/// Slots after which a classic level's rotation repeats; 1 on declustered layouts, where all chunks
+/// of a cell are alike.
 fn slots(geometry: &Geometry) -> u64 {
     geometry.layout.rotation_slots()
 }
@@ -216,7 +217,7 @@ struct Counter<'a> {
     slots: u64,
     /// Stripes of a group.
     stripes: u64,
-    /// The seat of every unit of every stripe, where that is not too much to keep.
+    /// The seat of every unit of every stripe; empty if that is more than `TABLE_MAX` entries.
     table: Vec<Seat>,
 }
 
@@ -280,11 +281,11 @@ impl<'a> Counter<'a> {
         }));
     }
 
-    /// The sets to count, and whether they stand for all.
+    /// The failure sets to count, and whether they represent all sets.
     fn failure_sets(&self, question: &Question) -> (Vec<Vec<Seat>>, bool) {
         let n = self.geometry.drives;
         let failures = question.failures.min(n);
-        // Where all drives are alike, sets with drive 0 stand for all.
+        // Where all drives are alike, the sets that contain drive 0 represent all sets.
         let layout = self.geometry.layout.as_ref();
         let whole = self.rows.is_multiple_of(layout.pattern_rows())
             && self.groups == layout.groups(self.rows);
@@ -365,7 +366,8 @@ impl<'a> Counter<'a> {
                     recoverable = true;
                     work.rebuilt += 1;
                     if mirror {
-                        // The next copy round the ring; two lost copies may read the same one.
+                        // The next copy in the ring of copies; two lost copies may read the same
+                        // source.
                         let start = usize::from(unit);
                         let source = (1..members.len())
                             .map(|step| members[(start + step) % members.len()])
@@ -472,7 +474,7 @@ impl<'a> Counter<'a> {
     }
 }
 
-/// Spare cells that hold something already.
+/// Spare cells that are in use.
 struct Taken {
     rows: u64,
     bits: Vec<u64>,

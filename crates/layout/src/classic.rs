@@ -1,5 +1,5 @@
-//! What the classic levels share: a group is one cell of every drive of an island, and a rotation
-//! turns chunks inside it.
+//! The common part of the classic levels: a group is one cell of every drive of an island, and a
+//! rotation turns chunks inside it.
 //!
 //! ```text
 //!   raid6:4d:14c:2s          seats 0…5          seats 6…11       12   13
@@ -7,9 +7,9 @@
 //!                    row 1   g2.c0 … g2.c5      g3.c0 … g3.c5    S0   S1
 //! ```
 //!
-//! One island is the usual array. With `d` said, drives are cut into islands of d + p. `s` says how
-//! many hot spares there are: seats whose every cell is a spare, so that rebuild treats
-//! them as it treats distributed spares.
+//! One island is the usual array. With the field `d`, drives are cut into islands of d + p. The
+//! field `s` gives the number of hot spares: seats whose every cell is a spare, so that rebuild
+//! treats them like distributed spares.
 
 use std::fmt;
 
@@ -18,10 +18,9 @@ use block::Seat;
 use crate::divide::Divisor;
 use crate::{Cell, Layout, Place, Role};
 
-/// How stripes turn inside a group of `width` columns. The meaning of the arguments is that of
-/// [`Layout`].
+/// How stripes turn inside a group of `width` columns. The arguments are those of [`Layout`].
 pub(crate) trait Rotation: fmt::Debug + Send + Sync {
-    /// Slots after which it repeats.
+    /// Slots after which the rotation repeats.
     fn period(&self) -> u64;
     fn stripes(&self, slots: u64) -> u64;
     fn place(&self, stripe: u64, index: u64, unit: u16) -> Place;

@@ -10,7 +10,7 @@
 //!
 //! Since straws of different children are independent, changing one weight moves only what that
 //! child gains or loses (*straw2*). *firstn* numbers retries through, so a refusal shifts all later
-//! positions, as copies like it; *indep* gives each position its own retries, as codes need it.
+//! positions: this suits copies. *indep* gives each position its own retries: codes need this.
 //! *chooseleaf* picks distinct buckets of a type and one device below each.
 //!
 //! Hashing places binomially: the fullest drive is 5 to 15 % above the mean and a rebuild 19 to
@@ -38,7 +38,7 @@ pub const ONE: u32 = 0x1_0000;
 /// A device (0 and up) or a bucket (negative).
 pub type Item = i32;
 
-/// An inner node of the tree; its children race by straw2.
+/// An inner node of the tree; straw2 chooses one of its children.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bucket {
     /// Negative.
@@ -165,7 +165,7 @@ impl Map {
         self.buckets.get(&item).map_or(0, |bucket| bucket.kind)
     }
 
-    /// Repeatedly takes away buckets whose child buckets are all gone; what stays is on a cycle or
+    /// Repeatedly removes buckets whose child buckets are all removed; the rest is on a cycle or
     /// above one.
     fn check_tree(&self) -> Result<(), MapError> {
         let mut left: Vec<&Bucket> = self.buckets.values().collect();

@@ -1,6 +1,6 @@
 //! Declustered layouts, a file each: groups are spread over more drives than they have columns.
 //!
-//! All that the rest knows of such a layout is its [`Kind`]: how scheme strings name it, which fields it takes, and how
+//! The rest of the crate uses such a layout only through its [`Kind`]: its name in scheme strings, its fields, and how
 //! it is made. Scheme strings, errors and completion read the names from [`KINDS`]. A new layout is a file here, its
 //! `mod` line and its line in [`KINDS`] (`docs/howto/add-a-layout.md`).
 
@@ -22,7 +22,7 @@ use crate::developed::Shape;
 use crate::geometry::{Ask, GeometryError};
 use crate::{Layout, Scheme};
 
-/// Every declustered layout: the line to add for a new one.
+/// Every declustered layout. Add a line for a new one.
 pub static KINDS: &[&Kind] = &[
     &pddl::KIND,
     &draid::KIND,
@@ -32,20 +32,20 @@ pub static KINDS: &[&Kind] = &[
     &pool::CRUSH,
 ];
 
-/// A layout, or why the scheme comes to none.
+/// A layout, or why the scheme has none.
 pub(crate) type Made = Result<Arc<dyn Layout>, GeometryError>;
 
 /// A kind of declustered layout.
 pub struct Kind {
     /// Its name in scheme strings, without a digit for parity. Pools' labels depend on it.
     pub name: &'static str,
-    /// How a scheme says the parity.
+    /// How a scheme gives the parity.
     pub parity: Parity,
-    /// What it makes of failure domains.
+    /// How the layout treats failure domains.
     pub domains: Domains,
     /// Whether the placement is a stored table that grows with the pool.
     pub is_pool: bool,
-    /// Names that are offered to those who ask which there are.
+    /// Names shown in lists of schemes.
     pub offered: &'static [&'static str],
     /// Schemes that tests make and check cell by cell. The first is small: the simulator fails its drives.
     pub examples: &'static [&'static str],
@@ -53,7 +53,7 @@ pub struct Kind {
     pub(crate) make: fn(&Ask<'_>, Shape) -> Made,
 }
 
-/// How a scheme says how many columns of a group may be lost.
+/// How a scheme gives the number of columns of a group that may be lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parity {
     /// By a digit after the name, always: `pddl2`.
@@ -64,19 +64,20 @@ pub enum Parity {
     FieldOr(u16),
 }
 
-/// What a layout makes of failure domains, the field `f`.
+/// How a layout treats failure domains, the field `f`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Domains {
-    /// No group has more columns in a domain than may be lost, and drives in named domains are dealt to seats for it.
+    /// No group has more columns in a domain than may be lost; drives in named domains are assigned to seats
+    /// accordingly.
     Spread,
-    /// The field is taken; where the layout does not come out even over the domains, it is an error.
+    /// The field is accepted; a layout that is not even over the domains is an error.
     Checked,
-    /// The field has no place, because of this.
+    /// The field is refused, for this reason.
     Refused(&'static str),
 }
 
 impl Kind {
-    /// The kind with this name, which has no digit.
+    /// The kind with this name (without a digit).
     #[must_use]
     pub fn by_name(name: &str) -> Option<&'static Self> {
         KINDS.iter().copied().find(|kind| kind.name == name)
@@ -91,7 +92,7 @@ impl Kind {
         }
     }
 
-    /// The parity that the scheme says by a field, which is not the default.
+    /// The parity, if the scheme gives it by a field and it is not the default.
     pub(crate) fn parity_field(&self, scheme: &Scheme) -> Option<u16> {
         match self.parity {
             Parity::Digit | Parity::DigitOr(_) => None,
@@ -99,7 +100,7 @@ impl Kind {
         }
     }
 
-    /// Letters of the fields that it takes.
+    /// Letters of the fields that the kind takes.
     pub(crate) const fn letters(&self) -> &'static str {
         match self.domains {
             Domains::Spread | Domains::Checked => "d p c s f x",
@@ -108,7 +109,7 @@ impl Kind {
     }
 }
 
-// Names are unique: the register's test holds it.
+// Names are unique: the test of [`KINDS`] checks this.
 impl PartialEq for Kind {
     fn eq(&self, other: &Self) -> bool {
         self.name == other.name

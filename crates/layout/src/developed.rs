@@ -1,6 +1,6 @@
 //! Permutation development: the engine under PDDL and dRAID.
 //!
-//! A *base permutation* B says which drive stands at which position of a row. Positions are cut
+//! A *base permutation* B gives the drive at each position of a row. Positions are cut
 //! into groups from the left; the last s are spares. The next row takes the same base and moves
 //! every drive on by one:
 //!
@@ -11,15 +11,15 @@
 //!                                      row 2      3 4 6 | 5 1 0 | 2        + 2 mod 7
 //! ```
 //!
-//! After n rows every drive has stood at every position once, whatever the base: data, parity and
+//! After n rows every drive has been at every position once, whatever the base: data, parity and
 //! spare space are uniform by construction. Which drives meet in a group depends on the differences
-//! within the base's groups, and there a good base spreads a rebuild evenly ([`crate::pddl`]
-//! says what good is). After n rows the next of M bases begins.
+//! within the base's groups: a good base spreads a rebuild evenly ([`crate::pddl`] defines good).
+//! After n rows the next of M bases begins.
 //!
-//! Where n − s is no multiple of the group's width, groups run on into the next row of the same
-//! *slice*: R rows with one permutation and one shift, R·(n−s) the first common multiple. A group
-//! that runs on takes the end of one row and the beginning of the next, and since it is no wider
-//! than n − s it never meets a drive twice.
+//! Where n − s is no multiple of the group's width, groups continue in the next row of the same
+//! *slice*: R rows with one permutation and one shift, R·(n−s) the first common multiple. Such a
+//! group takes the end of one row and the beginning of the next. It never has two cells on one
+//! drive, since it is no wider than n − s.
 //!
 //! ```text
 //!   n − s = 5, groups of 3, R = 3:  row 0   g0.0 g0.1 g0.2 g1.0 g1.1   S
@@ -44,8 +44,8 @@ pub enum Development {
     /// drive = B xor x, where n is a power of two.
     Xor,
     /// The drives are the cells of a grid of f domains (drive x in domain x mod f) and move on in
-    /// both directions: shift x is x mod f domains and x div f places within them. Who shares a
-    /// domain goes on sharing one.
+    /// both directions: shift x is x mod f domains and x div f places within them. Drives that
+    /// share a domain share one after every shift.
     Grid {
         /// f: number of domains, a divisor of n.
         domains: u16,
@@ -113,9 +113,9 @@ pub struct Developed {
     base_count: u64,
     by_domains: Divisor,
     by_places: Divisor,
-    /// What has to be stored, for bases that came from a search.
+    /// The encoding to store, for bases that came from a search.
     stored: Option<Arc<[u8]>>,
-    /// Slices that a base serves: n, or 1 where nothing moves.
+    /// Slices per base: n, or 1 for [`Development::Still`].
     by_shifts: Divisor,
     by_bases: Divisor,
     /// Groups of a slice.
@@ -153,8 +153,8 @@ impl Developed {
     /// From `bases`, each a permutation of `0..shape.drives`, one after the other.
     ///
     /// # Panics
-    /// When a base is no permutation, there is none, xor is asked for where `drives` is no power of
-    /// two, or a group is wider than `drives - spares`.
+    /// When there is no base, a base is no permutation, xor is requested and `drives` is no power
+    /// of two, or a group is wider than `drives - spares`.
     #[must_use]
     pub fn new(shape: Shape, development: Development, bases: &[u16]) -> Self {
         let n = usize::from(shape.drives);
@@ -221,7 +221,7 @@ impl Developed {
         }
     }
 
-    /// The same layout, to be made again from `stored`.
+    /// The same layout; `Layout::stored` returns `stored`.
     #[must_use]
     pub(crate) fn with_stored(mut self, stored: &[u8]) -> Self {
         self.stored = Some(stored.into());
@@ -239,7 +239,7 @@ impl Developed {
         }
     }
 
-    /// How bases move on.
+    /// How bases are developed from row to row.
     #[must_use]
     pub const fn development(&self) -> Development {
         self.development
@@ -294,8 +294,8 @@ impl Layout for Developed {
         self.spares
     }
 
-    /// Rows are filled with groups from the left, so a slice that is cut off holds those groups
-    /// that end before the cut.
+    /// Groups fill the rows from the left, so a slice that is cut off contains the groups that end
+    /// before the cut.
     fn groups(&self, rows: u64) -> u64 {
         let (slices, rest) = self.slice_rows.div_rem(rows);
         slices * self.slice_groups.get() + rest * u64::from(self.used()) / u64::from(self.width)
@@ -361,9 +361,9 @@ impl Layout for Developed {
         Some(declustered_unplace(self.width, self.parity, place))
     }
 
-    /// Without domains the row's spares in order, as dRAID uses them. With domains the spares take
-    /// turns from group to group, and one is passed over if its domain already holds as many of
-    /// the group's columns as may be lost, unless nothing else is left.
+    /// Without domains: the row's spares in order, as dRAID uses them. With domains: the first
+    /// spare to try changes from group to group. A spare is skipped if its domain already holds as
+    /// many of the group's other columns as may be lost, unless no other spare is left.
     fn spare_for(
         &self,
         group: u64,
@@ -401,7 +401,7 @@ impl Layout for Developed {
             .or_else(|| (0..self.spares).find_map(turns))
     }
 
-    /// A shift of all drives moves the pattern along itself.
+    /// A shift of all drives maps the pattern to itself.
     fn is_symmetric(&self) -> bool {
         self.development != Development::Still
     }

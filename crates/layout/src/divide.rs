@@ -1,7 +1,7 @@
 //! Division by a number that is known when a layout is made.
 //!
-//! `locate` is a handful of divisions, and a 64-bit division costs more than everything else in
-//! it. For numbers below 2^32 (16 MiB cells: 64 PiB of one drive) one multiplication does:
+//! `locate` is a handful of divisions, and a 64-bit division costs more than everything else in it.
+//! For numbers below 2^32 (16 MiB cells: 64 PiB of one drive) one multiplication is enough:
 //! floor(x/d) = floor(x·ceil(2^64/d) / 2^64) for x, d < 2^32 (Lemire, Kaser, Kurz, "Faster
 //! remainder by direct computation", 2019, theorem 1).
 

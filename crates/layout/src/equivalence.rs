@@ -1,23 +1,23 @@
-//! Which layouts timings cannot tell apart.
+//! Which layouts cannot be distinguished by timing.
 //!
 //! A black-box observer sees which chunks wait for each other: those on one drive. It does not see
-//! drives' names, nor which of two parities is P. So two layouts are the same to it if some renaming
-//! of drives makes, for every chunk of the volume,
+//! the names of drives, nor which of two parities is P. So two layouts look the same to the
+//! observer if some renaming of drives preserves, for every chunk of the volume,
 //!
-//! - by *reads*: the drives that hold the chunk the same set,
-//! - with *writes*: those, and the drives that hold its stripe's parity.
+//! - by *reads*: the set of drives that hold the chunk,
+//! - with *writes*: that set, and the set of drives that hold the parity of its stripe.
 //!
-//! A layout is known, up to renaming, by what each drive holds: the set of (chunk, role) over one
-//! period. Two layouts are equivalent exactly if their drives' sets are the same, in any order. No
-//! search over renamings is needed.
+//! A layout is determined, up to renaming, by what each drive holds: the set of (chunk, role) over
+//! one period. Two layouts are equivalent exactly if their drives' sets are the same, in any order.
+//! No search over renamings is needed.
 //!
 //! ```text
 //!   raid5:p0   P D0 D1 D2        drive: { } { 0 } { 1 } { 2 }   the same as of pn, shifted
 //!   raid5:pn   D0 D1 D2 P
 //! ```
 //!
-//! Shear (USENIX ATC 2004) can answer only with such a class; `raid5:ls`, whose data runs like
-//! RAID-0's, is told from it by writes alone.
+//! Shear (USENIX ATC 2004) can answer only with such a class. The data of `raid5:ls` runs like that
+//! of RAID-0; only writes distinguish the two.
 
 use crate::{Geometry, Scheme};
 
@@ -31,16 +31,16 @@ pub enum Probe {
 }
 
 impl Signature {
-    /// The same without what times do not show of drives.
+    /// The same without the drives that timing does not show:
     ///
-    /// - A drive that `probe` shows nothing of: a dedicated parity drive, by reads.
-    /// - A second drive with parity of the same chunks and nothing else, as RAID-6 with two dedicated drives has it
-    ///   beside RAID-4. Each operation on one of the two comes at the same moment as its twin on the other and takes as
-    ///   long, so that no request ever waits for one of them alone. What differs is a controller's choice between
-    ///   read-modify-write and reconstruct-write, where it counts the chunks to be read: that is its policy, which an
-    ///   observer does not know, and no property of the layout.
+    /// - A drive of which `probe` shows nothing: a dedicated parity drive, by reads.
+    /// - A second drive with parity of the same chunks and nothing else: RAID-6 with two dedicated parity drives has
+    ///   it, RAID-4 has not. Each operation on one of the two starts at the same moment and takes as long as the
+    ///   operation on the other, so no request ever waits for one of them alone. The only difference is a controller's
+    ///   choice between read-modify-write and reconstruct-write, where it counts the chunks to be read. That is a
+    ///   policy, unknown to the observer, and no property of the layout.
     ///
-    /// Drives that hold the same *data* are copies. Reads are spread over copies, so these are counted.
+    /// Drives that hold the same *data* are copies. Reads are spread over copies, so these drives count.
     #[must_use]
     pub fn visible(mut self) -> Self {
         self.drives.retain(|chunks| !chunks.is_empty());
@@ -50,9 +50,10 @@ impl Signature {
         self
     }
 
-    /// The same where small writes are made by reconstruct-write, as in stripes so narrow that it reads no more than
-    /// read-modify-write: each write then asks every drive of its stripe once. A drive of parity alone has no more to do
-    /// than the others at any time, and parity that rotates over the others shows the same stripes without it.
+    /// As [`Self::visible`], where small writes are reconstruct-writes: in stripes so narrow that reconstruct-write
+    /// reads no more than read-modify-write. Each write then accesses every drive of its stripe once. A parity-only
+    /// drive is never busier than the others, so it does not show. Where parity rotates over other drives, these drives
+    /// show the same stripes without it.
     #[must_use]
     pub fn visible_by_reconstruction(self) -> Self {
         let mut visible = self.visible();
@@ -69,16 +70,16 @@ impl Signature {
     }
 }
 
-/// What timings show of a layout. Equal signatures cannot be told apart.
+/// What timings show of a layout. Layouts with equal signatures cannot be distinguished.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Signature {
-    /// Chunks after which everything seen repeats.
+    /// Chunks after which the observation repeats.
     pub period: u64,
     /// For each drive the (chunk, is parity) it holds, drives in sorted order.
     drives: Vec<Vec<(u64, bool)>>,
 }
 
-/// Every classic scheme on `drives` drives: what Shear's answers are made of.
+/// Every classic scheme on `drives` drives: the candidates for Shear's answers.
 #[must_use]
 pub fn classic_schemes(drives: u16) -> Vec<Scheme> {
     use crate::scheme::{Family, Raid5Form, Raid6Form, Raid10Form};
@@ -142,7 +143,7 @@ fn least_period<T: PartialEq>(sequence: &[T]) -> usize {
         .unwrap_or(length)
 }
 
-/// What `probe` shows of a classic geometry. Islands: of the first one.
+/// What `probe` shows of a classic geometry; with islands, of the first one.
 #[must_use]
 pub fn signature(geometry: &Geometry, probe: Probe) -> Signature {
     let chunks = seen(geometry, probe);
@@ -174,7 +175,7 @@ pub fn pattern_chunks(geometry: &Geometry) -> u64 {
     signature(geometry, Probe::Reads).period
 }
 
-/// Groups `geometries` into classes that `probe` cannot tell apart, by index, in order.
+/// Groups `geometries` into classes that `probe` cannot distinguish, by index, in order.
 #[must_use]
 pub fn classes(geometries: &[Geometry], probe: Probe) -> Vec<Vec<usize>> {
     let mut classes: Vec<(Signature, Vec<usize>)> = Vec::new();

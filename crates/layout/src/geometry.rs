@@ -1,4 +1,4 @@
-//! What a scheme comes to on a number of drives.
+//! Geometry: the numbers and the layout of a scheme on a given number of drives.
 
 mod domains;
 mod error;
@@ -13,8 +13,8 @@ pub(crate) use resolve::Ask;
 
 use crate::{Layout, Scheme};
 
-/// Which code a group's stripes are coded with. `layout` only counts its columns; whether a named
-/// array code exists at that width is for `erasure` to say.
+/// Which code a group's stripes are coded with. `layout` only counts its columns; `erasure` decides
+/// whether a named array code exists at that width.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CodeSpec {
     /// `none` (1 column), `mirror`, `parity`, `pq`, `pqr`, or an array code's word.
@@ -25,10 +25,10 @@ pub struct CodeSpec {
     pub parity: u16,
 }
 
-/// A scheme, its arithmetic done and checked, and the layout it comes to.
+/// A scheme with its numbers computed and checked, and its layout.
 #[derive(Clone)]
 pub struct Geometry {
-    /// What was asked for.
+    /// The scheme as requested.
     pub scheme: Scheme,
     /// n: seats, hot spares included.
     pub drives: u16,
@@ -40,23 +40,23 @@ pub struct Geometry {
     pub spares: u16,
     /// How stripes are coded.
     pub code: CodeSpec,
-    /// Where everything is.
+    /// The placement.
     pub layout: Arc<dyn Layout>,
 }
 
 impl Geometry {
-    /// The geometry of `scheme` on `drives` drives of `rows` cells each. Where the scheme says `c`,
-    /// `drives` may be left out. `rows` matters to layouts that depend on a drive's height
+    /// The geometry of `scheme` on `drives` drives of `rows` cells each. If the scheme has the
+    /// field `c`, `drives` may be `None`. `rows` matters to layouts that depend on a drive's height
     /// (`raid10:far`) and to pools.
     ///
     /// # Errors
-    /// When the numbers do not come to a layout; the error names the field and what would work.
+    /// When no layout exists for these numbers; the error names the field and a value that works.
     pub fn new(scheme: &Scheme, drives: Option<u16>, rows: u64) -> Result<Self, GeometryError> {
         resolve::geometry(scheme, drives, rows, None)
     }
 
-    /// The same from what [`Geometry::stored`] returned when the pool was made, so that searched
-    /// bases and tables are those of the pool and not of this version's search.
+    /// As [`Geometry::new`], from the bytes that [`Geometry::stored`] returned when the pool was
+    /// created: searched bases and tables are those of the pool and not of this version's search.
     ///
     /// # Errors
     /// As [`Geometry::new`], and when `stored` does not fit the scheme.
@@ -69,7 +69,8 @@ impl Geometry {
         resolve::geometry(scheme, drives, rows, Some(stored))
     }
 
-    /// What has to be kept with the pool; `None` where the scheme and the drives say everything.
+    /// The bytes to store with the pool; `None` where the scheme and the drives determine the
+    /// layout.
     #[must_use]
     pub fn stored(&self) -> Option<Vec<u8>> {
         self.layout.stored()

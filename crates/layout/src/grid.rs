@@ -2,14 +2,14 @@
 //!
 //! Classic levels are drawn chunk by chunk as the literature does: `D7` the volume's chunk 7,
 //! `D7'` its copy, `P2 Q2 R2` the parities of stripe 2. Declustered layouts are drawn cell by
-//! cell: `D12.3` data cell 3 of group 12, `P12` its first parity, `S0` spare 0 of the row. `-` is
-//! a place that nothing uses.
+//! cell: `D12.3` data cell 3 of group 12, `P12` its first parity, `S0` spare 0 of the row. `-` is a
+//! place that is not used.
 
 use crate::{Cell, Geometry, Place, Role};
 use block::Seat;
 
-/// `rows` rows of `geometry`, one name per seat. Classic levels: chunk rows, and the geometry must
-/// have been made for drives of that many rows where its layout depends on them (`raid10:far`).
+/// `rows` rows of `geometry`, one name per seat. Classic levels: chunk rows. If the layout depends
+/// on the height of the drives (`raid10:far`), the geometry must be made for drives of `rows` rows.
 /// Declustered layouts: cell rows.
 #[must_use]
 pub fn grid(geometry: &Geometry, rows: u64) -> Vec<Vec<String>> {
@@ -48,8 +48,8 @@ fn cells(geometry: &Geometry, rows: u64) -> Vec<Vec<String>> {
 
 fn chunks(geometry: &Geometry, rows: u64) -> Vec<Vec<String>> {
     let layout = geometry.layout.as_ref();
-    // One cell as high as the picture, and whole rotations in it; a far layout's cells are single
-    // chunks, since its copies lie in other cells.
+    // One cell as high as the picture, rounded up to whole rotations. A far layout's cells are
+    // single chunks, since its copies are in other cells.
     let far = layout.columns() > geometry.drives;
     let slots = if far {
         1

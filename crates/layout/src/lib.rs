@@ -1,4 +1,4 @@
-//! Placement: where each column of each stripe lives, where spare space is, and back.
+//! Placement: where each column of each stripe is, where spare space is, and the inverse.
 //!
 //! A layout answers at two scales.
 //!
@@ -11,15 +11,15 @@
 //!   row 1   g2.c1    g3.c0    spare 0  g2.c0    g3.c2    g2.c2    g3.c1
 //! ```
 //!
-//! [`Layout::cell`] goes from (group, column) to (seat, row), [`Layout::role`] back, and
-//! [`Layout::spare`] says where the row's spare cells are. This is where PDDL, dRAID, CRUSH and
-//! islands differ.
+//! [`Layout::cell`] maps (group, column) to (seat, row), [`Layout::role`] is its inverse, and
+//! [`Layout::spare`] gives the row's spare cells. This is where PDDL, dRAID, CRUSH and islands
+//! differ.
 //!
 //! *Chunks.* Inside a group the cells are cut into chunks, and a stripe of the code takes one
-//! *slot* (as many consecutive chunks as the code has rows) of each of its units.
-//! [`Layout::place`] says which column and which slot a stripe's unit takes. On declustered
-//! layouts unit i sits in column i; the classic levels rotate here, so that RAID-5 and RAID-10
-//! addresses are the classic ones.
+//! *slot* (as many consecutive chunks as the code has rows) for each of its units.
+//! [`Layout::place`] gives the column and the slot of a stripe's unit. On declustered layouts unit
+//! i is in column i; the classic levels rotate here, so that RAID-5 and RAID-10 addresses are the
+//! classic ones.
 //!
 //! Pure functions and stored tables; no I/O, no arithmetic of codes.
 

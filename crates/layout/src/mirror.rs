@@ -8,14 +8,14 @@
 //!                       D7' D4' D5' D6'       D7' D4' D5' D6'
 //! ```
 //!
-//! *Near* fills rows with the copies side by side; where k does not divide n a chunk's copies run
-//! on into the next row, and only every k/gcd(n,k) rows a period ends. Groups hold whole periods,
-//! so the last few slots of a cell may stay empty. *Offset* puts the copies of a row one drive
-//! further on in the rows below it; with two copies this is chained declustering (Hsiao and
-//! DeWitt, 1990): when drive d fails its load goes to d+1 and d−1, and can be passed on along the
-//! chain until everybody carries n/(n−1); data is lost only if neighbours fail. *Far* puts the
-//! copies into the next part of every drive, so that reading sequentially uses all drives as
-//! RAID-0 does, on the outer tracks. A far group therefore has a cell for each (copy, drive).
+//! *Near* fills rows with the copies side by side. Where k does not divide n a chunk's copies
+//! continue in the next row, and a period ends only every k/gcd(n,k) rows. Groups hold whole
+//! periods, so the last few slots of a cell may stay empty. *Offset* puts the copies of a row one
+//! drive further on in the rows below it; with two copies this is chained declustering (Hsiao and
+//! DeWitt, 1990). When drive d fails its load goes to d+1 and d−1, and can be passed on along the
+//! chain until every drive carries n/(n−1). Data is lost only if neighbours fail. *Far* puts the
+//! copies into the next part of every drive, so that sequential reads use all drives as RAID-0
+//! does, on the outer tracks. A far group therefore has a cell for each (copy, drive).
 
 use block::Seat;
 
@@ -117,8 +117,8 @@ impl Rotation for Offset {
     }
 }
 
-/// md's `far` layout. Its groups have a cell for each copy and drive, at different heights, so it
-/// needs to know how high drives are.
+/// md's `far` layout. Its groups have a cell for each copy and drive, at different heights, so the
+/// layout depends on the height of the drives.
 #[derive(Clone, Debug)]
 pub(crate) struct Far {
     width: u16,

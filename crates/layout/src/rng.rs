@@ -1,6 +1,6 @@
-//! A small generator for searches and random layouts: SplitMix64 (Steele, Lea, Flood, OOPSLA
-//! 2014). Integers only, so the same numbers come everywhere. Layouts stored in the field depend
-//! on it through `random…` schemes: it must not change.
+//! A small generator for searches and random layouts: SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
+//! Integers only, so the numbers are the same on every machine. Existing pools with `random…`
+//! schemes depend on the generator: it must not change.
 
 /// The generator's state.
 #[derive(Clone, Debug)]

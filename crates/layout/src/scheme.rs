@@ -1,4 +1,4 @@
-//! Scheme strings: what a user writes to say which array they want.
+//! Scheme strings: how a user names an array.
 //!
 //! ```text
 //!   raid6 : dcode : 7c            pddl2 : rdp : 4d : 13c : 1s          elastic5 : la : 1.8x
@@ -6,11 +6,10 @@
 //!   name   word   field           name   word       fields               name    word  field
 //! ```
 //!
-//! The name says the family and, for most, how many drives may fail. Words say which form or which
-//! code. Fields are a number and a letter; they and the words come in any order and in any case.
-//! What is written is kept apart from what it comes to: a [`Scheme`] says only what the text said
-//! (so that it prints back as itself), and [`Geometry`](crate::Geometry) does the arithmetic once
-//! the number of drives is known.
+//! The name gives the family and, for most, how many drives may fail. Words select a form or a
+//! code. Fields are a number and a letter. Words and fields come in any order and in any case. A
+//! [`Scheme`] holds only what the text gives, so that it prints back as the same text.
+//! [`Geometry`](crate::Geometry) does the arithmetic once the number of drives is known.
 
 mod error;
 mod foreign;
@@ -91,7 +90,7 @@ impl Family {
     }
 }
 
-/// How much more address space than physical space drives are made to show: `1.8x`. Kept in
+/// The ratio of the address space that drives present to their physical space: `1.8x`. Stored in
 /// thousandths so that it compares and prints exactly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Expansion {
@@ -128,18 +127,18 @@ impl fmt::Display for Expansion {
     }
 }
 
-/// A parsed scheme string. `None` is "not said"; defaults are filled in by
-/// [`Geometry`](crate::Geometry).
+/// A parsed scheme string. `None` is a field that the text does not give;
+/// [`Geometry`](crate::Geometry) fills in the defaults.
 ///
 /// Prints in a canonical form that parses back to an equal value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Scheme {
     /// What kind of placement.
     pub family: Family,
-    /// Columns that a group can lose, 0 to 3, by the name's digit, the field `p`, or the default
-    /// of the family. For mirrors 0 here: the copies say it.
+    /// Columns that a group can lose, 0 to 3: from the name's digit, the field `p`, or the default
+    /// of the family. 0 for mirrors, where `copies` counts.
     pub parity: u16,
-    /// A code's name where it is not the family's usual one (P+Q and its like).
+    /// A code's name where the code is not the family's default (P+Q and the like).
     pub code: Option<String>,
     /// `d`: data columns of a group.
     pub data: Option<u16>,
@@ -153,12 +152,12 @@ pub struct Scheme {
     pub copies: Option<u16>,
     /// Whether stripes may change between parity and copies.
     pub elastic: bool,
-    /// `x`: how much address space an elastic array's drives show.
+    /// `x`: the address space that an elastic array's drives present.
     pub expansion: Option<Expansion>,
 }
 
 impl Scheme {
-    /// The scheme with nothing said but its family and parity.
+    /// The scheme with only its family and parity given.
     #[must_use]
     pub const fn of(family: Family, parity: u16) -> Self {
         Self {
@@ -175,8 +174,8 @@ impl Scheme {
         }
     }
 
-    /// The scheme of a new pool on so many drives: `raid1` alone keeps a copy on each of them, as `md` and `zpool`
-    /// do. In labels the number of copies is said; `raid1` there means two, as it did in earlier versions.
+    /// The scheme of a new pool on `drives` drives: `raid1` without fields keeps a copy on each of them, as `md` and
+    /// `zpool` do. Labels give the number of copies; `raid1` without it means two copies there, as in earlier versions.
     #[must_use]
     pub fn for_new_pool(mut self, drives: u16) -> Self {
         let drives = self.drives.unwrap_or(drives);
@@ -187,8 +186,8 @@ impl Scheme {
         self
     }
 
-    /// The same scheme without what no version makes of it yet: stripes that change between parity and copies. A
-    /// pool whose label says `elastic5` is a plain `raid5`.
+    /// The same scheme without elastic stripes (which change between parity and copies): no version implements them
+    /// yet. A pool whose label has `elastic5` is a plain `raid5`.
     #[must_use]
     pub const fn plain(mut self) -> Self {
         self.elastic = false;
@@ -196,7 +195,7 @@ impl Scheme {
         self
     }
 
-    /// The same scheme with the number of drives said.
+    /// The same scheme with the field `c` set to `drives`.
     #[must_use]
     pub const fn on(mut self, drives: u16) -> Self {
         self.drives = Some(drives);

@@ -2,30 +2,29 @@
 //!
 //! What a rebuild costs each survivor depends only on differences within the bases (see
 //! [`crate::pddl`]): reads\[δ\] counts pairs of positions that share a group and differ by δ,
-//! writes\[z\]\[δ\] counts how far spare z sits from the columns. Several bases are developed one
-//! after the other and their counts add up, so what one base has too much of another can make up
-//! for. The search looks at all bases jointly, swaps two entries of one of them, and minimises
+//! writes\[z\]\[δ\] counts how far spare z is from the columns. Several bases are developed one
+//! after the other and their counts add up, so one base can compensate for an excess of another.
+//! The search scores all bases jointly, swaps two entries of one of them, and minimises
 //!
 //! ```text
 //!   4·Σ (reads + writes[0])[δ]²  +  Σ reads[δ]²  +  Σ writes[z][δ]²        over δ ≠ 0 and z
 //! ```
 //!
-//! Sums are fixed, so the least sum of squares is the most even distribution. Swaps that make it a
-//! little worse are accepted up to a threshold that falls to zero (Dueck and Scheuer, "Threshold
-//! accepting", 1990): simulated annealing without an exponential, so that everything is integers
-//! and the result is the same on every machine. It is stored with the pool all the same: a later
-//! version may search better.
+//! Sums are fixed, so the least sum of squares is the most even distribution. Swaps that increase
+//! the sum a little are accepted up to a threshold that falls to zero (Dueck and Scheuer,
+//! "Threshold accepting", 1990): simulated annealing without an exponential, so that everything is
+//! integers and the result is the same on every machine. The result is stored with the pool all the
+//! same: a later version may search better.
 //!
-//! *Blocks and units.* Sixteen bases make a single failure even. With two failures a survivor's load
-//! depends on how often the *three* drives meet, which counts of pairs do not control; it takes
-//! hundreds of bases to average that out. So as many blocks of sixteen are searched as 4 KiB hold,
-//! each even by itself, so that a pool that is not full is even too. The rest is had for nothing:
-//! multiplying a base by a unit u of Z_n turns its count of δ into that of u·δ. What was even
-//! stays even, and the triples are dealt anew. (Units alone would not do: they leave n/2 where it is.)
+//! *Blocks and units.* Sixteen bases make a single failure even. With two failures a survivor's load depends on how
+//! often the *three* drives meet, which counts of pairs do not control; it takes hundreds of bases to average that out.
+//! So as many blocks of sixteen are searched as 4 KiB hold. Each block is even on its own, so a pool that is not full
+//! is even too. The other bases need no search: multiplying a base by a unit u of Z_n turns its count of δ into that of
+//! u·δ. What was even stays even, and the triples change. (Units alone are not enough: every unit maps n/2 to n/2.)
 //!
 //! *Domains.* Over a grid (f domains of n/f drives) development keeps domains together, so a base
-//! in which no group has more than p columns in one domain keeps that for good. The start satisfies
-//! it and swaps that would break it are refused.
+//! in which no group has more than p columns in one domain keeps this property in every row. The
+//! initial bases have it, and the search refuses swaps that would violate it.
 
 mod domains;
 mod state;
@@ -42,15 +41,15 @@ pub use stored::StoredError;
 /// Bases that are searched jointly.
 const BLOCK: usize = 16;
 
-/// Bases and their multiples that a pattern goes through, about.
+/// Approximate number of bases in a pattern, multiples included.
 const MULTIPLES: usize = 256;
 
-/// Entries of the bases that are searched and stored; beyond 256 drives there are fewer than a
-/// block, since each base has more differences to average over.
+/// Most entries of all bases that are searched and stored together. Beyond 256 drives there are
+/// fewer bases than a block, since each base has more differences to average over.
 const ENTRIES_MAX: usize = 4096;
 
-/// Count updates that a search takes at most by default: under half a second on one core of 2020
-/// at 3 GHz. More of them improve nothing that a rebuild would notice.
+/// Default limit of a search, in count updates: under half a second on one core of 2020 at 3 GHz.
+/// More updates improve nothing that a rebuild would notice.
 pub const UPDATES: u64 = 120_000_000;
 
 /// Searched bases for `shape`, deterministic. Drives are developed modulo n; with `domains`, a
@@ -66,7 +65,7 @@ pub fn search(shape: Shape, domains: Option<u16>) -> Result<Developed, DomainsEr
     search_within(shape, domains, UPDATES)
 }
 
-/// As [`search`] with another limit, for tests and for those who like to wait.
+/// As [`search`] with another limit, for tests and for longer searches.
 ///
 /// # Errors
 /// As [`search`].
@@ -93,7 +92,7 @@ pub fn search_within(
     Ok(multiplied(shape, development, &bases))
 }
 
-/// The layout again from what it had to be stored as.
+/// Restores a layout from its stored bases.
 ///
 /// # Errors
 /// When `stored` does not fit the shape.
@@ -113,7 +112,7 @@ const fn development(domains: Option<u16>) -> Development {
     }
 }
 
-/// The bases times each unit, unit by unit, 1 first.
+/// The bases multiplied by each unit, unit by unit, 1 first.
 fn multiplied(shape: Shape, development: Development, bases: &[u16]) -> Developed {
     let count = bases.len() / usize::from(shape.drives);
     let units = units::units(shape.drives, development, MULTIPLES.div_ceil(count));
@@ -144,7 +143,7 @@ fn domain_start(
     let pattern = domains::arrange(shape, domains)?;
     let mut bases = Vec::new();
     for _ in 0..count {
-        // Places within a domain are dealt out at random.
+        // Places within a domain are assigned at random.
         let all = |domain| (0..shape.drives / domains).map(move |place| domain + domains * place);
         let mut places: Vec<Vec<u16>> = (0..domains).map(|domain| all(domain).collect()).collect();
         for places in &mut places {
@@ -196,7 +195,7 @@ fn anneal(
         let j = rng.below(n - 1);
         (base, i, if j >= i { j + 1 } else { j })
     };
-    // The first threshold is a third of what an average swap changes, by trying some.
+    // The first threshold is a third of the average change of a swap, estimated from samples.
     let samples = 400_i64;
     let mut sum = 0_i64;
     for _ in 0..samples {
@@ -208,8 +207,9 @@ fn anneal(
     }
     let first = sum / samples / 3;
     while state.updates() < updates && !state.is_perfect() {
-        // Falls with the square of what is left, so most of the time goes into fine work. The
-        // product stays below 2^63: changes below 2^43 even for 65,535 drives, left² below 2^20.
+        // Falls with the square of what is left, so most of the time goes into small improvements.
+        // The product stays below 2^63: changes below 2^43 even for 65,535 drives, left² below
+        // 2^20.
         let done = i64::try_from(state.updates() / (updates / 1000).max(1)).unwrap_or(1000);
         let left = (1000 - done).max(0);
         let threshold = first * (left * left) / 1_000_000;

@@ -5,15 +5,15 @@
 //!            D4 D5 D6 D7                 D7 D6 D5 D4
 //! ```
 //!
-//! Zig-zag turns round at the end of each row, which halves the seeks of a drive-by-drive scan and
-//! is one of the patterns that Shear (USENIX ATC 2004, section 3) has to tell apart. Its pattern is
-//! two rows.
+//! Zig-zag reverses its direction at the end of each row, which halves the seeks of a
+//! drive-by-drive scan. It is one of the patterns that Shear (USENIX ATC 2004, section 3) has to
+//! distinguish. Its pattern is two rows.
 
 use crate::Place;
 use crate::classic::{Rotation, small};
 use crate::divide::Divisor;
 
-/// Chunks along the row, or along every second row backwards.
+/// Chunks along the row; with zig-zag, backwards along every second row.
 #[derive(Clone, Debug)]
 pub(crate) struct Striping {
     width: Divisor,

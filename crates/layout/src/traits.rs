@@ -7,7 +7,7 @@ use block::Seat;
 /// One cell of one drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cell {
-    /// Whose drive.
+    /// The drive's seat.
     pub seat: Seat,
     /// Height on the drive, in cells, from 0.
     pub row: u64,
@@ -28,7 +28,7 @@ pub enum Role {
         /// Which of the row's spares.
         index: u16,
     },
-    /// Nothing lives there (rows left over at the end of a drive).
+    /// Unused: rows left over at the end of a drive.
     Unused,
 }
 
@@ -41,10 +41,10 @@ pub struct Place {
     pub slot: u64,
 }
 
-/// Where things are. Deterministic, total on its stated ranges, and cheap: `cell` and `place` are
-/// on the path of every request.
+/// The placement of a pool. Deterministic, total on its stated ranges, and cheap: `cell` and
+/// `place` are on the path of every request.
 pub trait Layout: fmt::Debug + Send + Sync {
-    /// Seats, those that hold nothing but spare space included.
+    /// Number of seats, including seats that hold only spare space.
     fn drives(&self) -> u16;
 
     /// Cells in a group. Usually data plus parity; `raid10:far` has a cell for each copy.
@@ -56,10 +56,10 @@ pub trait Layout: fmt::Debug + Send + Sync {
     /// Whole groups on drives of `rows` cells.
     fn groups(&self, rows: u64) -> u64;
 
-    /// Where a column of a group lives. `group < groups(rows)`, `column < columns()`.
+    /// Where a column of a group is. `group < groups(rows)`, `column < columns()`.
     ///
-    /// The cells of one group are on different drives, but for layouts that keep several copies of
-    /// a column range on one drive at different heights (`raid10:far`).
+    /// The cells of one group are on different drives, except in layouts that keep several copies
+    /// of a column range on one drive at different heights (`raid10:far`).
     fn cell(&self, group: u64, column: u16) -> Cell;
 
     /// The inverse of `cell` and `spare`.
@@ -71,8 +71,8 @@ pub trait Layout: fmt::Debug + Send + Sync {
     /// Rows after which placement repeats, shifted by a whole number of groups.
     fn pattern_rows(&self) -> u64;
 
-    /// Rows and groups of the smallest stretch from which others differ in seats only: group g + k·groups
-    /// lies k·rows above group g. Map versions move whole steps.
+    /// (rows, groups) of the smallest stretch after which placement repeats except for the seats: group g + k·groups is
+    /// k·rows above group g. Map versions move whole steps.
     fn step(&self) -> (u64, u64) {
         let rows = self.pattern_rows();
         (rows, self.groups(rows))
@@ -88,8 +88,8 @@ pub trait Layout: fmt::Debug + Send + Sync {
         slots
     }
 
-    /// Where unit `unit` of the group's stripe number `index` lies. `stripe` is the stripe's
-    /// number over all groups, which classic levels rotate by. `index < stripes_per_group(slots)`.
+    /// Where unit `unit` of the group's stripe number `index` is. `stripe` is the stripe's number
+    /// over all groups; classic levels rotate by it. `index < stripes_per_group(slots)`.
     fn place(&self, stripe: u64, index: u64, unit: u16) -> Place {
         let _ = stripe;
         Place {
@@ -98,20 +98,20 @@ pub trait Layout: fmt::Debug + Send + Sync {
         }
     }
 
-    /// The inverse of `place`: (index in the group, unit) of what lies at `place`, `None` for a
-    /// place that no stripe takes. `first` is the number, over all groups, of the group's first
+    /// The inverse of `place`: (index in the group, unit) of the unit at `place`, `None` for a
+    /// place that no stripe uses. `first` is the number, over all groups, of the group's first
     /// stripe.
     fn unplace(&self, first: u64, place: Place) -> Option<(u64, u16)> {
         let _ = first;
         Some((place.slot, place.column))
     }
 
-    /// The cell that takes over column `column` of `group` when its home is lost. `out` says which
-    /// seats cannot take it, `used` which spare cells hold something already. `None` when no spare
-    /// cell is left.
+    /// The cell that takes over column `column` of `group` when its home is lost. `out` returns
+    /// true for seats that cannot take the column, `used` for spare cells that are in use. `None`
+    /// when no spare cell is left.
     ///
-    /// Spares of the home's own row come first to last, so a spare that was itself lost is passed
-    /// over. Pools, which have no spare cells per row, choose a free piece.
+    /// The spares of the home's own row are tried in order, and a lost spare is skipped. Pools have
+    /// no spare cells per row; they choose a free piece.
     fn spare_for(
         &self,
         group: u64,
@@ -128,20 +128,21 @@ pub trait Layout: fmt::Debug + Send + Sync {
             .find(|&cell| !out(cell.seat) && !used(cell))
     }
 
-    /// Whether over a whole pattern all drives are alike: for any two there is a renaming of drives
-    /// that takes one to the other and the pattern to itself. Reports then look at one drive.
+    /// True if over a whole pattern all drives are alike: for any two drives some renaming of
+    /// drives maps one to the other and the pattern to itself. Reports then count one drive only.
     fn is_symmetric(&self) -> bool {
         false
     }
 
-    /// The base permutations of a layout that is developed from some, `drives()` entries each, one
-    /// after the other; empty for the others.
+    /// The base permutations of a developed layout, `drives()` entries each, one after the other;
+    /// empty for other layouts.
     fn permutations(&self) -> &[u16] {
         &[]
     }
 
-    /// What has to be kept with the pool to make this very layout again: searched bases, members
-    /// of pool groups. `None` where the scheme and the number of drives say everything.
+    /// The bytes to store with the pool so that this exact layout can be restored: searched bases,
+    /// members of pool groups. `None` where the scheme and the number of drives determine the
+    /// layout.
     fn stored(&self) -> Option<Vec<u8>> {
         None
     }

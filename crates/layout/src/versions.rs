@@ -1,9 +1,8 @@
-//! Map versions: a layout replaced by a later one, segment by segment.
+//! Map versions: a layout is replaced by a later one, segment by segment.
 //!
-//! Expansion and spare resizing change where groups lie. Groups keep their numbers; they are
-//! gathered in *segments*, and each segment says under which map version it lies and from which row. One
-//! segment's worth of rows is kept free, next to it the first segment moves, which frees its own rows for
-//! the second, and so on:
+//! Expansion and spare resizing change where groups are. Groups keep their numbers. They are gathered in *segments*,
+//! and each segment records its map version and its first row. The rows of one segment are kept free. The segment next
+//! to the free rows moves there first, which frees its own rows for the next segment, and so on:
 //!
 //! ```text
 //!   rows     0        R                2R               3R
@@ -12,12 +11,13 @@
 //!            [ b0 (v1)| b1 (v1) |        free           |        drives
 //! ```
 //!
-//! A step copies a segment from where it is to rows that nothing uses; only then the segment's entry
-//! changes. A crash before that leaves the old entry and a copy to be made again. Afterwards the
-//! free rows are at the other end, and the next replacement goes the other way.
+//! A step copies a segment from its rows to rows that are not in use; only then the segment's entry
+//! changes. A crash before that leaves the old entry, and the copy is repeated. Afterwards the free
+//! rows are at the other end, and the next replacement goes in the other direction.
 //!
-//! Every map comes in *steps* ([`Layout::step`]): segments take whole steps, and each goes on where
-//! the one before ended, so that all shifts and bases of a pattern are used.
+//! Every map consists of *steps* ([`Layout::step`]): segments take whole steps, and each continues
+//! at the step where the previous segment ended, so that all shifts and bases of a pattern are
+//! used.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -38,7 +38,7 @@ pub struct MapSegment {
     pub version: u16,
     /// Its first row.
     pub base_row: u64,
-    /// The map's step that its first row is.
+    /// Which step of the map the first row is.
     pub base_step: u64,
 }
 
@@ -47,19 +47,19 @@ pub struct MapSegment {
 pub struct Step {
     /// Which segment.
     pub segment: usize,
-    /// As it lies now.
+    /// The current entry.
     pub from: MapSegment,
-    /// As it is to lie.
+    /// The entry after the move.
     pub to: MapSegment,
 }
 
 /// Why a map cannot replace another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReplaceError {
-    /// The last replacement has not ended.
+    /// The previous replacement has not ended.
     #[error("a replacement is under way: one map is replaced at a time")]
     UnderWay,
-    /// Groups would change their width.
+    /// The number of columns of a group would change.
     #[error("groups have {old} columns and the new map's have {new}: a version keeps them")]
     Columns {
         /// As it is.
@@ -67,7 +67,7 @@ pub enum ReplaceError {
         /// As it would be.
         new: u16,
     },
-    /// Stripes would turn differently inside groups that are moved cell by cell.
+    /// The rotation of stripes inside a group would change, but groups are moved cell by cell.
     #[error("the new map turns stripes differently inside a group, and cells move as they are")]
     Rotation,
     /// The new map needs more rows than are free.
@@ -93,7 +93,7 @@ impl Hint for ReplaceError {
     }
 }
 
-/// A layout that is being replaced, or can be.
+/// A layout with its map versions, and the replacement that is under way, if any.
 #[derive(Clone, Debug)]
 pub struct Versioned {
     maps: Vec<Arc<dyn Layout>>,
@@ -101,7 +101,7 @@ pub struct Versioned {
     segments: Vec<MapSegment>,
     rows: u64,
     segment_groups: u64,
-    /// Whether the next replacement moves segments towards row 0, first segment first.
+    /// True if the next replacement moves segments towards row 0, first segment first.
     free_below: bool,
 }
 
@@ -128,7 +128,7 @@ impl Versioned {
         &self.segments
     }
 
-    /// The map that new groups get.
+    /// The map of new groups.
     #[must_use]
     pub fn latest(&self) -> &Arc<dyn Layout> {
         self.maps.last().expect("there is at least one map")
@@ -149,8 +149,8 @@ impl Versioned {
         u16::try_from(self.maps.len() - 1).expect("few versions")
     }
 
-    /// Adds segments in free rows, as many as leave one free; returns how many groups were added. Not
-    /// while a replacement is under way.
+    /// Adds segments in the free rows but keeps one segment's rows free; returns how many groups
+    /// were added. Adds none while a replacement is under way.
     pub fn grow(&mut self) -> u64 {
         if self.next_step().is_some() {
             return 0;
@@ -185,11 +185,11 @@ impl Versioned {
         }
     }
 
-    /// Makes `map` the version that every segment moves to, step by step.
+    /// Starts the replacement by `map`: every segment moves to this version, step by step.
     ///
     /// # Errors
-    /// When a replacement is under way, columns or the rotation inside groups differ, or rows do
-    /// not suffice.
+    /// When a replacement is under way, when columns or the rotation inside groups differ, or when
+    /// there are too few rows.
     pub fn replace(&mut self, map: Arc<dyn Layout>) -> Result<(), ReplaceError> {
         if self.next_step().is_some() {
             return Err(ReplaceError::UnderWay);
@@ -206,7 +206,7 @@ impl Versioned {
             .segments
             .first()
             .is_some_and(|segment| segment.base_row > 0);
-        // Try it out: every step has to find its rows free.
+        // Dry run: every step must find its rows free.
         let mut trial = self.clone();
         while let Some(step) = trial.next_step() {
             let target = trial.segment_rows(&step.to);
@@ -246,7 +246,7 @@ impl Versioned {
             })
     }
 
-    /// The next segment to move, `None` when all lie under the latest map.
+    /// The next segment to move, `None` when all segments are under the latest map.
     #[must_use]
     pub fn next_step(&self) -> Option<Step> {
         let version = self.latest_version();
@@ -265,7 +265,7 @@ impl Versioned {
         } else {
             let index = self.segments.iter().rposition(waits)?;
             let height = self.rows_for(version, self.segments[index].groups);
-            // Steps go on from segment to segment as if all had been moved.
+            // Steps continue from segment to segment as if all segments had been moved.
             let before: u64 = self.segments[..index]
                 .iter()
                 .map(|segment| self.rows_for(version, segment.groups))
@@ -331,7 +331,7 @@ impl Versioned {
         self.segment_rows(segment).contains(&row).then_some(segment)
     }
 
-    /// The map of a segment, and how far its rows are from the pool's: pool row = map row − .0 + .1.
+    /// The map of a segment and two rows (.0, .1): pool row = map row − .0 + .1.
     fn map_of(&self, segment: &MapSegment) -> (&Arc<dyn Layout>, u64, u64) {
         let map = &self.maps[usize::from(segment.version)];
         (map, segment.base_step * map.step().0, segment.base_row)
@@ -347,7 +347,7 @@ impl Layout for Versioned {
         self.maps[0].columns()
     }
 
-    /// The least of all segments: a row has at least so many.
+    /// The minimum over all segments: every row has at least that many.
     fn spares(&self) -> u16 {
         let versions = self.segments.iter().map(|segment| segment.version);
         let spares = versions.map(|version| self.maps[usize::from(version)].spares());

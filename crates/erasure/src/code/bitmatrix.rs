@@ -7,10 +7,11 @@
 //!                              Q = Σ X_j · D_j   Q[r] = Σ_j Σ_{b in X_j[r]} D_j[b]
 //! ```
 //!
-//! Two lost data columns are decodable when X_i + X_j is invertible for every pair, and X_j itself
-//! is for a lost data column with P. The fewer ones the matrices have, the less there is to add: an
-//! invertible w × w matrix has at least w ones, and pairwise invertible sums force one more in all
-//! but one of them. Liberation (any prime w) and the 1999 Blaum-Roth codes (w + 1 prime) reach it.
+//! Two lost data columns are decodable if X_i + X_j is invertible for every pair; a lost data
+//! column with P is decodable if X_j is invertible. Fewer ones in the matrices mean fewer
+//! additions: an invertible w × w matrix has at least w ones, and pairwise invertible sums force
+//! one more in all matrices but one. Liberation (any prime w) and the 1999 Blaum-Roth codes (w + 1
+//! prime) reach it.
 //!
 //! * J. Plank, "The RAID-6 Liberation Codes", FAST 2008.
 //! * M. Blaum, R. Roth, "On Lowest Density MDS Codes", IEEE Trans. Information Theory 45(1), 1999

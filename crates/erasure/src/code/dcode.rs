@@ -14,11 +14,11 @@
 //!   5    6  2  5  1  4  0  3         6    G  D  A  E  B  F  C
 //! ```
 //!
-//! *Horizontal*: the data elements in row-major order, cut into groups of n − 2; consecutive data
-//! share a parity, so that short writes change few parities and degraded reads find what they need
-//! among what they read anyway. Group k's last element is in column ⟨−2(k+1)⟩, its parity one to
-//! the right of it. *Deployment*: the same along a walk whose next element is the one below left,
-//! or from column 0 the row's last; group k's parity is in column ⟨2(k+1)⟩.
+//! *Horizontal*: the data elements in row-major order, cut into groups of n − 2. Consecutive data
+//! share a parity, so short writes change few parities, and degraded reads find most of the
+//! elements that they need among those that they read anyway. Group k's last element is in column
+//! ⟨−2(k+1)⟩, its parity one to the right. *Deployment*: the same along a walk whose next element
+//! is the one below left, or from column 0 the row's last; group k's parity is in column ⟨2(k+1)⟩.
 //!
 //! The closed forms are equations (1) and (2), which the paper's text garbles; its (6) and (7) give
 //! the readable form: reduce the inner column mod n *before* subtracting j, then mod n − 2.
@@ -47,7 +47,7 @@ fn code(n: u16) -> Result<Code, CodeError> {
     prime("dcode", n, 5)?;
     let half = i32::from(n - 3) / 2;
     let modulus = i32::from(n);
-    // The element in `column` that the closed forms put in position j of a group.
+    // The element in `column` at position j of a group, by the closed forms.
     let member = |column: i32, j: i32| {
         let row = (half * (column - j)).rem_euclid(modulus - 2);
         element(row, column)

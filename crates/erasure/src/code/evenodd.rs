@@ -11,10 +11,10 @@
 //!   3    3  S  0  1  2     3+S
 //! ```
 //!
-//! Diagonals are over data alone, so P and Q are independent columns; the price is that two lost
-//! data columns could leave no diagonal with a single unknown. Adding S to every Q repairs it: the
-//! sum of all P and all Q elements is S (an even or odd diagonal, hence the name), and with S known
-//! the zig-zag is RDP's. The equations list S written out; encoding computes it once.
+//! Diagonals contain data only, so P and Q are independent columns. The price: two lost data
+//! columns could leave no diagonal with a single unknown. Adding S to every Q solves this: the sum
+//! of all P and all Q elements is S (an even or odd diagonal, hence the name), and with S known the
+//! zig-zag is that of RDP. The equations contain S written out; encoding computes it once.
 
 use crate::code::{Family, Parameter, block, data_columns, parity_rows, prime, prime_from};
 use crate::element::Element;

@@ -1,8 +1,8 @@
 //! H-Code (Wu, Wan, He, Cao, Xie, "H-Code: A Hybrid MDS Array Code to Optimize Partial Stripe
 //! Writes in RAID-6", IPDPS 2011): p + 1 columns, p − 1 rows, p prime.
 //!
-//! A dedicated column P of row parities, as in RDP; the other parities Q lie on a diagonal through
-//! the data columns, so that column 0 is data alone and the next p − 1 have one parity each:
+//! A dedicated column P of row parities, as in RDP. The other parities Q are on a diagonal through
+//! the data columns, so that column 0 has data only and the next p − 1 have one parity each:
 //!
 //! ```text
 //!   p = 5   0  1  2  3  4  P
@@ -12,7 +12,7 @@
 //!     3     D  D  D  D  Q  P
 //! ```
 //!
-//! The last element of one row and the first of the next share an anti-diagonal parity, so that a
+//! The last element of one row and the first of the next are in one anti-diagonal parity, so that a
 //! short write across rows changes one Q. No parity is a member of an equation.
 
 use crate::code::{Family, Parameter, data_elements, prime, vertical};

@@ -12,9 +12,9 @@
 //!     3     A  D  D  H
 //! ```
 //!
-//! The anti-diagonal parities contain data alone and come first. As the horizontal ones contain
-//! them, a write changes three parities: its A, its row's H, and the H of A's row. Encoding takes
-//! 2 − 1/(p − 3) XORs per data element.
+//! The anti-diagonal parities contain data only and come first. The horizontal parities contain
+//! them, so a write changes three parities: its A, its row's H, and the H of A's row. Encoding
+//! takes 2 − 1/(p − 3) XORs per data element.
 
 use crate::code::{Family, Parameter, data_elements, prime, vertical};
 use crate::element::Element;

@@ -1,6 +1,6 @@
 //! The codes, one file of equations each, and their names.
 //!
-//! Adding one is a file here, its `mod` line and its line in [`FAMILIES`] (`docs/howto/add-a-code.md`).
+//! A new code is a file here, its `mod` line and its line in [`FAMILIES`] (`docs/howto/add-a-code.md`).
 
 mod bitmatrix;
 mod dcode;
@@ -20,7 +20,7 @@ mod xcode;
 use crate::element::Element;
 use crate::equations::{Code, CodeError, Equation};
 
-/// Whose order of Q's and R's coefficients.
+/// Order of the coefficients of Q and R: that of md or of ZFS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Order {
     /// The first data column has coefficient 1.
@@ -30,24 +30,24 @@ pub enum Order {
     Zfs,
 }
 
-/// A family of codes: all that the rest knows of it.
+/// A family of codes: the interface to the rest of the program.
 pub struct Family {
-    /// What commands, schemes and labels call it.
+    /// Its name in commands, schemes and labels.
     pub name: &'static str,
-    /// What it is, for lists.
+    /// A description, for lists.
     pub about: &'static str,
-    /// What the number in `NAME:P` is.
+    /// The meaning of the number in `NAME:P`.
     pub parameter: Parameter,
-    /// Whether schemes of two parities take it as a word: `raid6:rdp`.
+    /// True if schemes of two parities accept the name as a word: `raid6:rdp`.
     pub in_schemes: bool,
     by_parameter: fn(u16) -> Result<Code, CodeError>,
-    /// The same with ZFS's order of coefficients, where that is another one.
+    /// The same with ZFS's order of coefficients, if that differs.
     in_zfs_order: Option<fn(u16) -> Result<Code, CodeError>>,
     /// From the width of a stripe.
     by_columns: fn(u16) -> Result<Code, CodeError>,
 }
 
-/// What a family's members are numbered by.
+/// The number that identifies a family's member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parameter {
     /// Columns of a stripe.
@@ -58,7 +58,7 @@ pub enum Parameter {
     Prime,
 }
 
-/// Every code: the line to add for a new one.
+/// Every code. Add a line for a new one.
 pub const FAMILIES: &[Family] = &[
     simple::NONE,
     simple::MIRROR,
@@ -99,30 +99,32 @@ fn family(name: &str) -> Result<&'static Family, CodeError> {
 /// The code `name` for stripes of `columns` columns.
 ///
 /// Horizontal codes take the least prime (or word size) that fits and are shortened from the right
-/// by columns of zeros; vertical ones exist in some widths only.
+/// by columns of zeros; vertical codes exist in some widths only.
 ///
 /// # Errors
 ///
-/// [`CodeError`] when there is no such code; for a vertical one it names the nearest widths.
+/// [`CodeError`] when there is no such code; for a vertical code the error names the nearest
+/// widths.
 pub fn by_columns(name: &str, columns: u16) -> Result<Code, CodeError> {
     (family(name)?.by_columns)(columns)
 }
 
-/// The code that `ravelin code show NAME:PARAMETER` names: a prime for the array codes, a number
-/// of data columns for `parity`, `pq`, `pqr` and `cauchy`, of columns for `none` and `mirror`.
+/// The code `NAME:PARAMETER` of `ravelin code show`: the parameter is a prime for the array codes,
+/// the number of data columns for `parity`, `pq`, `pqr` and `cauchy`, of columns for `none` and
+/// `mirror`.
 ///
 /// # Errors
 ///
-/// [`CodeError`] when there is no such code, composite numbers among others.
+/// [`CodeError`] when there is no such code, for example for a composite number.
 pub fn by_parameter(name: &str, parameter: u16) -> Result<Code, CodeError> {
     (family(name)?.by_parameter)(parameter)
 }
 
-/// [`by_parameter`], with the order of coefficients, which some codes have two of.
+/// [`by_parameter`] with a given order of coefficients; some codes have two orders.
 ///
 /// # Errors
 ///
-/// As there, and [`CodeError::NoOrder`] for the ZFS order of codes that have one.
+/// As [`by_parameter`], and [`CodeError::NoOrder`] for the ZFS order of codes with one order only.
 pub fn by_parameter_in(name: &str, parameter: u16, order: Order) -> Result<Code, CodeError> {
     let family = family(name)?;
     let make = match order {
@@ -144,7 +146,7 @@ pub(crate) fn with_two_orders() -> String {
         .join(" and ")
 }
 
-/// Widths of the codes that have no limit of their own.
+/// Largest width of the codes that have no limit of their own.
 const COLUMNS_MAX: u16 = 1024;
 
 fn parameter(name: &str, parameter: u16, least: u16, most: u16) -> Result<(), CodeError> {
@@ -183,14 +185,14 @@ fn column_count(name: &str, columns: u16, least: u16, most: u16) -> Result<(), C
     Ok(())
 }
 
-/// What `parities` parity columns leave for data: at least one column.
+/// The data columns besides `parities` parity columns: at least one.
 fn data_columns(name: &str, columns: u16, parities: u16) -> Result<u16, CodeError> {
     column_count(name, columns, parities + 1, u16::MAX)?;
     Ok(columns - parities)
 }
 
-/// The largest prime of an array code: a stripe of 128 × 128 elements. Searches over equations
-/// take seconds from here on, and chunks would be cut into slivers.
+/// The largest prime of an array code: a stripe of 128 × 128 elements. Above this, searches over
+/// equations take seconds, and elements would be very small parts of a chunk.
 const PRIME_MAX: u16 = 127;
 
 /// Checks the parameter of an array code.
@@ -244,7 +246,7 @@ fn block(rows: u16, columns: u16) -> Vec<Element> {
     (0..rows).flat_map(row).collect()
 }
 
-/// What no equation defines, row-major.
+/// The elements that no equation defines, row-major.
 fn data_elements(rows: u16, columns: u16, equations: &[Equation]) -> Vec<Element> {
     let mut data = block(rows, columns);
     data.retain(|&e| equations.iter().all(|equation| equation.parity != e));

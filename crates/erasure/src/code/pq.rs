@@ -5,10 +5,11 @@
 //! ```
 //!
 //! md (and ISA-L's `pq_gen`) takes g_i = 2^i: the *first* data column has coefficient 1. ZFS
-//! evaluates Horner's rule over the columns in order, q = 2q + d and r = 4r + d, so that
-//! g_i = 2^(n−1−i) and the *last* one has. The two agree on reversed columns, not otherwise.
+//! evaluates Horner's rule over the columns in order, q = 2q + d and r = 4r + d, so that g_i =
+//! 2^(n−1−i) and the *last* data column has coefficient 1. The two orders agree only if the columns
+//! of one are reversed.
 //!
-//! 2^i and 4^i are both injective for i < 255 and no further, hence 255 data columns at most.
+//! 2^i and 4^i are injective only for i < 255, hence 255 data columns at most.
 //! See H. P. Anvin, "The mathematics of RAID-6"; openzfs `module/zfs/vdev_raidz.c`.
 
 use crate::code::{Family, Order, Parameter, data_columns, data_row, parameter};
@@ -36,7 +37,7 @@ pub(super) const PQR: Family = Family {
     by_columns: |columns| code(data_columns("pqr", columns, 3)?, 3, Order::Md),
 };
 
-/// Data columns: the order of the generator.
+/// Most data columns: the order of the generator.
 const DATA_MAX: u16 = 255;
 
 /// `parities` is 2 (P+Q) or 3 (P+Q+R).

@@ -1,7 +1,7 @@
 //! RDP, row-diagonal parity (Corbett, English, Goel, Grcanac, Kleiman, Leong, Sankar, "Row-Diagonal
 //! Parity for Double Disk Failure Correction", FAST 2004): p − 1 rows, p prime.
 //!
-//! Digits are diagonals for p = 5; column P holds row parities and takes part in the diagonals:
+//! Digits are diagonals for p = 5; column P holds row parities and is part of the diagonals:
 //!
 //! ```text
 //!        0  1  2  3  P  Q
@@ -11,10 +11,10 @@
 //!   3    3  ·  0  1  2  3
 //! ```
 //!
-//! Each column misses one diagonal, another one for each column. So after two losses two diagonals
-//! have a single unknown; each starts a chain that goes by rows and diagonals in turn and ends at
-//! the diagonal that is not stored. Encoding takes 2 − 2/(p − 1) XORs per data element, the least
-//! possible, since diagonals take the row parities as they are.
+//! Each column lacks one diagonal, and each lacks a different one. So after two losses two
+//! diagonals have a single unknown; each starts a chain that alternates between rows and diagonals
+//! and ends at the diagonal that is not stored. Encoding takes 2 − 2/(p − 1) XORs per data element,
+//! the least possible, since diagonals use the row parities as they are.
 //!
 //! With k < p − 1 data columns the missing ones are zeros on the right, and are left out.
 

@@ -1,7 +1,7 @@
 //! Codes of one row: nothing, mirrors, single parity.
 //!
 //! ```text
-//! none      D0 D1 D2          every column its own data, nothing survives a loss
+//! none      D0 D1 D2          every column has its own data, no loss is survived
 //! mirror    D0 D0 D0          n columns hold the same element
 //! parity    D0 D1 D2 P        P = D0 + D1 + D2 (RAID-5)
 //! ```

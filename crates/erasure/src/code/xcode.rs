@@ -15,8 +15,8 @@
 //! P[n−2][i] = Σ_j D[j][i+j+2] and P[n−1][i] = Σ_j D[j][i−j−2], columns mod n.
 //!
 //! An equation has no two elements in one column. Two lost columns at distance δ leave chains that
-//! step by δ along one diagonal and back along the other; they visit every lost element exactly
-//! when δ generates the integers mod n, for every δ when n is prime.
+//! step by δ along one diagonal and back along the other. The chains visit every lost element if
+//! and only if δ generates the integers mod n, which holds for every δ when n is prime.
 
 use crate::code::{Family, Parameter, block, prime, vertical};
 use crate::element::Element;

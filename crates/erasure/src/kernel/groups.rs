@@ -1,14 +1,14 @@
-//! Jobs with many sources from memory: a few of them at a time, over partial sums.
+//! Jobs with many sources from memory: a few sources at a time, over partial sums.
 //!
-//! The memory's prefetchers follow so many streams and no more. On Zen 4 a P+Q of 14 sources still
-//! runs at the speed of eight; from 15 on it loses a third, and so does a loop that does nothing
-//! but load them side by side. Taking eight sources at a time over 64 KiB, with the rows' partial
-//! sums kept in L2 between, gives that back: 16+2 1.3 times as fast, 24+2 1.6 times. Over 4 KiB it
-//! gains nothing, since each source then starts anew too often; up to 14 sources it loses.
+//! The memory's prefetchers follow a limited number of streams. On Zen 4 a P+Q of 14 sources still
+//! runs at the speed of eight; from 15 on it loses a third, and so does a loop that only loads the
+//! sources side by side. Taking eight sources at a time over 64 KiB, with the rows' partial sums
+//! kept in L2 between, restores the speed: 16+2 1.3 times as fast, 24+2 1.6 times. Over 4 KiB it
+//! gains nothing, since each source then restarts too often; up to 14 sources it loses.
 
 use super::{Coefficient, Job, Kernel, ROWS_MAX};
 
-/// From so many sources on a streaming job is done in groups.
+/// From this many sources on, a streaming job is done in groups.
 const SOURCES_MANY: usize = 15;
 
 /// Sources taken at a time.
@@ -17,11 +17,11 @@ const GROUP: usize = 8;
 /// How much of each source is taken at a time.
 const PART_BYTES: usize = 64 << 10;
 
-/// What `kernel.combine` does, in groups where that is quicker.
+/// Does what `kernel.combine` does, in groups where that is faster.
 ///
 /// # Safety
 ///
-/// As `Kernel::combine` says.
+/// As for `Kernel::combine`.
 #[inline(always)]
 pub(super) unsafe fn combine(kernel: &Kernel, job: &Job<'_>) {
     // SAFETY: passed on.
@@ -36,7 +36,7 @@ pub(super) unsafe fn combine(kernel: &Kernel, job: &Job<'_>) {
 
 /// # Safety
 ///
-/// As `Kernel::combine` says.
+/// As for `Kernel::combine`.
 unsafe fn in_groups(kernel: &Kernel, job: &Job<'_>) {
     let (rows, count) = (job.initial.len(), job.sources.len());
     let part = PART_BYTES.min(job.length);
@@ -44,7 +44,7 @@ unsafe fn in_groups(kernel: &Kernel, job: &Job<'_>) {
     let mut scratch: Vec<u8> = Vec::with_capacity(rows * part);
     let start = scratch.as_mut_ptr();
     let partial: [*mut u8; ROWS_MAX] = std::array::from_fn(|t| start.wrapping_add(t * part));
-    // From the last to the first, as the kernels go.
+    // From the last group to the first, as in the kernels.
     let groups: Vec<(&[*const u8], Vec<Coefficient>)> = (0..count.div_ceil(GROUP))
         .rev()
         .map(|group| {
@@ -103,10 +103,10 @@ unsafe fn in_groups(kernel: &Kernel, job: &Job<'_>) {
             };
             debug_assert!(job.has_shape());
             // SAFETY: each group has its sources' columns of the matrix, so the shape is that of
-            // the caller's job; pointers are the caller's, moved by `at`, with `length` bytes
-            // behind; `scratch` has room for `rows` parts, and the first group writes what the
-            // others read. Partial sums overlap nothing of the caller's, and are target and
-            // `initial` as the very same slice.
+            // the caller's job. Pointers are the caller's, moved by `at`, with `length` bytes
+            // behind them. `scratch` has room for `rows` parts, and the first group writes the
+            // parts that the others read. Partial sums do not overlap slices of the caller; a
+            // partial sum that is both target and `initial` is the very same slice.
             unsafe { (kernel.combine)(&job) };
         }
         at += length;

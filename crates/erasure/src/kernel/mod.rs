@@ -2,18 +2,18 @@
 //!
 //! A kernel has one operation, [`Job`]: up to three target rows, each the sum of all sources times
 //! its own coefficients, computed in one pass over the sources. Rows start from zero or from a
-//! slice of their own, and may be mixed by a small matrix before they are stored, which is how two
-//! lost columns come out of the pass that sums the two syndromes. The plain multi-source XOR is
-//! the case of one row of ones.
+//! slice of their own. A small matrix may mix them before they are stored: so one pass that sums
+//! the two syndromes also computes two lost columns. The plain multi-source XOR is the case of one
+//! row of ones.
 //!
 //! | kernel | a product of 64 bytes |
 //! | --- | --- |
-//! | `naive` | shift and add, byte by byte: the oracle |
+//! | `naive` | shift and add, byte by byte: the reference |
 //! | `portable` | shift and add on 64-bit words |
 //! | `avx2`, `neon` | two table look-ups by nibble |
 //! | `avx2-gfni`, `avx512-gfni` | one affine transformation |
 //!
-//! `vector` has the loop, the others what a vector can do.
+//! `vector` has the loop; the others have the operations of their vectors.
 
 #![expect(
     unsafe_code,
@@ -40,23 +40,24 @@ pub(crate) use run::run;
 /// How a kernel writes its results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Stores {
-    /// Into the cache: right when the results are read soon, by this CPU.
+    /// Into the cache: best when this CPU reads the results soon.
     Cached,
-    /// Past the cache: right when they go to a drive by DMA and the working set is larger than
-    /// the cache. In cache it costs up to 2.5x.
+    /// Past the cache: best when the results go to a drive by DMA and the working set is larger
+    /// than the cache. If the working set fits the cache, this costs up to 2.5x.
     Streaming,
     /// Past the cache when one call's slices together are larger than [`STREAM_ABOVE_BYTES`].
     #[default]
     Auto,
 }
 
-/// The working set from which [`Stores::Auto`] streams. Two typical L2 caches: below it, results
-/// written through the cache are cheaper than going to memory; far above, not polluting wins.
+/// The working set from which [`Stores::Auto`] streams: two typical L2 caches. Below it, results
+/// written through the cache are cheaper than writes to memory; far above, not polluting the cache
+/// wins.
 pub const STREAM_ABOVE_BYTES: usize = 4 << 20;
 
-/// A coefficient as jobs hold it: what it is, and beside it the bit matrix of its multiplication,
-/// which the affine kernels take straight from here. (Looking it up by the value is one more load
-/// for each source, a tenth of P+Q's time in L1.)
+/// A coefficient in a job: its value, and the bit matrix of its multiplication, which the affine
+/// kernels read directly. (A look-up by the value is one more load for each source, a tenth of
+/// P+Q's time in L1.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Coefficient {
     pub(crate) affine: u64,
@@ -70,23 +71,24 @@ impl From<u8> for Coefficient {
     }
 }
 
-/// Target rows of one job.
+/// Most target rows of one job.
 pub(crate) const ROWS_MAX: usize = 3;
 
 /// `row[t] = initial[t] + Σ_i matrix[t * n + i] · source[i]`, then
 /// `target[k] = Σ_t after[k * rows + t] · row[t]`, or `target[t] = row[t]` when `after` is empty.
 pub(crate) struct Job<'a> {
     pub(crate) targets: &'a [*mut u8],
-    /// Where a target is stored through the cache as well, or null; one for each target, or none.
+    /// For each target a second place, stored through the cache, or null. Empty if no target has
+    /// one.
     pub(crate) copies: &'a [*mut u8],
-    /// Null: from zero. One for each row.
+    /// Null starts from zero. One for each row.
     pub(crate) initial: &'a [*const u8],
     pub(crate) sources: &'a [*const u8],
     pub(crate) matrix: &'a [Coefficient],
     pub(crate) after: &'a [Coefficient],
     /// The first row of `matrix` is all ones.
     pub(crate) ones: bool,
-    /// The whole job is P and Q: see [`powers`].
+    /// The whole job is P and Q in powers of 2: see [`powers`].
     pub(crate) powers: bool,
     pub(crate) stream: bool,
     pub(crate) length: usize,
@@ -97,7 +99,7 @@ impl Job<'_> {
         self.initial.len()
     }
 
-    /// What every kernel relies on, beside valid pointers.
+    /// The conditions that every kernel relies on, besides valid pointers.
     fn has_shape(&self) -> bool {
         let (sources, rows) = (self.sources.len(), self.rows());
         let copied = self.copies.is_empty() || self.copies.len() == self.targets.len();
@@ -107,8 +109,8 @@ impl Job<'_> {
     }
 }
 
-/// Whether the parts of a job fit each other: 1 to [`ROWS_MAX`] rows over some sources, and as
-/// many targets as rows or as `after` mixes them into.
+/// True if the parts of a job fit each other: 1 to [`ROWS_MAX`] rows over some sources, and as many
+/// targets as rows, or as rows of `after`.
 pub(crate) fn shape(sources: usize, rows: usize, targets: usize, after: &[Coefficient]) -> bool {
     let mixed = if after.is_empty() {
         targets == rows
@@ -118,7 +120,7 @@ pub(crate) fn shape(sources: usize, rows: usize, targets: usize, after: &[Coeffi
     sources > 0 && (1..=ROWS_MAX).contains(&rows) && mixed
 }
 
-/// Whether a job is P and Q of some strips: two rows from zero, unmixed, the first of ones, the
+/// True if a job is P and Q of some strips: two rows from zero, unmixed, the first of ones, the
 /// second of the powers of 2 in order. Then Q = d0 + 2·(d1 + 2·(d2 + …)) needs no coefficients.
 pub(crate) fn powers(matrix: &[Coefficient], sources: usize, from_zero: bool) -> bool {
     let doubled = |pair: &[Coefficient]| gf::multiply(2, pair[0].value) == pair[1].value;
@@ -134,10 +136,10 @@ pub struct Kernel {
     name: &'static str,
     /// # Safety
     ///
-    /// The job has its shape ([`Job::has_shape`]); `length` bytes can be read behind
-    /// every source and initial pointer that is not null, and written behind every target
-    /// and copy that is not null; these overlap nothing else of the job, a target but the very
-    /// same `initial` slice.
+    /// The job has its shape ([`Job::has_shape`]). `length` bytes can be read behind every source
+    /// and initial pointer that is not null, and written behind every target and copy that is not
+    /// null. Targets and copies overlap no other slice of the job, except that a target may be the
+    /// very same slice as its `initial`.
     combine: unsafe fn(&Job<'_>),
 }
 
@@ -189,8 +191,8 @@ impl Kernel {
         self.name
     }
 
-    /// `target (^)= Σ coefficient · source`. A source shorter than the target counts as followed
-    /// by zeros, one that is longer as cut. No terms give zeros.
+    /// `target (^)= Σ coefficient · source`. A shorter source is extended by zeros to the target's
+    /// length, a longer one is cut. No terms give zeros.
     pub fn step(&self, target: &mut [u8], accumulate: bool, terms: &[(&[u8], u8)]) {
         let sources: Vec<&[u8]> = terms.iter().map(|&(source, _)| source).collect();
         let matrix: Vec<u8> = terms.iter().map(|&(_, coefficient)| coefficient).collect();
@@ -200,12 +202,12 @@ impl Kernel {
     /// `targets[t] (^)= Σ_i matrix[t * sources.len() + i] · sources[i]`, in one pass for every
     /// three targets.
     ///
-    /// Slices may have any lengths and alignments: a source shorter than a target counts as
-    /// followed by zeros, one that is longer as cut.
+    /// Slices may have any lengths and alignments: a shorter source is extended by zeros to the
+    /// target's length, a longer one is cut.
     ///
     /// # Panics
     ///
-    /// When `matrix` has not `targets.len() * sources.len()` coefficients.
+    /// When `matrix` does not have `targets.len() * sources.len()` coefficients.
     pub fn combine(
         &self,
         targets: &mut [&mut [u8]],
@@ -222,7 +224,7 @@ impl Kernel {
         );
         let mut from = 0;
         while from < targets.len() {
-            // As many as have the same length go together.
+            // Consecutive targets of the same length are computed together.
             let length = targets[from].len();
             let same = targets[from..].iter().take_while(|t| t.len() == length);
             let rows = same.take(ROWS_MAX).count();
@@ -233,7 +235,7 @@ impl Kernel {
         }
     }
 
-    /// Up to three targets of one length, sources of any.
+    /// Up to three targets of one length, sources of any length.
     fn combine_equal(
         &self,
         targets: &mut [&mut [u8]],

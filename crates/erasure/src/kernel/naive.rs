@@ -1,4 +1,4 @@
-//! The oracle: one byte at a time, multiplication by shifting and adding. Slow and obvious.
+//! The reference kernel: one byte at a time, multiplication by shift and add. Slow and obvious.
 
 use super::Job;
 
@@ -20,7 +20,7 @@ fn multiply(mut a: u8, mut b: u8) -> u8 {
 
 /// # Safety
 ///
-/// As `Kernel::combine` says.
+/// As for `Kernel::combine`.
 #[expect(
     clippy::needless_range_loop,
     reason = "the index runs over several arrays"

@@ -11,7 +11,7 @@ static NEON: Kernel = Kernel {
     combine: neon,
 };
 
-/// What this CPU has.
+/// The kernels that this CPU can run.
 pub(super) fn available() -> Vec<&'static Kernel> {
     if std::arch::is_aarch64_feature_detected!("neon") {
         vec![&NEON]
@@ -22,7 +22,7 @@ pub(super) fn available() -> Vec<&'static Kernel> {
 
 /// # Safety
 ///
-/// As `Kernel::combine` says, and the CPU has NEON.
+/// As for `Kernel::combine`, and the CPU has NEON.
 #[target_feature(enable = "neon")]
 unsafe fn neon(job: &Job<'_>) {
     // SAFETY: passed on; the feature is enabled here.
@@ -44,13 +44,13 @@ impl Vector for Nibble128 {
 
     #[inline(always)]
     unsafe fn load(pointer: *const u8) -> Self {
-        // SAFETY: 16 bytes are there (trait); the load asks for no alignment.
+        // SAFETY: 16 bytes are there (trait); the load needs no alignment.
         Self(unsafe { vld1q_u8(pointer) })
     }
 
     #[inline(always)]
     unsafe fn store(self, pointer: *mut u8) {
-        // SAFETY: 16 bytes can be written there (trait); no alignment asked for.
+        // SAFETY: 16 bytes can be written there (trait); the store needs no alignment.
         unsafe { vst1q_u8(pointer, self.0) };
     }
 

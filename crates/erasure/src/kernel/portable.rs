@@ -27,13 +27,13 @@ impl Vector for Words {
 
     #[inline(always)]
     unsafe fn load(pointer: *const u8) -> Self {
-        // SAFETY: 64 bytes are there; any bits are words; the read asks for no alignment.
+        // SAFETY: 64 bytes are there; any bits are words; the read needs no alignment.
         Self(unsafe { pointer.cast::<[u64; 8]>().read_unaligned() })
     }
 
     #[inline(always)]
     unsafe fn store(self, pointer: *mut u8) {
-        // SAFETY: 64 bytes can be written there; the write asks for no alignment.
+        // SAFETY: 64 bytes can be written there; the write needs no alignment.
         unsafe { pointer.cast::<[u64; 8]>().write_unaligned(self.0) };
     }
 
@@ -71,7 +71,7 @@ impl Vector for Words {
 
 /// # Safety
 ///
-/// As `Kernel::combine` says.
+/// As for `Kernel::combine`.
 pub(super) unsafe fn combine(job: &Job<'_>) {
     // SAFETY: passed on; no special instructions.
     unsafe { vector::combine::<Words, 1, 1, 1, 0>(job) };

@@ -1,21 +1,21 @@
-//! A program on memory: tile by tile, each operation of the program one job of the kernel.
+//! Runs a program on memory: tile by tile, each operation of the program as one job of the kernel.
 
 use std::mem::MaybeUninit;
 
 use super::{Job, Kernel, ROWS_MAX, Stores, groups, vector};
 use crate::program::{Operation, Program, ZERO};
 
-/// What a tile's slices may take together: about half of an L2 cache, so that sums computed at the
-/// start of a tile are still there at its end.
+/// Most bytes of all slices of a tile: about half of an L2 cache, so that sums computed at the
+/// start of a tile are still in the cache at its end.
 const TILE_SET_BYTES: usize = 512 << 10;
 
-/// The same for slices that come from memory: a core's share of an L3 cache. The longer an operation runs
-/// on the same slices the less it waits for the first lines of each, and that is worth more than
-/// the second crossing from L2 rather than L3 (D-Code 7, Zen 4: 32 KiB 1.2 times as fast as 8).
+/// The same for slices that come from memory: a core's share of an L3 cache. The longer an operation runs on the same
+/// slices, the less it waits for the first lines of each slice. This gains more than a second pass from L2 instead of
+/// L3 (D-Code 7, Zen 4: 32 KiB 1.2 times as fast as 8).
 const TILE_SET_STREAMING_BYTES: usize = 4 << 20;
 
 /// Below this a tile's slices are too short for the memory's prefetchers: D-Code 7 from DRAM runs
-/// at 13 GB/s with 1 KiB, 18 with 4 KiB and more.
+/// at 13 GB/s with 1 KiB, at 18 GB/s with 4 KiB and more.
 const TILE_BYTES_MIN: usize = 4096;
 
 /// Runs `program` on slices of one length.
@@ -32,7 +32,7 @@ pub(crate) fn run(
     let operands = inputs.len() + outputs.len();
     assert_eq!(inputs.len(), program.inputs().len(), "an input each");
     assert_eq!(outputs.len(), program.outputs().len(), "an output each");
-    // Not a chain of both: this is a part of the time in L1.
+    // Not one chain of both: this check is a measurable part of the time in L1.
     let same = |bytes: usize| assert_eq!(bytes, length, "slices of one length");
     inputs.iter().for_each(|slice| same(slice.len()));
     outputs.iter().for_each(|slice| same(slice.len()));
@@ -43,7 +43,7 @@ pub(crate) fn run(
         unsafe { run_single(operation, kernel, inputs, outputs, stream) };
         return;
     }
-    // Outputs that later operations read: past the cache to memory, and a copy to read from.
+    // Outputs that later operations read are stored past the cache, and in a copy to read from.
     let (operations, copies) = if stream {
         (program.streaming(), program.copies())
     } else {
@@ -69,7 +69,7 @@ pub(crate) fn run(
     while at < length {
         let here = tile.min(length - at);
         for operation in operations {
-            // Temporaries (from `operands` on) are as long as a tile and start anew in each.
+            // Temporaries (from `operands` on) are as long as a tile and are reused in each tile.
             let pointer = |operand: u16| {
                 let operand = usize::from(operand);
                 table[operand].wrapping_add(if operand < operands { at } else { 0 })
@@ -109,8 +109,8 @@ pub(crate) fn run(
     }
 }
 
-/// A program of one operation, as those of P, P+Q and P+Q+R are, without the table of operands: in
-/// L1 that takes a fifth of the time.
+/// A program of one operation, such as P, P+Q and P+Q+R, without the table of operands: in L1 the
+/// table takes a fifth of the time.
 ///
 /// # Safety
 ///
@@ -131,7 +131,7 @@ unsafe fn run_single(
     let from = |&o: &u16| match inputs.get(usize::from(o)) {
         Some(slice) => slice.as_ptr(),
         None if o == ZERO => std::ptr::null(),
-        // What an output starts from is itself.
+        // An output starts from its own content.
         None => {
             let own = operation.targets.iter().position(|&t| t == o);
             targets[own.expect("its own target")].cast_const()
@@ -160,7 +160,7 @@ unsafe fn run_single(
         length,
     };
     debug_assert!(job.has_shape());
-    // SAFETY: the shape is the caller's word; every pointer is of a slice of `length` bytes, those
+    // SAFETY: the caller guarantees the shape; every pointer is of a slice of `length` bytes, those
     // of the targets of unique borrows.
     unsafe { groups::combine(kernel, &job) };
     if stream {
@@ -168,7 +168,7 @@ unsafe fn run_single(
     }
 }
 
-/// How many bytes of each operand to do at a time: tiles of nearly equal lengths.
+/// Bytes of each operand per tile: tiles of nearly equal lengths.
 fn tile_bytes(program: &Program, operands: usize, length: usize, stream: bool) -> usize {
     if program.operations().len() <= 1 {
         return length;
@@ -184,8 +184,8 @@ fn tile_bytes(program: &Program, operands: usize, length: usize, stream: bool) -
     equal.min(length)
 }
 
-/// Room for a few items on the stack, on the heap for many: an allocation takes as long as a
-/// kilobyte of P+Q, and so does clearing room that is not used.
+/// Space for a few items on the stack, or for many on the heap: an allocation takes as long as a
+/// kilobyte of P+Q, and so does clearing space that is not used.
 struct Room<T, const N: usize> {
     fixed: [MaybeUninit<T>; N],
     heap: Vec<MaybeUninit<T>>,
@@ -204,11 +204,11 @@ impl<T: Copy, const N: usize> Room<T, N> {
         }
     }
 
-    /// Puts the items at the start, and lends them.
+    /// Stores the items at the start, and returns them.
     ///
     /// # Panics
     ///
-    /// When there are more than the room is for.
+    /// When there are more items than there is space for.
     #[inline(always)]
     fn fill(&mut self, items: impl Iterator<Item = T>) -> &[T] {
         let room: &mut [MaybeUninit<T>] = if self.heap.is_empty() {
@@ -217,7 +217,7 @@ impl<T: Copy, const N: usize> Room<T, N> {
             &mut self.heap
         };
         let mut count = 0;
-        // Not a loop: a chain of iterators taken from inside is a loop for each of its parts.
+        // Not a `for` loop: internal iteration of a chain is a separate loop for each of its parts.
         items.for_each(|item| {
             room[count].write(item);
             count += 1;

@@ -1,9 +1,9 @@
-//! What the vector kernels look products up in.
+//! Look-up tables of the vector kernels.
 
 use crate::gf::multiply;
 
-/// For each coefficient the 8×8 bit matrix of its multiplication, as `vgf2p8affineqb` takes it:
-/// result bit i is the parity of byte 7 − i of the matrix and the operand.
+/// For each coefficient the 8×8 bit matrix of its multiplication, in the format of
+/// `vgf2p8affineqb`: result bit i is the parity of byte 7 − i of the matrix and the operand.
 pub(super) static AFFINE: [u64; 256] = {
     let mut table = [0; 256];
     let mut c = 0;

@@ -1,19 +1,19 @@
 //! The one loop of all vector kernels: blocks of a few vectors, all rows' sums in registers.
 //!
-//! For each block the sources are taken two at a time, because `a ^ b ^ c` is one instruction on
+//! In each block the sources are taken two at a time, because `a ^ b ^ c` is one instruction on
 //! AVX-512 and costs no more elsewhere. Long blocks spread the work per source (its pointer, its
 //! coefficients' matrices) over more bytes: with eight vectors of 64 bytes P+Q 8+2 in L1 is 1.15
-//! times as fast as with four. More rows than three would not leave registers for the sums.
+//! times as fast as with four. More than three rows would not leave registers for the sums.
 
 use super::{Coefficient, Job};
 
-/// What a vector of an instruction set can do.
+/// The vector operations of an instruction set.
 ///
 /// # Safety
 ///
-/// Of all methods: the CPU has the instructions. Of those with pointers: `BYTES` bytes (or
-/// `count < BYTES` for the partial ones) can be read or written there. `stream` wants `pointer`
-/// aligned to `BYTES`.
+/// All methods: the CPU has the instructions. Methods with pointers: `BYTES` bytes (or `count <
+/// BYTES` for the partial ones) can be read or written there. `stream`: `pointer` is aligned to
+/// `BYTES`.
 pub(super) trait Vector: Copy {
     const BYTES: usize;
     /// A coefficient, prepared.
@@ -55,7 +55,7 @@ pub(super) trait Vector: Copy {
     }
 }
 
-/// Waits for streamed stores, so that whoever is told of them sees them.
+/// Orders streamed stores before all later stores, so that other threads see the data.
 pub(super) fn fence() {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: every x86-64 CPU has sfence.
@@ -64,28 +64,29 @@ pub(super) fn fence() {
     }
 }
 
-/// From so many sources on, blocks are short in cache: lines at one distance from a page share a
-/// set of the L1 cache (8 to 12 ways), and a long block of many sources evicts its own lines. From
-/// memory long blocks win all the same.
+/// From this many sources on, blocks are short in cache: lines at one distance from a page share a
+/// set of the L1 cache (8 to 12 ways), and a long block of many sources evicts its own lines. For
+/// jobs from memory long blocks are faster all the same.
 const SOURCES_MANY: usize = 12;
 
-/// From so many bytes on a job's slices do not fit an L1 cache, and long blocks gain nothing there:
-/// P 4+1 from L2 runs 5 to 8 % slower with them.
+/// From this many bytes on, a job's slices do not fit an L1 cache, and long blocks gain nothing
+/// there: P 4+1 from L2 runs 5 to 8 % slower with them.
 const BYTES_MANY: usize = 16 << 10;
 
-/// Runs a job with blocks of `U` vectors; of `SHORT` with many sources or bytes in cache, and for a
-/// plain XOR; of `U3` where three rows need the registers; of `H` for P and Q by doubling, unless 0.
+/// Runs a job in blocks. The block length in vectors is `SHORT` with many sources or bytes in cache
+/// and for a plain XOR, `U3` where three rows need the registers, `H` for P and Q by doubling
+/// (unless 0), and `U` otherwise.
 ///
-/// A plain XOR has no coefficients to spread over a long block, and short ones mix its loads better
-/// with its stores: on Zen 4 blocks of four are 1.04 times as fast as of eight in L1, and from
-/// memory 1.17 (P 4+1) to 1.29 times (8+1).
+/// A plain XOR has no coefficients to spread over a long block, and short blocks mix its loads
+/// better with its stores: on Zen 4 blocks of four are 1.04 times as fast as blocks of eight in L1,
+/// and from memory 1.17 (P 4+1) to 1.29 times (8+1).
 ///
-/// Doubling needs no load for a coefficient, but is a chain of additions. It wins where a vector
-/// takes two halves to work on (Zen 4: 1.1 to 1.3 times in cache), not from memory.
+/// Doubling needs no load for a coefficient, but is a chain of additions. It is faster in cache on
+/// CPUs that process a vector in two halves (Zen 4: 1.1 to 1.3 times), but not from memory.
 ///
 /// # Safety
 ///
-/// As `Kernel::combine` says, and the CPU has the instructions of `V`.
+/// As for `Kernel::combine`, and the CPU has the instructions of `V`.
 #[inline(always)]
 pub(super) unsafe fn combine<
     V: Vector,
@@ -98,7 +99,7 @@ pub(super) unsafe fn combine<
 ) {
     let large = job.sources.len() >= SOURCES_MANY || job.length > BYTES_MANY;
     let short = U != SHORT && large && !job.stream;
-    // SAFETY: passed on; `powers` says that the job is P and Q.
+    // SAFETY: passed on; `powers` means that the job is P and Q.
     unsafe {
         if H > 0 && job.powers && !job.stream && job.copies.is_empty() {
             return doubling::<V, H>(job);
@@ -174,7 +175,7 @@ unsafe fn doubling_block<V: Vector, const H: usize>(job: &Job<'_>, at: usize) {
     }
 }
 
-/// Where results go.
+/// The destination of results.
 #[derive(Clone, Copy, Default)]
 struct To {
     /// Past the cache.
@@ -196,7 +197,7 @@ unsafe fn rows<V: Vector, const U: usize, const T: usize, const ONES: bool>(job:
     let blocks = job.length / (U * V::BYTES);
     let vectors = job.length / V::BYTES;
     let mut at = 0usize;
-    // SAFETY: blocks end at `length` or before; the last, partial one says how many bytes it has.
+    // SAFETY: blocks end at `length` or before; the last, partial one gets its number of bytes.
     // Streaming stores go to targets aligned to a vector, `at` being a multiple of one.
     unsafe {
         for _ in 0..blocks {
@@ -215,13 +216,13 @@ unsafe fn rows<V: Vector, const U: usize, const T: usize, const ONES: bool>(job:
 
 /// `U` vectors from byte `at` on, or `count` bytes when `PARTIAL`.
 ///
-/// The sources are taken from the last to the first. Strips of one allocation lie at a fixed
-/// distance from each other; going up, the CPU's stride prefetcher (seen on Zen 5) goes on beyond
-/// the last source and fetches lines that nobody asked for: P+Q 8+2 runs at 85 GB/s from L2 and
-/// 18 from DRAM, going down at 149 and 30.
+/// The sources are taken from the last to the first. Strips of one allocation are at a fixed
+/// distance from each other. With ascending order, the CPU's stride prefetcher (seen on Zen 5)
+/// continues beyond the last source and fetches lines that are not needed: P+Q 8+2 runs at 85 GB/s
+/// from L2 and 18 from DRAM, with descending order at 149 and 30.
 ///
-/// Pointers are stepped, not indexed, and arrays indexed by constants only: the sums have to stay
-/// in registers, and a check for overflow per source costs a fifth of the speed in L1.
+/// Pointers are stepped, not indexed, and arrays are indexed by constants only: the sums have to
+/// stay in registers, and a check for overflow per source costs a fifth of the speed in L1.
 #[expect(
     clippy::needless_range_loop,
     reason = "indices run over several arrays"
@@ -240,8 +241,9 @@ unsafe fn block<
     stores: To,
 ) {
     let n = job.sources.len();
-    // SAFETY: the job's shape gives `n` sources, `T` initial pointers, `T * n` coefficients, at most `T` targets with `T` coefficients of `after` and a copy, if there are any, each, and `length` bytes behind each
-    // pointer; `rows` keeps the block inside of `length`.
+    // SAFETY: the job's shape gives `n` sources, `T` initial pointers, `T * n` coefficients, and at most `T` targets,
+    // each with `T` coefficients of `after` and a copy, if there are any. `length` bytes are behind each pointer;
+    // `rows` keeps the block inside of `length`.
     unsafe {
         let load = |pointer: *const u8, u: usize| {
             if PARTIAL {

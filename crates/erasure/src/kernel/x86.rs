@@ -21,13 +21,13 @@ static AVX512_GFNI: Kernel = Kernel {
     combine: avx512_gfni,
 };
 
-/// The same for CPUs that work on 512 bits in two halves.
+/// The same for CPUs that process 512 bits in two halves.
 static AVX512_GFNI_HALVES: Kernel = Kernel {
     name: "avx512-gfni",
     combine: avx512_gfni_halves,
 };
 
-/// What this CPU has, slowest first.
+/// The kernels that this CPU can run, slowest first.
 pub(super) fn available() -> Vec<&'static Kernel> {
     let mut kernels = Vec::new();
     if is_x86_feature_detected!("avx2") {
@@ -46,8 +46,8 @@ pub(super) fn available() -> Vec<&'static Kernel> {
     kernels
 }
 
-/// Whether the CPU works on 512 bits in two halves: Zen 4 does (family 19h, of which no other has
-/// AVX-512), and nothing else with GFNI.
+/// True if the CPU processes 512 bits in two halves: of all CPUs with GFNI only Zen 4 does (family
+/// 19h, of which no other has AVX-512).
 fn halves() -> bool {
     let amd = __cpuid(0).ebx == u32::from_le_bytes(*b"Auth");
     let version = __cpuid(1).eax;
@@ -57,7 +57,7 @@ fn halves() -> bool {
 
 /// # Safety
 ///
-/// As `Kernel::combine` says, and the CPU has AVX2.
+/// As for `Kernel::combine`, and the CPU has AVX2.
 #[target_feature(enable = "avx2")]
 unsafe fn avx2(job: &Job<'_>) {
     // SAFETY: passed on; the features are enabled here.
@@ -66,7 +66,7 @@ unsafe fn avx2(job: &Job<'_>) {
 
 /// # Safety
 ///
-/// As `Kernel::combine` says, and the CPU has AVX2 and GFNI.
+/// As for `Kernel::combine`, and the CPU has AVX2 and GFNI.
 #[target_feature(enable = "avx2,gfni")]
 unsafe fn avx2_gfni(job: &Job<'_>) {
     // SAFETY: passed on; the features are enabled here.
@@ -75,7 +75,7 @@ unsafe fn avx2_gfni(job: &Job<'_>) {
 
 /// # Safety
 ///
-/// As `Kernel::combine` says, and the CPU has AVX-512F and GFNI.
+/// As for `Kernel::combine`, and the CPU has AVX-512F and GFNI.
 #[target_feature(enable = "avx512f,gfni")]
 unsafe fn avx512_gfni(job: &Job<'_>) {
     // SAFETY: passed on; the features are enabled here.
@@ -84,7 +84,7 @@ unsafe fn avx512_gfni(job: &Job<'_>) {
 
 /// # Safety
 ///
-/// As `Kernel::combine` says, and the CPU has AVX-512F and GFNI.
+/// As for `Kernel::combine`, and the CPU has AVX-512F and GFNI.
 #[target_feature(enable = "avx512f,gfni")]
 unsafe fn avx512_gfni_halves(job: &Job<'_>) {
     // SAFETY: passed on; the features are enabled here.
@@ -100,7 +100,7 @@ struct Affine256(__m256i);
 #[derive(Clone, Copy)]
 struct Affine512(__m512i);
 
-/// What the two 256-bit kernels have in common.
+/// The common part of the two 256-bit kernels.
 macro_rules! common_256 {
     () => {
         const BYTES: usize = 32;
@@ -113,13 +113,13 @@ macro_rules! common_256 {
 
         #[inline(always)]
         unsafe fn load(pointer: *const u8) -> Self {
-            // SAFETY: 32 bytes are there (trait); the load asks for no alignment.
+            // SAFETY: 32 bytes are there (trait); the load needs no alignment.
             Self(unsafe { _mm256_loadu_si256(pointer.cast()) })
         }
 
         #[inline(always)]
         unsafe fn store(self, pointer: *mut u8) {
-            // SAFETY: 32 bytes can be written there (trait); no alignment asked for.
+            // SAFETY: 32 bytes can be written there (trait); the store needs no alignment.
             unsafe { _mm256_storeu_si256(pointer.cast(), self.0) };
         }
 
@@ -199,13 +199,13 @@ impl Vector for Affine512 {
 
     #[inline(always)]
     unsafe fn load(pointer: *const u8) -> Self {
-        // SAFETY: 64 bytes are there (trait); the load asks for no alignment.
+        // SAFETY: 64 bytes are there (trait); the load needs no alignment.
         Self(unsafe { _mm512_loadu_si512(pointer.cast()) })
     }
 
     #[inline(always)]
     unsafe fn store(self, pointer: *mut u8) {
-        // SAFETY: 64 bytes can be written there (trait); no alignment asked for.
+        // SAFETY: 64 bytes can be written there (trait); the store needs no alignment.
         unsafe { _mm512_storeu_si512(pointer.cast(), self.0) };
     }
 

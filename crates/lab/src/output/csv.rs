@@ -1,4 +1,4 @@
-//! Rows as CSV (RFC 4180), numbers in full.
+//! Rows as CSV (RFC 4180), numbers at full precision.
 
 use crate::report::Report;
 use crate::row::Row;

@@ -1,4 +1,5 @@
-//! A page per paper: every study's plots, rows and model. One file, no script, nothing fetched.
+//! A page per paper: every study's plots, rows and model. One file without scripts or external
+//! resources.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 

@@ -8,7 +8,7 @@
 //!     dcode.html           the paper's page: all studies of the run, plots inline, no script
 //! ```
 //!
-//! Each file is written beside its place and renamed, so that what is there is whole.
+//! Each file is written under a temporary name and renamed, so that existing files are complete.
 
 mod csv;
 mod html;
@@ -28,13 +28,13 @@ pub use html::page;
 pub use svg::svg;
 pub use vega::vega_lite;
 
-/// A file of the lab cannot be written.
+/// A file of the lab could not be written.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write {}: {error}", path.display())]
 pub struct OutputError {
-    /// Which.
+    /// Path of the file.
     pub path: PathBuf,
-    /// Why.
+    /// The cause.
     #[source]
     pub error: io::Error,
 }
@@ -53,12 +53,12 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// The folder at `path`, made if it is not there; `version` is written into the documents.
-    /// Nothing is in it afterwards that was not before.
+    /// The folder at `path`, which is created if it does not exist; `version` is written into the
+    /// documents. The contents of the folder do not change.
     ///
     /// # Errors
     ///
-    /// [`OutputError`] when files cannot be made there.
+    /// [`OutputError`] when files cannot be created there.
     pub fn open(path: &Path, version: &'static str) -> Result<Self, OutputError> {
         let failed = |path: &Path| {
             let path = path.to_owned();
@@ -74,7 +74,7 @@ impl Folder {
         })
     }
 
-    /// Where it is.
+    /// The path of the folder.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -100,7 +100,7 @@ impl Folder {
         Ok(())
     }
 
-    /// Writes a page for every paper that the reports are about, and returns where they are.
+    /// Writes a page for every paper in the reports, and returns the paths.
     ///
     /// # Errors
     ///
@@ -144,7 +144,7 @@ pub fn document(report: &Report, version: &str) -> serde_json::Value {
     document
 }
 
-/// A number for people: four significant digits, and no more than the value needs.
+/// A number for readers: four significant digits, and no more than the value needs.
 #[must_use]
 pub fn number(value: f64) -> String {
     if value.is_infinite() {

@@ -1,9 +1,9 @@
 //! Plots as SVG, by `plotters`, below each other in one picture.
 //!
 //! Every axis becomes a linear one before it is drawn (a logarithmic one by its logarithm, category
-//! i is the number i), so there is one kind of plane; ticks are chosen here. The legend stands right
-//! of the plot, where it hides nothing. The paper's points are diamonds in the colour of the series
-//! that they belong to, with a dark rim; its ranges are shaded across the plot.
+//! i is the number i), so there is one kind of plane; ticks are chosen here. The legend is to the
+//! right of the plot, where it hides nothing. The paper's points are diamonds in the colour of
+//! their series, with a dark rim; its ranges are shaded across the plot.
 
 use std::ops::Range;
 
@@ -19,9 +19,9 @@ use crate::chart::{Axis, Chart, Mark, Point, Reference, Scale, Series};
 /// Width of a picture, and height of one plot in it, in pixels.
 const WIDTH: u32 = 880;
 const HEIGHT: u32 = 360;
-/// Half of a square of a map.
+/// Half of the side of a square of a map.
 const SQUARE: i32 = 3;
-/// Of the width, what the legend has.
+/// Part of the width for the legend.
 const LEGEND: u32 = 200;
 
 /// Colours that people with any kind of colour vision can tell apart (M. Okabe and K. Ito, 2008).
@@ -42,7 +42,7 @@ const GRID: RGBColor = RGBColor(226, 226, 226);
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Plane<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
 
-/// What plotters says of a canvas that is a string.
+/// Panic message for errors of plotters on a canvas in memory.
 const MEMORY: &str = "a string takes whatever is drawn";
 
 /// The plots as one SVG document.
@@ -146,7 +146,7 @@ fn draw(area: &Area<'_>, chart: &Chart) {
             plane.plotting_area().draw(&rim).expect(MEMORY);
         }
     }
-    // The paper's points lie above all of ours.
+    // The paper's points are drawn above all of ours.
     for (at, series) in chart.series.iter().enumerate() {
         for point in &series.paper {
             let centre = (
@@ -228,7 +228,7 @@ fn draw_squares(plane: &Plane<'_, '_>, chart: &Chart, at: usize, series: &Series
     }
 }
 
-/// A whisker over the band of a point.
+/// Draws a whisker over the band of a point.
 fn draw_band(plane: &Plane<'_, '_>, chart: &Chart, x: f64, point: &Point, y: &Range<f64>) {
     let Some((low, high)) = point.band else {
         return;
@@ -242,7 +242,7 @@ fn draw_band(plane: &Plane<'_, '_>, chart: &Chart, x: f64, point: &Point, y: &Ra
     }
 }
 
-/// What the colours and signs mean, from the top down.
+/// Draws the meaning of colours and signs, from the top down.
 fn draw_legend(area: &Area<'_>, chart: &Chart) {
     let style = || font(13, (HPos::Left, VPos::Center));
     let mut line = 52;
@@ -310,7 +310,7 @@ fn draw_legend(area: &Area<'_>, chart: &Chart) {
 /// Letters that a line of the legend has room for.
 const LEGEND_LETTERS: usize = 25;
 
-/// Words in lines of at most so many letters.
+/// Breaks words into lines of at most `letters` letters.
 fn wrapped(text: &str, letters: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {
@@ -357,7 +357,7 @@ fn upwards(chart: &Chart) -> Range<f64> {
     if chart.y.range.is_some() {
         return range;
     }
-    // Differences of bars are only seen right from 0.
+    // Bars are comparable only if they start at 0.
     let from_zero = chart.mark == Mark::Bars && chart.y.scale == Scale::Linear;
     let (low, high) = match from_zero {
         true => (range.start.min(0.0), range.end.max(0.0)),
@@ -368,7 +368,7 @@ fn upwards(chart: &Chart) -> Range<f64> {
     low - below..high + margin
 }
 
-/// In units of the plane: what the axis says, or from the least to the greatest number.
+/// In units of the plane: the range of the axis, or from the least to the greatest number.
 fn extent(chart: &Chart, axis: &Axis, of: impl Fn(&Point) -> [f64; 3]) -> Range<f64> {
     if let Some((low, high)) = axis.range {
         return place(axis, low)..place(axis, high);
@@ -390,7 +390,7 @@ fn extent(chart: &Chart, axis: &Axis, of: impl Fn(&Point) -> [f64; 3]) -> Range<
     }
 }
 
-/// Where the axis is labelled within `range`, and how.
+/// Positions of the axis labels within `range`, and their texts.
 fn ticks(axis: &Axis, range: &Range<f64>) -> Vec<(f64, String)> {
     let within = |at: f64| at >= range.start - 1e-9 && at <= range.end + 1e-9;
     match &axis.scale {

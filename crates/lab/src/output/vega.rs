@@ -116,7 +116,7 @@ fn position(axis: &Axis, point: &Point) -> Value {
     }
 }
 
-/// JSON has no infinity: what is infinite ends at the upper end of the plot.
+/// JSON has no infinity: an infinite height ends at the upper end of the plot.
 fn height(chart: &Chart, point: &Point) -> f64 {
     match chart.y.range {
         Some((_, high)) if point.y.is_infinite() => high,

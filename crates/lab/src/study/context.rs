@@ -1,4 +1,4 @@
-//! What a study is given: a seed, a size, threads, and someone who watches.
+//! The context of a study: seed, size, threads, progress and stop.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
@@ -7,11 +7,11 @@ use rayon::prelude::*;
 use crate::runner::Progress;
 use crate::trace::Trace;
 
-/// The study was asked to stop; what it has found so far is of no use.
+/// The study was asked to stop; its partial results are not usable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stopped;
 
-/// What a study runs with.
+/// The environment of a study.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a> {
     study: &'static str,
@@ -21,7 +21,7 @@ pub struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    /// For the study of this id.
+    /// The context of the study with this id.
     #[must_use]
     pub const fn new(study: &'static str, seed: u64, full: bool, progress: &'a Progress) -> Self {
         Self {
@@ -38,13 +38,13 @@ impl<'a> Context<'a> {
         self.seed
     }
 
-    /// Whether to run at the paper's size, however long it takes.
+    /// True to run at the paper's size, however long this takes.
     #[must_use]
     pub const fn full(&self) -> bool {
         self.full
     }
 
-    /// A stream of chance of its own for each name, whatever order threads run in.
+    /// A separate random stream for each name, independent of the order of threads.
     #[must_use]
     pub fn random(&self, name: &str) -> ChaCha8Rng {
         let mut random = ChaCha8Rng::seed_from_u64(self.seed);
@@ -52,16 +52,16 @@ impl<'a> Context<'a> {
         random
     }
 
-    /// Says that virtual time has gone on by so much in some simulation of the study.
+    /// Reports that virtual time has advanced in a simulation of the study.
     pub fn passed(&self, virtual_nanoseconds: u64) {
         self.progress.passed(virtual_nanoseconds);
     }
 
-    /// Whether to go on: ask at least every tenth of a second.
+    /// Checks whether to continue: call it at least every tenth of a second.
     ///
     /// # Errors
     ///
-    /// [`Stopped`] when not.
+    /// [`Stopped`] when the study is to stop.
     pub fn check(&self) -> Result<(), Stopped> {
         match self.progress.stopped() {
             true => Err(Stopped),
@@ -69,8 +69,8 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Does `work` for every item, on the lab's threads, and returns what comes of it in the order
-    /// of the items. Every item is one step of the study's progress.
+    /// Does `work` for every item, on the lab's threads, and returns the results in the order of
+    /// the items. Every item is one step of the study's progress.
     ///
     /// # Errors
     ///

@@ -1,6 +1,6 @@
-//! What a study is, and the table of all of them.
+//! The [`Study`] trait, and the table of all studies.
 //!
-//! A new study is a file and a line: implement [`Study`], name it in [`STUDIES`].
+//! A new study is a file and a line: implement [`Study`] and add it to [`STUDIES`].
 
 mod context;
 mod dcode;
@@ -47,35 +47,35 @@ pub static STUDIES: &[&dyn Study] = &[
 
 /// One figure or table of a paper.
 pub trait Study: Sync {
-    /// Its name and what it asks.
+    /// Its name and its question.
     fn about(&self) -> &'static About;
 
-    /// Runs it. It asks the context now and then whether to go on.
+    /// Runs the study. It calls [`Context::check`] regularly.
     ///
     /// # Errors
     ///
-    /// [`Stopped`] when the context says so.
+    /// [`Stopped`] when the context is stopped.
     fn run(&self, context: &Context<'_>) -> Result<Report, Stopped>;
 }
 
-/// What a study is.
+/// Description of a study.
 #[derive(Debug, PartialEq, Eq)]
 pub struct About {
-    /// What one types: paper and figure.
+    /// The id on the command line: paper and figure.
     pub id: &'static str,
     /// The paper.
     pub paper: &'static Paper,
     /// What the figure shows.
     pub title: &'static str,
-    /// What is asked, what is run, and what to look at: a few sentences for the page.
+    /// The question, the runs, and what to compare: a few sentences for the page.
     pub question: &'static str,
 }
 
-/// There is no such study.
+/// No study has this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no study '{name}': the lab has {}", names())]
 pub struct UnknownStudy {
-    /// What was asked for.
+    /// The requested name.
     pub name: String,
 }
 
@@ -94,7 +94,7 @@ fn names() -> String {
 ///
 /// # Errors
 ///
-/// [`UnknownStudy`] for the first name that is none.
+/// [`UnknownStudy`] for the first unknown name.
 pub fn select<S: AsRef<str>>(names: &[S]) -> Result<Vec<&'static dyn Study>, UnknownStudy> {
     let mut chosen: Vec<&'static dyn Study> = Vec::new();
     for name in names.iter().map(AsRef::as_ref) {

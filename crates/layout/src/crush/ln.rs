@@ -1,11 +1,11 @@
 //! Ceph's fixed-point logarithm, its tables' irregularities included.
 //!
 //! `crush_ln(u)` is 2^44·log2(u + 1). The argument is normalised to x in \[2^15, 2^16\]; its upper
-//! byte picks RH ≈ 1/x and LH ≈ log2 of it, the rest after multiplication by RH picks LL. The
-//! tables were once computed in floating point and are what they are: LH's last entry is not 2^48,
+//! byte selects RH ≈ 1/x and LH ≈ log2 of it, the rest after multiplication by RH selects LL. The
+//! tables were once computed in floating point and contain errors: LH's last entry is not 2^48,
 //! most of LL is 0x147700000 too high, and some entries are off by numbers without a rule. Error up
 //! to 4.4e-5, ten thousand adjacent ties, and one place where it decreases; compatible placement
-//! needs all of it.
+//! needs all of these.
 
 use std::sync::LazyLock;
 
@@ -18,16 +18,16 @@ struct Tables {
 
 static TABLES: LazyLock<Tables> = LazyLock::new(tables);
 
-/// By how much LL is usually too high.
+/// Excess of most entries of LL.
 const LL_EXCESS: u64 = 0x1_4770_0000;
 
-/// Entries of LL that are right.
+/// Entries of LL that are exact.
 const LL_RIGHT: [usize; 21] = [
     0, 1, 203, 216, 222, 233, 237, 238, 239, 243, 244, 245, 246, 248, 249, 250, 251, 252, 253, 254,
     255,
 ];
 
-/// Entries of LL that are too high by something else.
+/// Entries of LL with another excess.
 const LL_ODD: [(usize, u64); 23] = [
     (56, 5_349_423_536),
     (127, 978_272_901),

@@ -1,10 +1,10 @@
-//! From an input to devices, step by step as Ceph's `mapper.c` does it.
+//! From an input to devices, with the steps of Ceph's `mapper.c`.
 
 use super::hash::{hash2, hash3_each};
 use super::ln::STRAWS;
 use super::{Bucket, Item, Map, Mode, ONE, Rule, Step};
 
-/// `choose_total_tries` (50) and one: what "50 retries" came to mean.
+/// `choose_total_tries` (50) plus one: in Ceph, 50 retries are 51 tries.
 const TRIES: u32 = 51;
 
 /// Not chosen yet.
@@ -18,9 +18,9 @@ const NONE: Item = 0x7fff_ffff;
 
 impl Map {
     /// The items that `rule` chooses for input `x`, `positions` at most. `reweights` holds a factor
-    /// for each device in units of [`ONE`], 1.0 where it is too short: a device is refused with
-    /// probability one minus it. `None` is a position of an `indep` step that stayed empty; `firstn`
-    /// gives fewer.
+    /// for each device in units of [`ONE`]; devices beyond its end have 1.0. A device is refused
+    /// with probability 1 − factor. `None` is a position of an `indep` step that stayed empty;
+    /// `firstn` returns fewer items instead.
     #[must_use]
     pub fn place(
         &self,
@@ -64,7 +64,7 @@ impl Map {
                         reweights,
                         kind,
                         leaf,
-                        // firstn descends once below a bucket, as `chooseleaf_descend_once` says.
+                        // firstn descends once below a bucket: `chooseleaf_descend_once`.
                         leaf_tries: leaf_tries.unwrap_or(1),
                     };
                     let mut next = Vec::new();
@@ -115,7 +115,7 @@ impl Search<'_> {
         }
     }
 
-    /// (item, device below it) for each position found. `taken` are devices that may not come
+    /// (item, device below it) for each position found. `taken` are devices that must not be chosen
     /// again.
     fn firstn(
         &self,
@@ -209,7 +209,7 @@ impl Search<'_> {
                     let found = self.below().indep(inner, range, asked, self.leaf_tries, r);
                     device = found[0].0;
                 }
-                // What was found below stays with the position even if the item is refused.
+                // The device below stays with the position even if the item is refused.
                 if self.leaf {
                     chosen[at].1 = device;
                 }
@@ -251,7 +251,7 @@ impl Search<'_> {
         }
     }
 
-    /// Whether a device's reweight refuses it for this input.
+    /// True if a device's reweight refuses it for this input.
     fn is_out(&self, item: Item) -> bool {
         let device = item.cast_unsigned();
         let reweight = self.reweights.get(device as usize).copied().unwrap_or(ONE);
@@ -267,7 +267,7 @@ enum Descent {
     Found(Item),
     /// A bucket without children.
     Empty,
-    /// A device where a bucket was wanted.
+    /// A device where a bucket was expected.
     Wrong,
 }
 
@@ -286,8 +286,8 @@ fn draw(bucket: &Bucket, x: u32, r: u32) -> Option<Item> {
         hash3_each(x, hashes, r);
         for (&(item, weight), &hash) in children.iter().zip(&*hashes) {
             let hash = hash & 0xffff;
-            // Of two children of one weight the one with the smaller hash cannot win: the
-            // logarithm never falls, but from 65,534 to 65,535. So most of the work is spared.
+            // Of two children of one weight, the child with the smaller hash cannot win: the
+            // logarithm decreases only from 65,534 to 65,535. This saves most of the work.
             let cannot_win =
                 |best: &(Item, i64, u32, u32)| weight == best.3 && hash <= best.2 && hash != FALLS;
             if best.as_ref().is_some_and(cannot_win) {

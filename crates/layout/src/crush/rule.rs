@@ -11,7 +11,7 @@ use super::Item;
 pub enum Mode {
     /// Copies: later positions close up when one is refused.
     FirstN,
-    /// Columns of a code: each position stands by itself and may stay empty.
+    /// Columns of a code: each position is independent and may stay empty.
     Indep,
 }
 
@@ -20,11 +20,11 @@ pub enum Mode {
 pub enum Step {
     /// Begin at an item.
     Take(Item),
-    /// Choose distinct items of a type below what was taken.
+    /// Choose distinct items of a type below the items taken.
     Choose {
-        /// Whether positions depend on each other.
+        /// How refusals affect later positions.
         mode: Mode,
-        /// How many; 0 is as many as asked for, −k is k fewer.
+        /// How many; 0 is the number of positions requested, −k is k fewer.
         number: i32,
         /// Their type.
         kind: u16,
@@ -85,7 +85,7 @@ impl Rule {
     /// `kind` a type by its name.
     ///
     /// # Errors
-    /// At the first step that is none of these or names what is not there.
+    /// At the first step that is none of these or has an unknown name.
     pub fn parse<'a>(
         steps: impl IntoIterator<Item = &'a str>,
         bucket: impl Fn(&str) -> Option<Item>,

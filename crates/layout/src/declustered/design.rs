@@ -1,7 +1,7 @@
 //! Parity declustering from block designs (Holland and Gibson, ASPLOS 1992).
 //!
-//! A block design is a list of b tuples of k out of v drives in which every drive comes r times and
-//! every pair of drives λ times. Each tuple is a group:
+//! A block design is a list of b tuples of k out of v drives. Every drive is in r tuples and every
+//! pair of drives is in λ tuples. Each tuple is a group:
 //!
 //! ```text
 //!   (7, 3, 1): tuples {0,1,3} {1,2,4} {2,3,5} {3,4,6} {4,5,0} {5,6,1} {6,0,2}
@@ -12,14 +12,14 @@
 //!   row 2          6  5  6  3  4  5  6        third
 //! ```
 //!
-//! When a drive fails every other shares exactly λ tuples with it, so the rebuild reads are perfectly
-//! even. Rows are filled drive by drive: a group's cells lie at different heights. Parity moves one
-//! tuple position on in each of k copies of the design, the *full table*: k·r rows with r parity
-//! cells per drive.
+//! When a drive fails every other drive shares exactly λ tuples with it, so the rebuild reads are
+//! perfectly even. Rows are filled drive by drive: a group's cells are at different heights. Parity
+//! moves one tuple position on in each of k copies of the design, the *full table*: k·r rows with r
+//! parity cells per drive.
 //!
 //! *Spares.* A design has none. Here a design on n − s drives moves on through the n seats, one
-//! seat per full table, and the s seats it leaves out are spare for those rows. Over n full tables
-//! everybody is spare equally often, and for one spare every pair of drives is in use together
+//! seat per full table, and the s seats that it leaves out are spare for those rows. Over n full
+//! tables every seat is spare equally often. For one spare every pair of drives is in use together
 //! equally often, so balance stays perfect.
 //!
 //! *Which designs.* Difference sets; for a prime v = g·k + 1 the cosets of the order-k subgroup
@@ -38,7 +38,7 @@ use crate::divide::Divisor;
 use crate::geometry::{Ask, Field, GeometryError};
 use crate::{Cell, Layout, Place, Role, pddl};
 
-/// Subsets that are still worth listing where no better design is known.
+/// Most subsets in a complete design, which is used where no better design is known.
 const COMPLETE_MAX: u64 = 5000;
 
 /// Difference sets: (v, members, developed by xor).
@@ -60,7 +60,7 @@ pub struct Design {
 }
 
 impl Design {
-    /// The smallest design that is known here for `drives` and `tuple_size`.
+    /// The smallest design known to this program for `drives` and `tuple_size`.
     #[must_use]
     pub fn find(drives: u16, tuple_size: u16) -> Option<Self> {
         let (v, k) = (drives, tuple_size);
@@ -124,7 +124,7 @@ impl Design {
         self.tuples.chunks(self.tuple_size.into())
     }
 
-    /// (r, λ), if every drive comes r times and every pair λ times.
+    /// (r, λ), if every drive is in r tuples and every pair in λ tuples.
     #[must_use]
     pub fn balance(&self) -> Option<(u32, u32)> {
         let v = usize::from(self.drives);
@@ -165,7 +165,7 @@ pub struct Declustered {
     by_table_rows: Divisor,
 }
 
-/// What scheme strings know of it.
+/// The layout's name and fields in scheme strings.
 pub(super) static KIND: Kind = Kind {
     name: "design",
     parity: Parity::Digit,
@@ -253,7 +253,7 @@ pub fn layout(shape: Shape) -> Option<Declustered> {
 }
 
 impl Declustered {
-    /// The design behind it.
+    /// The layout's design.
     #[must_use]
     pub const fn design(&self) -> &Design {
         &self.design
@@ -290,8 +290,8 @@ fn parity_position(shape: Shape, copy: u64) -> u16 {
     shape.width - 1 - small(copy % u64::from(shape.width))
 }
 
-/// Tuple position of a group's column. Parities stand next to each other from `parity_position` on,
-/// going round; data takes the other positions in order.
+/// Tuple position of a group's column. Parities are next to each other from `parity_position` on,
+/// modulo k; data takes the other positions in order.
 fn position(shape: Shape, copy: u64, column: u16) -> u16 {
     let Shape { width, parity, .. } = shape;
     let first = parity_position(shape, copy);
@@ -321,8 +321,8 @@ impl Layout for Declustered {
         self.shape.spares
     }
 
-    /// Groups do not end in the order of their numbers; of a copy that is cut off, those before the
-    /// first that does not fit count.
+    /// Groups do not end in the order of their numbers. Of a copy that is cut off, only the groups
+    /// before the first one that does not fit count.
     fn groups(&self, rows: u64) -> u64 {
         let rest = rows % self.copy_rows;
         let partial = self.ends.partition_point(|&end| u64::from(end) <= rest);

@@ -1,4 +1,4 @@
-//! dRAID with the very permutation maps of OpenZFS.
+//! dRAID with exactly the permutation maps of OpenZFS.
 //!
 //! The placement is permutation development ([`crate::developed`]); what makes it dRAID are the
 //! bases: 256 permutations (512 from 32 children on), each shuffled from the one before by a
@@ -92,10 +92,10 @@ pub fn fletcher4(bytes: &[u8]) -> [u64; 4] {
     sums
 }
 
-/// What scheme strings know of it.
+/// The layout's name and fields in scheme strings.
 pub(super) static KIND: Kind = Kind {
     name: "draid",
-    // What OpenZFS means when nothing is said.
+    // OpenZFS's default.
     parity: Parity::DigitOr(1),
     domains: Domains::Refused("OpenZFS's maps know no failure domains"),
     is_pool: false,

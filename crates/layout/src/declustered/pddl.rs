@@ -1,10 +1,10 @@
 //! PDDL: what makes a base permutation good, and the exact ones.
 //!
-//! Let drive f fail. In a row whose base group holds f at position a, the drive at position b of the
-//! same group is read, and B\[b\] − B\[a\] is how far from f it sits. Over n rows the drive f + δ is read
-//! once for every ordered pair of positions within a group with difference δ. So a base spreads a
-//! rebuild evenly exactly if every non-zero δ occurs equally often, k − 1 times for one spare
-//! (*satisfactory* in Schwarz, Steinberg and Burkhard, HPCA 1999, section 3).
+//! Let drive f fail. In a row whose base group holds f at position a, the drive at position b of the same group is
+//! read, and B\[b\] − B\[a\] is its distance from f. Over n rows the drive f + δ is read once for every ordered pair of
+//! positions within a group with difference δ. So a base spreads a rebuild evenly if and only if every non-zero δ
+//! occurs equally often, k − 1 times for one spare (*satisfactory* in Schwarz, Steinberg and Burkhard, HPCA 1999,
+//! section 3).
 //!
 //! For n = g·k + 1 prime, take a primitive root w. The powers of w^g are a subgroup of order k; let
 //! it and its cosets be the groups and 0 the spare:
@@ -17,7 +17,7 @@
 //! all cosets covers every non-zero number k − 1 times. Bose's construction works in any field;
 //! in GF(2^w) differences and development are xor.
 //!
-//! Where n is neither, or s is not 1, [`crate::search`] looks for several bases that are jointly
+//! Where n is neither, or s is not 1, [`crate::search`] searches for several bases that are jointly
 //! good.
 
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use crate::developed::{Developed, Development, Shape};
 use crate::geometry::{Ask, Field, GeometryError};
 use crate::search::{self, DomainsError};
 
-/// What scheme strings know of it.
+/// The layout's name and fields in scheme strings.
 pub(super) static KIND: Kind = Kind {
     name: "pddl",
     parity: Parity::Digit,
@@ -186,7 +186,7 @@ fn powers_in_field(n: u16) -> Option<Vec<u16>> {
     })
 }
 
-/// 1, f(1), f(f(1)), … until 1 comes again, at most `limit` members.
+/// 1, f(1), f(f(1)), … until the sequence returns to 1, at most `limit` members.
 fn cycle(limit: u16, f: impl Fn(u16) -> u16) -> Vec<u16> {
     let mut powers = vec![1];
     loop {

@@ -1,4 +1,4 @@
-//! Pools: a stored table says where each column of each group lives.
+//! Pools: a stored table gives the place of each column of each group.
 //!
 //! ```text
 //!   group   member 0      member 1      member 2            drive 0   drive 1   drive 2   drive 3
@@ -6,17 +6,17 @@
 //!     1     drive 1 p0    drive 2 p1    drive 0 p1     p0   g0        g1        g0        g0
 //! ```
 //!
-//! Space is handed out in *pieces*; a group takes one piece of each of d + p drives. Since the table
-//! is the truth, groups can be added one by one, any piece can move to any drive, and a pool grows
-//! by a drive at a time. What is left of a rule is who the members of a new group are:
+//! Space is allocated in *pieces*; a group takes one piece of each of d + p drives. Since the table
+//! defines the placement, groups can be added one by one, any piece can move to any drive, and a
+//! pool can grow by one drive at a time. A rule only chooses the members of a new group:
 //!
 //! *Pair-balanced.* Begin at the drive with most free pieces; then take, one after the other, the
-//! drive that has met the members so far least often. Fill and meetings stay within a few of their
-//! means, so a failed drive's partners are all drives alike, and any two drives share almost as
-//! many groups as any other two.
+//! drive that shares the fewest groups with the members so far. Fill and shared groups stay within
+//! a few of their means. So all drives are partners of a failed drive alike, and any two drives
+//! share almost as many groups as any other two.
 //!
-//! *CRUSH.* Members by hashing the group's number (straw2, `indep`), drives without a free piece
-//! refused. Cheaper, moves little when weights change, and binomially uneven.
+//! *CRUSH.* Members are chosen by hashing the group's number (straw2, `indep`); drives without a
+//! free piece are refused. Cheaper, moves little when weights change, and binomially uneven.
 //!
 //! There are no spare cells per row. *Preservation capacity* of s drives is kept free, spread over
 //! all drives; a lost piece goes to the drive outside its group that has taken fewest so far.
@@ -39,13 +39,13 @@ pub use grow::Move;
 pub use members::Choice;
 pub use stored::StoredError;
 
-/// No group's piece.
+/// Marks a piece that belongs to no group.
 const FREE: u64 = u64::MAX;
 
-/// What scheme strings know of pair-balanced pools.
+/// Name and fields of pair-balanced pools in scheme strings.
 pub(super) static DDP: Kind = Kind {
     name: "ddp",
-    // What NetApp's disk pools have.
+    // As in NetApp's disk pools.
     parity: Parity::FieldOr(2),
     domains: Domains::Spread,
     is_pool: true,
@@ -60,7 +60,7 @@ pub(super) static DDP: Kind = Kind {
     },
 };
 
-/// What scheme strings know of pools by CRUSH.
+/// Name and fields of CRUSH pools in scheme strings.
 pub(super) static CRUSH: Kind = Kind {
     name: "crush",
     parity: Parity::Digit,
@@ -109,7 +109,7 @@ pub struct Pool {
     choice: Choice,
     /// Pieces of each drive.
     rows: u64,
-    /// Pieces of a drive that groups may fill; the rest is preserved.
+    /// Pieces of a drive that groups may fill; the others are preserved.
     filled_max: u64,
     /// `members[group * width + column]`.
     members: Vec<Cell>,
@@ -125,7 +125,7 @@ pub struct Pool {
 
 impl Pool {
     /// A pool of drives with `rows` pieces each and no groups yet. `shape.spares` is the
-    /// preservation capacity in drives; it is spread over all.
+    /// preservation capacity in drives; it is spread over all drives.
     ///
     /// # Panics
     /// When a group is wider than the drives.
@@ -152,7 +152,7 @@ impl Pool {
         }
     }
 
-    /// The same with as many groups as fit.
+    /// As [`Pool::new`], with as many groups as fit.
     #[must_use]
     pub fn filled(shape: Shape, rows: u64, choice: Choice) -> Self {
         let mut pool = Self::new(shape, rows, choice);
@@ -202,7 +202,7 @@ impl Pool {
         gap.unwrap_or(taken.len()) as u64
     }
 
-    /// Writes down that a drive's piece is the table's entry `entry`.
+    /// Records that a drive's piece holds the table's entry `entry`.
     fn occupy(&mut self, seat: Seat, row: u64, entry: u64) {
         let taken = &mut self.taken[seat.index()];
         let index = usize::try_from(row).expect("a table's index");
@@ -280,7 +280,7 @@ impl Layout for Pool {
         }
     }
 
-    /// Never asked, for there are no spare cells per row.
+    /// Not used: pools have no spare cells per row.
     fn spare(&self, _row: u64, index: u16) -> Seat {
         Seat(index % self.drives)
     }
@@ -297,8 +297,9 @@ impl Layout for Pool {
         Some(declustered_unplace(self.width, self.parity, place))
     }
 
-    /// The drive outside the group, not out, that has most free pieces left, counting those that
-    /// `used` says are taken already; of equals the one that has met the group's drives least.
+    /// The drive with most free pieces, outside the group and not out. Pieces for which `used` is
+    /// true are not free. Of equals, the drive that shares the fewest groups with the group's
+    /// drives.
     fn spare_for(
         &self,
         group: u64,
@@ -325,8 +326,8 @@ impl Layout for Pool {
 }
 
 impl Pool {
-    /// The first piece above a drive's own that is not `used`. Spares fill up from below, so
-    /// doubling steps and bisection find the end; holes left by moves are not looked for.
+    /// The first piece that is not `used`, above the drive's own pieces. Spares fill up from below,
+    /// so doubling steps and bisection find the end; holes left by moves are not searched for.
     fn first_unused(&self, seat: Seat, used: &dyn Fn(Cell) -> bool) -> Option<u64> {
         let start = self.taken[seat.index()].len() as u64;
         let is_used = |row| used(Cell { seat, row });

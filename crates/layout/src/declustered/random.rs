@@ -1,8 +1,8 @@
-//! Random permutations: every row its own, related to nothing.
+//! Random permutations: every row has its own, independent of the others.
 //!
-//! The third placement of the dRAID paper, and the yardstick for development: it costs as much to
-//! look up, and neither spare space nor rebuild load is exactly uniform: over 512 rows spare cells
-//! per drive are off by 30 to 45 %, rebuild load by 20 to 35 %.
+//! The third placement of the dRAID paper, and the reference for development. The look-up costs as
+//! much, and neither spare space nor rebuild load is exactly uniform: over 512 rows spare cells per
+//! drive are off by 30 to 45 %, rebuild load by 20 to 35 %.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub(super) static KIND: Kind = Kind {
 /// Permutations before they repeat.
 const PERMUTATIONS: usize = 512;
 
-/// Keys the permutations; arrays in the field depend on it.
+/// Seed of the permutations; existing arrays depend on it.
 const SEED: u64 = 0x5241_5645_4c49_4e21;
 
 /// The random layout of `shape`; the same on every machine.

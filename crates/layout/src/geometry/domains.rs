@@ -1,4 +1,4 @@
-//! Failure domains of drives that have been named: which order of the drives survives the loss of most of them.
+//! Failure domains of named drives: which order of the drives survives the most domain failures.
 //!
 //! A classic level puts the columns of a stripe on neighbouring seats:
 //!
@@ -8,39 +8,40 @@
 //!   the loss of A takes D and its copy      every copy is in the other domain
 //! ```
 //!
-//! So drives are dealt to the seats domain by domain, where that survives more than the order in which they were
-//! given. Layouts that take the field `f` are also asked with it: seat x is then in domain x mod f.
+//! So seats are filled with one drive of each domain in turn, if that survives more failed domains than
+//! the given order. Layouts with the field `f` are also tried with it: seat x is then in domain x mod f.
 
 use super::{Geometry, GeometryError};
 use crate::declustered::Domains;
 use crate::scheme::{Family, Scheme};
 
-/// Stripes that are looked at: more than any classic rotation's period on a few hundred drives.
+/// Most stripes that are checked: more than any classic rotation's period on a few hundred drives.
 const STRIPES_MAX: u64 = 1 << 16;
 
-/// Drives in seats, and what that survives.
+/// The assignment of drives to seats, and how many domain failures it survives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placed {
-    /// The scheme, with its failure domains said where that helps.
+    /// The scheme, with the field `f` set where that helps.
     pub scheme: Scheme,
-    /// By seat: which of the given drives sits there.
+    /// By seat: index of the given drive in this seat.
     pub order: Vec<usize>,
-    /// Domains that may fail at once, whichever they are.
+    /// How many domains may fail at once, whichever domains they are.
     pub survived: u16,
 }
 
 impl Placed {
-    /// Whether drives sit in another order than they were given.
+    /// True if drives have another order than they were given.
     #[must_use]
     pub fn is_dealt(&self) -> bool {
         !self.order.is_sorted()
     }
 }
 
-/// Seats for drives of which each is in a domain, numbered from 0. Drives have `rows` cells.
+/// Assigns drives to seats. `domains` has the domain of each drive, numbered from 0. Drives have
+/// `rows` cells.
 ///
 /// # Errors
-/// When the scheme comes to no layout on so many drives.
+/// When the scheme has no layout on this number of drives.
 pub fn place(scheme: &Scheme, domains: &[u16], rows: u64) -> Result<Placed, GeometryError> {
     let drives = u16::try_from(domains.len()).unwrap_or(u16::MAX);
     let given: Vec<usize> = (0..domains.len()).collect();
@@ -109,8 +110,8 @@ fn deal(domains: &[u16]) -> Vec<usize> {
 }
 
 impl Geometry {
-    /// How many domains may fail at once, whichever they are, so that everything can be read still. `domains` has
-    /// the domain of each seat's drive.
+    /// How many domains may fail at once, whichever domains they are, with all data still readable. `domains` has the
+    /// domain of each seat's drive.
     #[must_use]
     pub fn domains_survived(&self, domains: &[u16], rows: u64) -> u16 {
         let layout = self.layout.as_ref();
@@ -142,7 +143,7 @@ impl Geometry {
     }
 }
 
-/// How many of the fullest domains hold no more columns together than may be lost.
+/// How many of the fullest domains together hold at most `parity` columns.
 fn most_that_fit(held: &mut [u16], parity: u16) -> usize {
     held.sort_unstable_by(|a, b| b.cmp(a));
     let mut left = parity;
@@ -172,7 +173,7 @@ mod tests {
             assert_eq!(found.survived, 1, "{scheme}");
             assert_eq!(found.order, [0, 2, 1, 3], "{scheme}");
         }
-        // An order that is right stays.
+        // An order that already survives a domain stays.
         let found = placed("raid10", &[0, 1, 0, 1]);
         assert_eq!((found.survived, found.is_dealt()), (1, false));
         let found = placed("raid10:3r", &[0, 0, 1, 1, 2, 2]);
@@ -184,7 +185,8 @@ mod tests {
         let six = [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5];
         let found = placed("raid6:4d", &six);
         assert_eq!((found.survived, found.is_dealt()), (2, true));
-        // Three drives of a wide group in each of two enclosures: neither may go.
+        // Three drives of a wide group in each of two enclosures: the loss of either enclosure is
+        // fatal.
         let found = placed("raid6", &[0, 0, 0, 1, 1, 1]);
         assert_eq!((found.survived, found.is_dealt()), (0, false));
         let found = placed("raid6", &[0, 0, 1, 1, 2, 2]);
@@ -193,7 +195,8 @@ mod tests {
 
     #[test]
     fn declustered_layouts_are_told_of_the_domains() {
-        // Three drives in each: without a word to the layout some stripe has all three of them.
+        // Three drives in each domain: without the field `f` some stripe has all three drives of
+        // one.
         let domains: Vec<u16> = (0..12).map(|drive| drive / 3).collect();
         let found = placed("pddl2:4d", &domains);
         assert_eq!(found.scheme.domains, Some(4));

@@ -1,4 +1,4 @@
-//! Why a scheme comes to no layout on these drives.
+//! Why a scheme has no layout on these drives.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -25,7 +25,7 @@ pub enum Field {
     Copies,
     /// The height of a drive in cells.
     Rows,
-    /// What was stored with the pool.
+    /// The table stored with the pool.
     Stored,
 }
 
@@ -44,7 +44,7 @@ impl Field {
         }
     }
 
-    /// Where the field is said in a scheme string; the name where it is not said at all.
+    /// Range of the field in a scheme string; range of the name if the field is not given.
     #[must_use]
     pub fn span_in(self, text: &str) -> Range<usize> {
         let mut at = 0;
@@ -80,11 +80,11 @@ impl fmt::Display for Field {
     }
 }
 
-/// Why a scheme comes to no layout on these drives. Every message says which field, and the arithmetic; every hint
-/// is the nearest thing that works.
+/// Why a scheme has no layout on these drives. Every message names the field and shows the arithmetic; every hint is
+/// the nearest value that works.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GeometryError {
-    /// Neither the scheme nor the caller says how many drives there are.
+    /// Neither the scheme nor the caller gives the number of drives.
     #[error("drives (c) are not said: the layout depends on their number")]
     DriveCountMissing {
         /// The scheme.
@@ -92,12 +92,12 @@ pub enum GeometryError {
         /// The least number that works.
         least: u16,
     },
-    /// The scheme says another number than there are.
+    /// The scheme and the caller give different numbers of drives.
     #[error("drives (c): the scheme says {said} and {given} were given")]
     DrivesDiffer {
-        /// What the scheme says.
+        /// The number in the scheme.
         said: u16,
-        /// What the caller gave.
+        /// The number from the caller.
         given: u16,
     },
     /// Fewer drives than the scheme needs.
@@ -113,7 +113,7 @@ pub enum GeometryError {
     /// Spares leave too few drives for a group.
     #[error("spares (s): {spares} of {drives} drives leave {left}, and a group takes {width}")]
     TooManySpares {
-        /// What was asked for.
+        /// The requested number.
         spares: u16,
         /// How many drives there are.
         drives: u16,
@@ -160,12 +160,12 @@ pub enum GeometryError {
     TooManyDrives {
         /// n.
         drives: u16,
-        /// Whose limit it is.
+        /// The limit and its source.
         why: String,
         /// The nearest thing that works.
         nearest: String,
     },
-    /// Islands do not come out even.
+    /// The drives do not divide into whole islands.
     #[error(
         "drives (c): {drives} drives less {spares} spares are {left}, no multiple of a group's \
          {width}"
@@ -182,7 +182,7 @@ pub enum GeometryError {
         /// The nearest thing that works.
         nearest: String,
     },
-    /// A number that the family cannot have.
+    /// A value that is not possible for the family.
     #[error("{field}: {why}")]
     Impossible {
         /// Which field.

@@ -1,4 +1,4 @@
-//! The arithmetic: from what a scheme says and how many drives there are to a layout.
+//! The arithmetic: from a scheme and a number of drives to a layout.
 
 use std::sync::Arc;
 
@@ -12,8 +12,7 @@ use crate::rotated::Rotated;
 use crate::scheme::{Family, Raid10Form, Scheme};
 use crate::striping::Striping;
 
-/// Columns that a stripe can have: its units are numbered in a byte in journals and by the codes
-/// over GF(2^8).
+/// Most columns of a stripe: journals and the codes over GF(2^8) number its units in a byte.
 const COLUMNS_MAX: u32 = 255;
 
 pub(super) fn geometry(
@@ -58,7 +57,7 @@ pub(super) fn geometry(
     }
 }
 
-/// The least number of drives that could work, for advice.
+/// The least number of drives that could work, for hints.
 fn drives_min(scheme: &Scheme) -> u16 {
     let width = match scheme.family {
         Family::Raid0 | Family::Zigzag => 1,
@@ -69,7 +68,7 @@ fn drives_min(scheme: &Scheme) -> u16 {
     width.saturating_add(scheme.spares.unwrap_or(0))
 }
 
-/// A question with its defaults filled in.
+/// A request with its defaults filled in.
 pub(crate) struct Ask<'a> {
     pub(crate) scheme: &'a Scheme,
     /// n: seats.
@@ -78,7 +77,7 @@ pub(crate) struct Ask<'a> {
     pub(crate) spares: u16,
     /// Cells of a drive.
     pub(crate) rows: u64,
-    /// What was kept with the pool, where it is one that exists.
+    /// The bytes stored with the pool, for a pool that exists.
     pub(crate) stored: Option<&'a [u8]>,
 }
 
@@ -99,7 +98,7 @@ impl Ask<'_> {
         }
     }
 
-    /// n − s, or why a group of `width` columns does not fit into it.
+    /// n − s, or an error if a group of `width` columns does not fit into it.
     fn left(&self, width: u32) -> Result<u16, GeometryError> {
         let (drives, spares) = (self.drives, self.spares);
         let left = drives.saturating_sub(spares);
@@ -222,7 +221,7 @@ impl Ask<'_> {
         Ok(geometry)
     }
 
-    /// As `left`, but where `d` is said and too wide for the drives, `d` is to blame.
+    /// As `left`, but where `d` is given and too wide for the drives, the error names `d`.
     fn fits(&self, width: u32) -> Result<u16, GeometryError> {
         let left = self.drives.saturating_sub(self.spares);
         let parity = self.scheme.parity;
@@ -266,7 +265,7 @@ impl Ask<'_> {
         Ok(geometry)
     }
 
-    /// At most `parity` columns of a stripe of `width` can be in one of `f` domains.
+    /// Checks that a stripe of `width` columns can have at most `parity` columns in each domain.
     fn check_domains(&self, width: u32, parity: u16) -> Result<(), GeometryError> {
         let Some(domains) = self.scheme.domains else {
             return Ok(());
@@ -286,13 +285,13 @@ impl Ask<'_> {
         Ok(())
     }
 
-    /// Walks a pattern of the layout: no domain holds more of a stripe than may be lost.
+    /// Checks a pattern of the layout: no domain holds more units of a stripe than may be lost.
     fn check_stripes(&self, geometry: &Geometry) -> Result<(), GeometryError> {
         let Some(domains) = self.scheme.domains else {
             return Ok(());
         };
         let layout = geometry.layout.as_ref();
-        // Two of each kind of turn is more than any classic rotation's period.
+        // More slots than any classic rotation's period.
         let slots = 4 * u64::from(geometry.drives) * u64::from(geometry.code.columns);
         let rows = layout.pattern_rows().min(self.rows.max(1));
         let mut held = vec![0; domains.into()];

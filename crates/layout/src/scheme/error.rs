@@ -1,4 +1,4 @@
-//! Why a scheme string could not be read, with the place in it.
+//! Errors of parsing a scheme string, with the position in the text.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -7,25 +7,25 @@ use block::Hint;
 
 use super::foreign::meant_by;
 
-/// Why a scheme string could not be read. [`SchemeError::span`] is the offending part of the text.
+/// Why a scheme string could not be read. [`SchemeError::span`] is the wrong part of the text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SchemeError {
-    /// Nothing was written.
+    /// The text is empty.
     #[error("the scheme is empty: it begins with a layout's name")]
     Empty,
-    /// The first part is no layout's name.
+    /// The first part is not the name of a layout.
     #[error("`{name}` is not a layout: {known}")]
     UnknownName {
         /// What was written.
         name: String,
-        /// What would have been a name.
+        /// The names that exist.
         known: String,
-        /// What is meant, if that can be told.
+        /// The scheme that is probably meant, if there is one.
         nearest: Option<String>,
         /// Where.
         span: Range<usize>,
     },
-    /// The name lacks the digit that says how many drives may fail.
+    /// The name lacks the digit for the number of drives that may fail.
     #[error("`{name}` does not say how many drives may fail: add a digit or a field `p`")]
     ParityMissing {
         /// The name.
@@ -38,7 +38,7 @@ pub enum SchemeError {
     Parity {
         /// The name.
         name: &'static str,
-        /// What was asked for.
+        /// The requested parity.
         parity: u32,
         /// The nearest scheme name or field that works.
         nearest: String,
@@ -99,7 +99,7 @@ pub enum SchemeError {
         /// Where.
         span: Range<usize>,
     },
-    /// The same thing is said twice.
+    /// The same field or word occurs twice.
     #[error("`{field}` says again what `{first}` said: each is said once")]
     Twice {
         /// The second.
@@ -112,7 +112,7 @@ pub enum SchemeError {
 }
 
 impl SchemeError {
-    /// The same where so many drives are at hand, which the hint takes into account.
+    /// The same error when `drives` drives are available; the hint takes them into account.
     #[must_use]
     pub fn with_drives(mut self, drives: u16) -> Self {
         if let Self::UnknownName { name, nearest, .. } = &mut self

@@ -1,9 +1,9 @@
-//! Names that administrators of other systems type, and the scheme that is meant. None is answered with a scheme
-//! that survives less.
+//! Names of other systems that administrators type, and the scheme that is meant. No suggested scheme survives fewer
+//! failures than the named one.
 
 use super::error::distance;
 
-/// What mdadm, zpool, btrfs and the tools of RAID controllers call it, and what it is here.
+/// Names in mdadm, zpool, btrfs and the tools of RAID controllers, and the scheme here.
 const FOREIGN: [(&str, &str); 34] = [
     ("stripe", "raid0"),
     ("linear", "raid0"),
@@ -51,7 +51,7 @@ const STRIPED: [(&str, u16, u16); 6] = [
     ("raid05", 3, 1),
 ];
 
-/// The scheme that is meant by a name of another system, on so many drives if that is known.
+/// The scheme that a name of another system means, for `drives` drives if the number is known.
 #[must_use]
 pub fn meant_by(name: &str, drives: Option<u16>) -> Option<String> {
     let name = name.to_ascii_lowercase();
@@ -63,7 +63,7 @@ pub fn meant_by(name: &str, drives: Option<u16>) -> Option<String> {
     let Some(drives) = drives else {
         return Some(format!("raid{level}:4d"));
     };
-    // As few and as wide groups as come out even, two at least; drives that are left over are hot spares.
+    // As few and as wide equal groups as possible, two at least; drives that are left over are hot spares.
     let of_groups = |spares: u16| {
         let left = drives.checked_sub(spares)?;
         let groups = (2..=left / least).find(|&groups| left.is_multiple_of(groups))?;
@@ -72,13 +72,13 @@ pub fn meant_by(name: &str, drives: Option<u16>) -> Option<String> {
     Some(match (0..drives).find_map(of_groups) {
         Some((data, 0)) => format!("raid{level}:{data}d"),
         Some((data, spares)) => format!("raid{level}:{data}d:{spares}s"),
-        // Too few for two groups.
+        // Too few drives for two groups.
         None => format!("raid{level}"),
     })
 }
 
-/// The one of our names that a misspelt one is near to. What it says of redundancy, its digits, must be said there
-/// too: `raid8` is near to `raid0` only for those who count letters.
+/// The name of ours that is nearest to a misspelt name. The digits must agree, since they give the redundancy: `raid8`
+/// is one letter from `raid0`, but means something else.
 pub(super) fn near<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let digits = |text: &str| -> String { text.chars().filter(char::is_ascii_digit).collect() };
     let said = digits(name);
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
     use crate::{Geometry, Scheme};
 
-    /// Drives that may fail, whichever they are.
+    /// How many drives may fail, whichever drives they are.
     fn survives(scheme: &str, drives: u16) -> u16 {
         let scheme: Scheme = scheme.parse().unwrap();
         let scheme = scheme.for_new_pool(drives);

@@ -131,8 +131,9 @@ impl Raid6Form {
         Self::Shear,
     ];
 
-    /// The form where none is said: left-symmetric for P+Q. Array codes spread their parity by
-    /// themselves or not at all; their columns stay in order unless a word asks for rotation.
+    /// The form if the scheme has no word for one: left-symmetric for P+Q. Array codes spread their
+    /// parity inside the code or not at all; their columns stay in order unless a word selects
+    /// rotation.
     #[must_use]
     pub const fn default_with(code: Option<&str>) -> Self {
         if code.is_some() { Self::Pn } else { Self::Ls }

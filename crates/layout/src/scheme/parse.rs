@@ -100,7 +100,7 @@ fn split(text: &str) -> Vec<Part<'_>> {
         .collect()
 }
 
-/// The scheme of a bare name, and whether the name settles parity.
+/// The scheme of a bare name, and whether the name determines the parity.
 fn parse_name(part: &Part<'_>) -> Result<(Scheme, bool), SchemeError> {
     let lower = part.lower.as_str();
     let elastic = |family, parity| {
@@ -205,7 +205,7 @@ impl Parser {
             scheme.elastic = true;
             return Ok(());
         }
-        // `1d` and `d1` are easily swapped; say so instead of searching words.
+        // `1d` and `d1` are easily swapped: report this instead of searching the words.
         let swapped = lower.split_at_checked(1).filter(|(letter, digits)| {
             "dpcsfrx".contains(letter) && digits.bytes().all(|byte| byte.is_ascii_digit())
         });
@@ -310,7 +310,7 @@ impl Parser {
         Ok(())
     }
 
-    /// Whether `letter` means anything here.
+    /// Checks that the family has the field `letter`.
     fn check_letter(
         &self,
         scheme: &Scheme,

@@ -1,4 +1,4 @@
-//! Which domain stands at which position of a row.
+//! The domain of each position of a row.
 
 use crate::developed::Shape;
 
@@ -13,7 +13,7 @@ pub enum DomainsError {
         /// f.
         domains: u16,
     },
-    /// Some group always had too many columns in one domain.
+    /// Every attempt left a group with too many columns in one domain.
     #[error(
         "no arrangement puts at most {parity} of {width} columns into each of {domains} domains"
     )]
@@ -27,11 +27,13 @@ pub enum DomainsError {
     },
 }
 
-/// A domain for each position: n/f of each, and no group with more than p in one domain.
+/// A domain for each position: n/f positions per domain, and no group with more than p in one
+/// domain.
 ///
-/// Spares are dealt round the domains; columns go round too, each time to the domain that has most
-/// places left among those that the last d + p − 1 positions leave room in. Groups run on round the
-/// end of the row, so the end is checked against the beginning; another start is tried if it fails.
+/// Spares take the domains in turn. Each column takes the domain with most places left, among the
+/// domains with fewer than p of the last d + p − 1 positions. Groups continue from the end of the
+/// row at its beginning, so the complete row is checked and repaired by swaps; if that fails, the
+/// spares start at the next domain.
 pub(super) fn arrange(shape: Shape, domains: u16) -> Result<Vec<u16>, DomainsError> {
     let Shape {
         drives,
@@ -62,7 +64,7 @@ pub(super) fn arrange(shape: Shape, domains: u16) -> Result<Vec<u16>, DomainsErr
     })
 }
 
-/// Domains of the column positions, greedily, then repaired by swaps.
+/// Domains of the column positions: chosen greedily, then repaired by swaps.
 fn columns(used: usize, width: u16, parity: u16, mut left: Vec<u16>) -> Option<Vec<u16>> {
     let f = left.len();
     let width = usize::from(width);
@@ -84,7 +86,7 @@ fn columns(used: usize, width: u16, parity: u16, mut left: Vec<u16>) -> Option<V
         left[best] -= 1;
         row.push(u16::try_from(best).ok()?);
     }
-    // Every start that a group can have; groups that run on go round the end.
+    // All start positions of groups. Groups continue from the end of the row at its beginning.
     let groups: Vec<usize> = {
         let mut starts: Vec<usize> = (0..used).map(|g| g * width % used).collect();
         starts.sort_unstable();

@@ -1,14 +1,14 @@
-//! The counts of a set of bases, kept up to date swap by swap.
+//! The difference counts of a set of bases, updated with each swap.
 
 use crate::developed::{Development, Shape};
 
-/// Up to this many drives differences come from a table.
+/// Up to this many drives, differences come from a table.
 const TABLE_MAX: u16 = 1024;
 
-/// How much evenness of reads and writes together weighs against evenness of each.
+/// Weight of the evenness of reads plus writes, relative to that of each alone.
 const TOTAL_WEIGHT: i64 = 4;
 
-/// Bases with their difference counts and the cost of these.
+/// Bases with their difference counts, and the cost of these counts.
 pub(super) struct State {
     n: usize,
     used: usize,
@@ -17,11 +17,12 @@ pub(super) struct State {
     development: Development,
     bases: Vec<u16>,
     differences: Option<Vec<u16>>,
-    /// For each position, the others that it shares groups with, and how many of a slice's.
+    /// For each position: the positions that share groups with it, and in how many groups of a
+    /// slice.
     neighbours: Vec<Vec<(u16, i32)>>,
-    /// For each position, the groups of a slice that it belongs to, where domains count.
+    /// For each position: the groups of a slice that it belongs to. Filled only with domains.
     groups_of: Vec<Vec<u16>>,
-    /// Positions of each group of a slice, where domains count.
+    /// Positions of each group of a slice. Filled only with domains.
     members: Vec<Vec<u16>>,
     /// Cells that each position has in a slice: R.
     rows: i32,
@@ -103,18 +104,18 @@ impl State {
         self.bases
     }
 
-    /// Counts changed so far: a clock that runs the same everywhere.
+    /// Count changes so far: a clock that runs the same on every machine.
     pub(super) const fn updates(&self) -> u64 {
         self.updates
     }
 
-    /// Whether every count is as even as whole numbers can be.
+    /// True if every count is as even as whole numbers can be.
     pub(super) const fn is_perfect(&self) -> bool {
         self.cost <= self.least
     }
 
-    /// Swaps two entries of a base and says how the cost changes; `None`, and nothing done, if
-    /// domains forbid it.
+    /// Swaps two entries of a base and returns the change of the cost. `None` if domains forbid the
+    /// swap; nothing is changed then.
     pub(super) fn swap(&mut self, base: u32, i: u32, j: u32) -> Option<i64> {
         let before = self.cost;
         self.exchange(base as usize * self.n, i as usize, j as usize);
@@ -132,7 +133,7 @@ impl State {
         self.exchange(base as usize * self.n, i as usize, j as usize);
     }
 
-    /// Whether the groups of `position` have at most p columns in one domain.
+    /// True if the groups of `position` have at most p columns in the domain at `position`.
     fn domains_hold(&self, offset: usize, position: usize) -> bool {
         let Development::Grid { domains } = self.development else {
             return true;
@@ -154,7 +155,7 @@ impl State {
             if position < self.used {
                 let neighbours = std::mem::take(&mut self.neighbours[position]);
                 for &(c, count) in &neighbours {
-                    // The pair (i, j) itself only turns round, and reads count both directions.
+                    // The swap only reverses the pair (i, j), and reads count both directions.
                     if usize::from(c) == other {
                         continue;
                     }
@@ -166,7 +167,7 @@ impl State {
             }
         }
         self.updates += 1;
-        // A spare sees every column; columns that change places among themselves it sees as before.
+        // Writes depend on the set of columns: a swap of two columns does not change them.
         if i >= self.used || j >= self.used {
             self.recount_writes(offset, i, j);
         } else {
@@ -174,7 +175,7 @@ impl State {
         }
     }
 
-    /// Swaps and counts writes anew for the spares that moved and for the columns that did.
+    /// Swaps two entries and recounts the writes of the base.
     fn recount_writes(&mut self, offset: usize, i: usize, j: usize) {
         self.write_all(offset, -self.rows);
         self.bases.swap(offset + i, offset + j);
@@ -213,7 +214,7 @@ impl State {
         }
     }
 
-    /// `count` more groups of a slice hold both drives.
+    /// Adds `count` to the number of groups of a slice that hold both drives.
     #[inline]
     fn read(&mut self, a: u16, b: u16, count: i32) {
         for at in [self.difference(a, b), self.difference(b, a)] {

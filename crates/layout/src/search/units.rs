@@ -1,5 +1,5 @@
-//! Multiplication by units: bases for nothing. Stored layouts depend on the order of units, it must
-//! not change.
+//! Multiplication by units: more bases without more search. Stored layouts depend on the order of
+//! units: it must not change.
 
 use crate::classic::small;
 use crate::developed::Development;
@@ -24,7 +24,7 @@ impl Unit {
     }
 }
 
-/// At most `most` units (at least 1, which is one), 1 first.
+/// At most `most` units and at least one; the first is 1.
 pub(super) fn units(drives: u16, development: Development, most: usize) -> Vec<Unit> {
     let domains = match development {
         Development::Grid { domains } => domains,

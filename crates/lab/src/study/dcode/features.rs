@@ -1,4 +1,4 @@
-//! Section III-D: what follows from D-Code's equations alone.
+//! Section III-D: properties that follow from D-Code's equations alone.
 
 use std::collections::BTreeSet;
 
@@ -28,12 +28,12 @@ static ABOUT: About = About {
 
 /// Reads saved in the recovery of one disk, percent: "about 25 %", after Xu et al. on X-Code.
 const READS_SAVED: f64 = 25.0;
-/// What "about" leaves room for, in percentage points.
+/// Tolerance of "about", in percentage points.
 const ABOUT_POINTS: f64 = 2.5;
-/// The literature's limit is for many disks: one more prime shows where it goes.
+/// The literature's limit is for many disks: one more prime shows the trend.
 const LARGE: u16 = 17;
 
-/// What a code's equations give.
+/// The results from a code's equations.
 struct Found {
     tested: Tested,
     prime: u16,
@@ -41,13 +41,14 @@ struct Found {
     encode: f64,
     /// Additions per lost element, over all pairs of lost columns.
     decode: f64,
-    /// Parities that change with one data element: mean over all.
+    /// Parities that change with one data element: mean over all elements.
     update: f64,
-    /// Reads to recover one column, mean over all: by horizontal equations, and the fewest found.
+    /// Reads to recover one column, mean over all columns: by horizontal equations, and the fewest
+    /// found.
     reads: (f64, f64),
     /// Data elements ÷ all elements.
     efficiency: f64,
-    /// Whether every pair of columns can be recovered.
+    /// True if every pair of columns can be recovered.
     any_two: bool,
 }
 
@@ -152,7 +153,7 @@ fn by_horizontal(code: &Code, column: u16) -> usize {
         .iter()
         .filter(|equation| equation.parity.column == column);
     for equation in parities {
-        // A member in the same column has been recovered by then.
+        // A member in the same column has already been recovered.
         let members = equation
             .members
             .iter()
@@ -233,7 +234,7 @@ fn of_dcode(found: &Found) -> Vec<Row> {
     ]
 }
 
-/// Theorem 2 the other way: n must be a prime.
+/// The converse of theorem 2: n must be a prime.
 fn composite() -> Row {
     let made = [9, 15, 21]
         .into_iter()

@@ -37,7 +37,7 @@ const PRINTED: Rule = Rule::Band { rounding: 0.005 };
 /// Share of the runs within a band.
 const BAND: f64 = 0.95;
 
-/// What a code did with a prime.
+/// The results of a code with a prime.
 struct Found {
     tested: Tested,
     prime: u16,
@@ -125,7 +125,7 @@ fn measure(
     })
 }
 
-/// Where the sampled factors lie.
+/// The band of the sampled factors.
 fn band(found: &Found, mix: usize) -> Option<(f64, f64)> {
     let finite = found.exact[mix].0.is_finite();
     let factors = found.sampled.get(mix).filter(|_| finite)?;
@@ -164,7 +164,7 @@ fn row(found: &Found, at: usize, mix: Mix) -> Row {
     }
 }
 
-/// The paper's ranges over all primes: run r of each prime together, their least and greatest.
+/// The paper's ranges over all primes: least and greatest of run r over all primes.
 fn ranges(found: &[Found]) -> Vec<Row> {
     const MIX: usize = 2;
     let mut rows = Vec::new();
@@ -192,7 +192,8 @@ fn ranges(found: &[Found]) -> Vec<Row> {
                 })
                 .collect();
             let exact = exact.iter().copied().fold(start, fold);
-            // Chance alone makes a level code uneven: the exact 1.0x says nothing about a run.
+            // A code that is level on average is uneven in a single run: the exact 1.0x does not
+            // describe a run.
             let (ours, remark) = match id {
                 "level" => {
                     let mut sorted = sampled.clone();

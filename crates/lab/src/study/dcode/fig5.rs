@@ -31,7 +31,7 @@ const PAPER: [(&str, &str, f64); 4] = [
 ];
 /// RDP and H-Code against D-Code, anywhere (section IV-C).
 const AT_MOST: f64 = 3.4;
-/// Percentage points within which a figure that was read off one random run is the expectation.
+/// A figure from one random run agrees with the expectation within this many percentage points.
 const POINTS: f64 = 1.6;
 
 /// What a code costs with a prime, by mix: mean accesses of an operation.
@@ -133,7 +133,7 @@ fn row(found: &[Found], other: &Found, at: usize, mix: Mix) -> Row {
     }
 }
 
-/// The two sentences that are not so.
+/// Rows for the two sentences of the paper that do not hold.
 fn sentences(found: &[Found]) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
     for &(mix_id, code, percent) in &PAPER {
@@ -166,7 +166,7 @@ fn sentences(found: &[Found]) -> Vec<Row> {
         ));
     }
     let below = |other: &&Found| ["rdp", "hcode"].contains(&other.tested.name);
-    // By the paper's own arithmetic: how much more the costlier one costs.
+    // By the paper's own arithmetic: how much more the costlier code costs.
     let more = |other: &Found, at: usize| {
         100.0 * (dcode(found, other.prime).paper[at] / other.paper[at] - 1.0)
     };

@@ -1,4 +1,4 @@
-//! Figure 6: read speed with all disks there.
+//! Figure 6: read speed with all disks present.
 
 use super::loads::to_f64;
 use super::speed::normal;
@@ -22,13 +22,14 @@ static ABOUT: About = About {
         of the paper's speeds (RDP, p = 7) says how many MB/s an element is; the others follow.",
 };
 
-/// D-Code faster than these by up to so many percent (section V-B): whole arrays, and per disk.
+/// By how many percent, at most, D-Code is faster than these (section V-B): whole arrays, and per
+/// disk.
 const UP_TO: [(&str, f64, f64); 3] = [
     ("rdp", 21.3, 45.6),
     ("hcode", 13.5, 36.2),
     ("hdp", 31.0, 12.2),
 ];
-/// MB/s of whole arrays (section V-B). The first says what an element is.
+/// MB/s of whole arrays (section V-B). The first gives the size of an element.
 const SPEEDS: [(&str, u16, f64); 5] = [
     ("rdp", 7, 86.3),
     ("rdp", 11, 127.5),
@@ -36,9 +37,9 @@ const SPEEDS: [(&str, u16, f64); 5] = [
     ("hdp", 13, 128.4),
     ("dcode", 11, 130.8),
 ];
-/// Percentage points within which measured reads of a real array are the model's.
+/// Measured reads of a real array agree with the model within this many percentage points.
 const POINTS: f64 = 1.6;
-/// Share within which speeds are.
+/// Speeds agree within this share.
 const SHARE: f64 = 0.016;
 
 struct Found {

@@ -1,4 +1,4 @@
-//! Figure 7: read speed with one disk gone.
+//! Figure 7: read speed with one disk lost.
 
 use super::loads::to_f64;
 use super::speed::{POLICIES, Policy, degraded};
@@ -31,7 +31,7 @@ const SLOWER: [(&str, f64, f64); 2] = [("rdp", 2.3, 4.9), ("hcode", 4.1, 9.6)];
 const PER_DISK: [(&str, f64, f64); 2] = [("rdp", 5.3, 17.1), ("hcode", 3.3, 8.5)];
 /// The same for HDP, by prime.
 const PER_DISK_HDP: [f64; 4] = [30.0, 3.5, -3.5, -3.9];
-/// Percentage points within which measured reads of a real array are the model's.
+/// Measured reads of a real array agree with the model within this many percentage points.
 const POINTS: f64 = 1.6;
 
 struct Found {
@@ -167,7 +167,7 @@ fn per_disk(found: &[Found], other: &Found) -> f64 {
     100.0 * (quotient(found, other) * disks - 1.0)
 }
 
-/// The least and the greatest of all primes, beside the paper's.
+/// The least and the greatest over all primes, next to the paper's.
 fn range(
     found: &[Found],
     code: &str,
@@ -254,7 +254,8 @@ fn charts(found: &[Found]) -> Vec<Chart> {
         let mut whole = series(&name, faster);
         let mut by_disk = series(&name, per_disk);
         if tested.name == "hdp" {
-            // The text gives the per-disk numbers by prime; they say which ends 4.1 and 62.4 are.
+            // The text gives the per-disk numbers by prime; they show at which ends 4.1 and 62.4
+            // are.
             whole.paper = vec![Point::new(0.0, FASTER[1].2), Point::new(3.0, FASTER[1].1)];
             let numbered = PER_DISK_HDP.iter().enumerate();
             by_disk.paper = numbered

@@ -1,19 +1,19 @@
-//! How many elements an operation touches, by disk.
+//! How many elements an operation accesses, by disk.
 //!
 //! An operation is ⟨S, L, T⟩: L consecutive data elements from element S on, T times. Past the last
-//! data element it goes on in the next stripe, on the same disks, with other parities.
+//! data element it continues in the next stripe, on the same disks, with other parities.
 //!
 //! ```text
 //!   read    one access per data element
 //!   write   one access per data element, and one per distinct parity element that changes
 //! ```
 //!
-//! Parities are taken as sums of data: a diagonal parity of RDP that changes because a row parity
-//! does counts. What a write must read beforehand is not counted by the paper; a real
-//! read-modify-write reads every element that it writes, and so makes each access twice.
+//! Parities are taken as sums of data: a diagonal parity of RDP that changes only because a row
+//! parity changes is counted. The paper does not count the reads that a write needs beforehand. A
+//! real read-modify-write reads every element that it writes, and so makes each access twice.
 //!
 //! S is uniform over the data elements and L over 1 to 20, so the expectation over both is a finite
-//! sum: [`Loads::expected`] is exact, [`Loads::sampled`] is one run as the paper makes them.
+//! sum: [`Loads::expected`] is exact, [`Loads::sampled`] is one run in the paper's way.
 
 use erasure::Code;
 use rand::{Rng, RngExt};
@@ -22,17 +22,17 @@ use super::LENGTH_MAX;
 
 /// Tuples of a run.
 const TUPLES: u32 = 2000;
-/// T is 1 to this.
+/// T is uniform over 1 to this.
 const TIMES_MAX: u32 = 1000;
 
 /// A mix of reads and writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mix {
-    /// In ids.
+    /// Name in ids.
     pub(super) id: &'static str,
-    /// For people.
+    /// Name for readers.
     pub(super) name: &'static str,
-    /// Of ten operations, how many read.
+    /// Number of reads in ten operations.
     pub(super) reads_of_ten: u32,
 }
 
@@ -60,7 +60,7 @@ pub(super) const MIXES: [Mix; 3] = [
 pub(super) enum Write {
     /// One access per element written: the paper's count.
     Paper,
-    /// Each element is read before: data and parities, old and new.
+    /// Each element is read first: data and parities, old and new.
     ReadModify,
 }
 
@@ -76,7 +76,7 @@ impl Write {
 /// The accesses of every operation of a code, by disk.
 pub(super) struct Loads {
     columns: usize,
-    /// Data elements: where operations start.
+    /// Data elements: the start positions of operations.
     starts: usize,
     /// By start, length − 1 and column.
     reads: Vec<u32>,
@@ -174,8 +174,8 @@ impl Loads {
     }
 }
 
-/// The parities that a write of these data elements changes, each once: those of
-/// [`Code::update`], without its schedule.
+/// The parities that a write of these data elements changes, each once: as [`Code::update`],
+/// without its schedule.
 fn parities(code: &Code, changed: &[usize]) -> std::collections::BTreeSet<usize> {
     let each = changed.iter().flat_map(|&slot| code.parities_of(slot));
     each.copied().collect()

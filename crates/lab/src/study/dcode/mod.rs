@@ -1,8 +1,8 @@
 //! D-Code against the other RAID-6 array codes: loads, costs and read speeds, counted in elements.
 //!
-//! The paper does not write its model down. The one here (`loads`, `speed`) reproduces every number
-//! that its text gives, with the two exceptions that are rows of their own in `fig5`: reads and
-//! writes are counted in elements of the stripe, and nothing is measured in time.
+//! The paper does not describe its model. The model here (`loads`, `speed`) reproduces every number
+//! in its text, with two exceptions that are rows of their own in `fig5`. Reads and writes are
+//! counted in elements of the stripe, and nothing is measured in time.
 
 mod features;
 mod fig4;
@@ -20,7 +20,7 @@ pub(super) use fig7::Fig7;
 
 use erasure::Code;
 
-/// The primes that the paper takes.
+/// The paper's primes.
 const PRIMES: [u16; 4] = [5, 7, 11, 13];
 
 /// Lengths of the paper's operations: 1 to this many data elements.
@@ -33,8 +33,8 @@ struct Tested {
     title: &'static str,
 }
 
-/// The paper's codes, in the order of its figures, with the disks that each has for a prime p:
-/// p + 1, p + 1, p − 1, p, p.
+/// The paper's codes, in the order of its figures. Their numbers of disks for a prime p are p + 1,
+/// p + 1, p − 1, p, p.
 const PAPERS: [Tested; 5] = [
     Tested {
         name: "rdp",
@@ -58,7 +58,7 @@ const PAPERS: [Tested; 5] = [
     },
 ];
 
-/// Codes that the paper names and does not measure, or does not know.
+/// Codes that the paper names but does not measure, or does not mention.
 const OTHERS: [Tested; 6] = [
     Tested {
         name: "evenodd",
@@ -87,12 +87,12 @@ const OTHERS: [Tested; 6] = [
 ];
 
 impl Tested {
-    /// Whether the paper measures it.
+    /// True if the paper measures it.
     fn in_paper(self) -> bool {
         PAPERS.contains(&self)
     }
 
-    /// The code for a prime. `pq` and `cauchy` take it as their number of data columns.
+    /// The code for a prime. For `pq` and `cauchy` the prime is the number of data columns.
     fn code(self, prime: u16) -> Code {
         erasure::by_parameter(self.name, prime).expect("all of these exist for primes from 5 on")
     }
@@ -105,5 +105,5 @@ fn cases() -> Vec<(Tested, u16)> {
         .collect()
 }
 
-/// What stands beside numbers of codes that the paper does not measure.
+/// Note for numbers of codes that the paper does not measure.
 const NOT_MEASURED: &str = "the paper's text has no number for this";

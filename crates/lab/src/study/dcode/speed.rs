@@ -1,9 +1,9 @@
-//! How fast reads are when disks work in parallel and each element takes its disk the same time.
+//! Read speed if disks work in parallel and each element takes its disk the same time.
 //!
-//! A read is done when its busiest disk is: it takes the greatest number of elements that any one
-//! disk reads. Speed is the sum of all lengths ÷ the sum of all times, in elements that one disk
-//! reads meanwhile. In degraded mode one disk is gone, any of those that hold data, each as likely;
-//! an element that is needed for several lost ones is read once.
+//! A read takes as long as its busiest disk: the greatest number of elements that one disk reads.
+//! Speed is the sum of all lengths ÷ the sum of all times, in elements per element time of one
+//! disk. In degraded mode one disk is lost, each disk that holds data with the same probability; an
+//! element that is needed for several lost elements is read once.
 
 use erasure::{Code, ElementSet, ReadPolicy};
 
@@ -14,30 +14,30 @@ use crate::study::Stopped;
 /// How lost elements are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Policy {
-    /// Each lost element by its horizontal equation, or by its first one where a code has none
-    /// (X-Code: the diagonal one). What the paper measures.
+    /// Each lost element by its horizontal equation, or by its first equation where a code has none
+    /// (X-Code: the diagonal one). The paper measures this policy.
     Row,
     /// The fewest elements read in all.
     FewestReads,
-    /// The least busy busiest disk, then the fewest elements.
+    /// The fewest elements read from the busiest disk, then the fewest elements in all.
     SmallestMaximum,
 }
 
-/// All three, with what they are called in ids and in tables.
+/// All three, with their names in ids and in tables.
 pub(super) const POLICIES: [(Policy, &str, &str); 3] = [
     (Policy::Row, "row", "horizontal equations"),
     (Policy::FewestReads, "fewest", "fewest reads"),
     (Policy::SmallestMaximum, "level", "least busy disk"),
 ];
 
-/// The speed when all disks are there, exact over all operations.
+/// The speed with all disks present, exact over all operations.
 pub(super) fn normal(code: &Code) -> f64 {
     let (elements, time) = Counts::new(code, |wanted| wanted.to_vec()).total();
     to_f64(elements) / to_f64(time)
 }
 
-/// The speed with one disk gone, exact over all operations and disks. `check` is asked between
-/// disks whether to go on.
+/// The speed with one disk lost, exact over all operations and disks. `check` runs between disks;
+/// an error ends the computation.
 pub(super) fn degraded(
     code: &Code,
     policy: Policy,
@@ -71,11 +71,11 @@ pub(super) fn degraded(
     Ok(to_f64(elements) / to_f64(time))
 }
 
-/// What to read for `wanted`: what is known of it, and the other elements of one equation for each
-/// that is lost. Each element once.
+/// The reads for `wanted`: its known elements, and the other elements of one equation for each lost
+/// element. Each element once.
 ///
-/// This is [`ReadPolicy::FirstEquation`] but for HDP, whose horizontal equations are its second
-/// ones: they contain the others' parities.
+/// This is [`ReadPolicy::FirstEquation`] except for HDP, whose horizontal equations come second:
+/// they contain the parities of the others.
 pub(super) fn by_rows(code: &Code, known: &ElementSet, wanted: &[usize]) -> Vec<usize> {
     let mut reads = ElementSet::new(code.elements());
     for &slot in wanted {
@@ -106,7 +106,7 @@ pub(super) fn by_rows(code: &Code, known: &ElementSet, wanted: &[usize]) -> Vec<
     reads.iter().collect()
 }
 
-/// The columns that hold data: the failures that the paper counts.
+/// The columns that hold data: the paper counts only their failures.
 fn data_columns(code: &Code) -> Vec<u16> {
     let mut columns: Vec<u16> = code.data().iter().map(|element| element.column).collect();
     columns.sort_unstable();
@@ -114,7 +114,7 @@ fn data_columns(code: &Code) -> Vec<u16> {
     columns
 }
 
-/// What each part of an operation reads from each disk.
+/// The reads of each part of an operation from each disk.
 struct Counts {
     columns: usize,
     elements: usize,
@@ -123,7 +123,7 @@ struct Counts {
 }
 
 impl Counts {
-    /// `read` says what to read for some data slots.
+    /// `read` returns the slots to read for some data slots.
     fn new(code: &Code, read: impl Fn(&[usize]) -> Vec<usize>) -> Self {
         let columns = usize::from(code.columns());
         let data: Vec<usize> = code.data_slots().collect();
@@ -171,8 +171,9 @@ mod tests {
 
     #[test]
     fn a_read_takes_as_long_as_its_busiest_disk() {
-        // RDP with p = 5 has four data disks and 16 data elements: a read of L from anywhere takes
-        // the ceiling of L ÷ 4 at best, and exactly that when disks follow one another.
+        // RDP with p = 5 has four data disks and 16 data elements: a read of L from any start takes
+        // the ceiling of L ÷ 4 at least, and exactly that when consecutive elements are on
+        // different disks.
         let lengths: u32 = (1..=20).sum();
         let times: u32 = (1..=20_u32).map(|length| length.div_ceil(4)).sum();
         let speed = normal(&erasure::by_parameter("rdp", 5).unwrap());

@@ -34,19 +34,19 @@ const FILLS: [(u32, Option<f64>); 6] = [
     (80, None),
     (90, None),
 ];
-/// Where the ratio at 71 % must lie: 7 ÷ 6, give or take what queues and the spread of seeks cost.
+/// Expected range of the ratio at 71 %: 7 ÷ 6, with a margin for queues and the spread of seeks.
 const BAND: Rule = Rule::Between(1.10, 1.18);
 
-/// What is asked for: percent of reads, and name.
+/// Load: id, name, and percent of reads.
 const MIXES: [(&str, &str, u32); 3] = [
     ("read", "reads", 100),
     ("mixed", "half reads, half writes", 50),
     ("write", "writes", 0),
 ];
-/// Records asked for at a time.
+/// Records in flight.
 const CLIENTS: u32 = 64;
 
-/// What a fill and a mix gave, over all repetitions.
+/// The results of a fill and a mix, over all repetitions.
 struct Found {
     fill: u32,
     paper: Option<f64>,
@@ -63,7 +63,8 @@ impl Study for Fig1 {
     }
 
     fn run(&self, context: &Context<'_>) -> Result<Report, Stopped> {
-        // The whole disk, by default a slice of it: seeks are shorter, on both sides alike.
+        // The whole disk in a full run, otherwise a slice of it: seeks are shorter then, for both
+        // arrays alike.
         let (drive_gib, count, repetitions) = match context.full() {
             true => (18_000, 20_000, 10),
             false => (600, 4_000, 6),
@@ -160,7 +161,7 @@ impl Case {
         let load = Load::new(&options, target.capacity_bytes(), self.seed)
             .expect("records fit into the space in use");
         let mut run = Run::new(load, None);
-        // Queues fill up before anything counts.
+        // Queues fill up before the measurement starts.
         requests(context, &mut run, target, self.count / 10)?;
         run.count_anew();
         requests(context, &mut run, target, self.count)?;
@@ -222,7 +223,7 @@ fn point(fill: u32, samples: &Moments, factor: f64) -> Point {
     Point::new(f64::from(fill), samples.mean() * factor).band(interval.ends())
 }
 
-/// Of the mixed load.
+/// Throughput of the mixed load.
 fn throughput(found: &[Found]) -> Chart {
     let mut chart = Chart::new(
         "throughput",

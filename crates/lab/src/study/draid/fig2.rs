@@ -42,9 +42,9 @@ struct Case {
     parity: u16,
     spares: u16,
     drives: u16,
-    /// Section 3.
+    /// The paper's number (section 3).
     paper: f64,
-    /// Where dRAID's order on disks should come out, worked out before with a simpler model.
+    /// Expected range for dRAID's order on disks, computed beforehand with a simpler model.
     band: (f64, f64),
 }
 
@@ -97,7 +97,7 @@ const FILL_PERCENT: u64 = 10;
 const WINDOWS: [usize; 3] = [128, 256, 512];
 
 impl Case {
-    /// The rebuild's bound when `reads` columns are read for one that is written.
+    /// The bound of the rebuild when `reads` columns are read for each written column.
     fn bound(&self, reads: u16) -> f64 {
         let [n, s, moved] = [self.drives, self.spares, reads + 1].map(f64::from);
         n * (n - 1.0) / ((n - s) * moved)
@@ -118,26 +118,26 @@ impl Case {
     }
 }
 
-/// How large the runs are.
+/// The size of the runs.
 #[derive(Clone, Copy, Debug)]
 struct Size {
     drive_bytes: u64,
     /// Drives of our pool that fail, one in each run.
     seats: u16,
-    /// Whether our pool runs on dRAID's map too.
+    /// True if our pool also runs on dRAID's map.
     maps: bool,
 }
 
 /// One of the simulations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Task {
-    /// A drive of RAIDZ's group into a spare drive.
+    /// Rebuild of a drive of RAIDZ's group onto a spare drive.
     Raidz,
-    /// On ideal drives that are full: all survivors read, or as many as needed.
+    /// On ideal drives that are full; reads all survivors, or only as many as needed.
     Ideal(ReadColumns),
-    /// dRAID's order on disks: so many steps in flight.
+    /// dRAID's order on disks, with this many steps in flight.
     Hdd(usize),
-    /// Our whole pool; with journal and checksums, and on our own layout.
+    /// Our whole pool, with or without journal and checksums, on its own layout or on dRAID's.
     Pool { journal: bool, own_layout: bool },
 }
 
@@ -241,13 +241,13 @@ fn run(context: &Context<'_>, case: &Case, task: Task, size: Size) -> Result<Fou
     let mut trace = Trace::default();
     let mut imbalances = Vec::new();
     let seats = match task {
-        // Its groups and drives are all alike.
+        // RAIDZ's groups and drives are all alike.
         Task::Raidz => vec![Seat(1)],
         Task::Hdd(window) if window == zfs_window(case.drives, case.data) => case.seats(4),
         Task::Ideal(_) | Task::Hdd(_) => case.seats(2),
         Task::Pool { .. } => case.seats(size.seats),
     };
-    // Made once: it searches for the layout's bases.
+    // Created once: this searches for the layout's bases.
     let whole = match task {
         Task::Pool {
             journal,
@@ -298,11 +298,11 @@ fn run(context: &Context<'_>, case: &Case, task: Task, size: Size) -> Result<Fou
 
 /// Bytes per second of an ideal drive.
 const IDEAL_RATE: u64 = 200_000_000;
-/// Rows of an ideal array: some periods of the maps would be millions of operations; a thousand show the layout's
+/// Rows of an ideal array. A few periods of the maps would be millions of operations; these rows show the layout's
 /// balance, which is measured on the same rows.
 const IDEAL_ROWS: u64 = 4096;
 
-/// On drives without seeks, full, nearly everything asked for at once. The speed-up, the layout's imbalance, the trace.
+/// Full drives without seeks, nearly all operations in flight at once. The speed-up, the layout's imbalance, the trace.
 fn ideal(
     context: &Context<'_>,
     case: &Case,
@@ -327,7 +327,7 @@ fn ideal(
         ..zfs_rebuild(0)
     };
     let took = rebuild(context, &mut draid, seat, None, options)?;
-    // What one spare takes for the drive's share of an island with the same data.
+    // The time that one spare needs for the drive's share of an island with the same data.
     let held = draid
         .rebuild()
         .map_or(0, sim::plain::rebuild::Rebuild::written_bytes);
@@ -337,7 +337,7 @@ fn ideal(
     Ok((island / took, imbalance(&draid, seat, moved), draid.trace()))
 }
 
-/// Our own pool with as much data as the dRAID has.
+/// Our pool with as much data as the dRAID.
 fn pool(case: &Case, own_layout: bool, journal: bool, drive_bytes: u64) -> StudyVolume {
     let scheme = if own_layout { case.pddl } else { case.draid };
     let options = StudyOptions {
@@ -365,7 +365,7 @@ fn lose(context: &Context<'_>, mut volume: StudyVolume, seat: Seat) -> Result<(f
     Ok((seconds(rebuild.began, ended), volume.trace()))
 }
 
-/// What all tasks have found.
+/// The results of all tasks.
 struct All<'a> {
     tasks: &'a [(usize, Task)],
     found: &'a [Found],
@@ -639,7 +639,7 @@ mod tests {
             near(case.bound(case.data), needed);
             near(case.paper / case.phi(), h);
         }
-        // 32 MiB of each drive, a step of 1 MiB counts its data columns.
+        // 32 MiB for each drive; a step takes 1 MiB for each data column.
         let windows = CASES
             .each_ref()
             .map(|case| zfs_window(case.drives, case.data));

@@ -6,7 +6,7 @@ use block::{Instant, Outcome, Request, RequestKind};
 use sim::load::Target;
 use sim::plain::PlainArray;
 
-/// Records in turn over arrays of one size. A request lies in one record.
+/// Distributes records over arrays of one size in turn. A request is within one record.
 pub(super) struct Islands {
     arrays: Vec<PlainArray>,
     record_bytes: u64,

@@ -1,7 +1,7 @@
-//! Declustered RAID in ZFS against RAIDZ: throughput, recovery, and what both depend on.
+//! Declustered RAID in ZFS against RAIDZ: throughput, recovery, and the parameters of both.
 //!
-//! The drives are models (`sim::model`), the arrays are arrays without bytes: `sim::plain` is a dRAID or a RAIDZ as
-//! far as placement, code and order of the rebuild go; `sim::StudyVolume` is our whole pool.
+//! The drives are models (`sim::model`), the arrays store no bytes: `sim::plain` models the placement, the code and the
+//! order of the rebuild of a dRAID or a RAIDZ; `sim::StudyVolume` is our whole pool.
 
 mod fig1;
 mod fig2;
@@ -29,8 +29,8 @@ const CELL_BYTES: u64 = 16 * MIB;
 /// Records of ZFS are 128 KiB by default.
 const RECORD_BYTES: u64 = 128 * KIB;
 
-/// A 7,200 rpm disk. ZFS keeps a queue for each drive in the order of addresses, so the queue is C-LOOK over all that
-/// waits.
+/// A 7,200 rpm disk. ZFS keeps a queue for each drive in the order of addresses, so the queue is C-LOOK over all
+/// waiting operations.
 fn zfs_disk() -> Preset {
     let mut drive = disk();
     if let ModelOptions::Disk(options) = &mut drive.options {
@@ -42,12 +42,12 @@ fn zfs_disk() -> Preset {
     drive
 }
 
-/// The same disk with the queue that it has itself.
+/// The same disk with its own queue.
 fn disk() -> Preset {
     preset("nearline").expect("a preset")
 }
 
-/// An array as ZFS makes it, on the first `drive_bytes` of each drive.
+/// An array with the parameters of ZFS, on the first `drive_bytes` of each drive.
 fn array(scheme: &str, drive: Preset, drive_bytes: u64, cell_bytes: u64) -> PlainArray {
     let options = PlainOptions {
         drive_bytes: Some(drive_bytes),
@@ -61,7 +61,7 @@ fn array(scheme: &str, drive: Preset, drive_bytes: u64, cell_bytes: u64) -> Plai
 /// Bytes that a sequential rebuild of OpenZFS has in flight for each drive of the vdev, from the first dRAID until 2023
 /// (`zfs_rebuild_vdev_limit`, which openzfs/zfs#14428 raised to 64 MiB).
 const REBUILD_VDEV_LIMIT: u64 = 32 * MIB;
-/// Bytes of a data column that one of its steps has (`zfs_rebuild_max_segment`).
+/// Bytes of a data column in one of its steps (`zfs_rebuild_max_segment`).
 const REBUILD_SEGMENT: u64 = MIB;
 
 /// Steps that a rebuild of OpenZFS has in flight.
@@ -80,10 +80,10 @@ fn zfs_rebuild(window: usize) -> RebuildOptions {
     }
 }
 
-/// Steps of a simulation between two looks at whether to go on.
+/// Steps of a simulation between two checks whether to continue.
 const STEPS: u32 = 4096;
 
-/// Fails a seat, and rebuilds it by `options`, onto spare cells or, with `fresh`, onto that drive. Seconds that it took.
+/// Fails a seat and rebuilds it by `options`, onto spare cells or, with `fresh`, onto that drive. Returns the seconds.
 fn rebuild(
     context: &Context<'_>,
     array: &mut PlainArray,
@@ -105,7 +105,7 @@ fn rebuild(
     .map(|ended| seconds(began, ended))
 }
 
-/// Lets a target go on until `ended` says when it did.
+/// Runs a target until `ended` returns a time.
 fn finish<T: Target>(
     context: &Context<'_>,
     target: &mut T,
@@ -128,7 +128,7 @@ fn finish<T: Target>(
     }
 }
 
-/// Lets `count` requests end.
+/// Runs until `count` requests have ended.
 fn requests<T: Target>(
     context: &Context<'_>,
     run: &mut Run,
@@ -174,7 +174,7 @@ fn mean(samples: &[f64]) -> f64 {
     samples.iter().sum::<f64>() / to_f64(samples.len().max(1) as u64)
 }
 
-/// Greatest ÷ mean of what drives other than the failed one did.
+/// Greatest ÷ mean of the work of all drives but the failed one.
 fn imbalance(array: &PlainArray, failed: Seat, of: impl Fn(sim::model::Work) -> u64) -> f64 {
     let others = (0..array.seats()).map(Seat).filter(|&seat| seat != failed);
     let did: Vec<f64> = others.map(|seat| to_f64(of(array.work(seat)))).collect();

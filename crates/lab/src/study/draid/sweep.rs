@@ -30,7 +30,7 @@ static ABOUT: About = About {
 
 const NO_NUMBER: &str = "the paper's text has no number for this";
 
-/// What is the array's state while the load runs.
+/// The array's state while the load runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Whole,
@@ -63,7 +63,7 @@ const CLIENTS: u32 = 64;
 const REQUEST_BYTES: u64 = 64 * KIB;
 const READ_PERCENT: u32 = 70;
 
-/// What is varied: id, name, and the settings with their names. The base is among them.
+/// A parameter: id, name, and the settings with their names. The base is one of them.
 struct Parameter {
     id: &'static str,
     name: &'static str,
@@ -146,14 +146,14 @@ fn parameters() -> Vec<Parameter> {
     ]
 }
 
-/// What came of a setting.
+/// The results of a setting.
 struct Found {
     bytes_per_second: f64,
     access_ms: f64,
     p99_ms: f64,
-    /// Without load.
+    /// Recovery time without load.
     recovery_s: f64,
-    /// Bytes per surviving drive, in the mean, and greatest ÷ mean.
+    /// Mean bytes per surviving drive, and greatest ÷ mean.
     wear: (f64, f64),
     trace: u64,
 }
@@ -253,7 +253,7 @@ fn measure(
         sizes: vec![(REQUEST_BYTES, 1)],
         region: Some((0, used)),
     };
-    // One stream of chance for all settings: they differ by the setting alone.
+    // One random stream for all settings: they differ only in the setting.
     let load = Load::new(&load, capacity, context.seed()).expect("requests fit into what is used");
     let mut run = Run::new(load, None);
     requests(context, &mut run, &mut loaded, count / 10)?;

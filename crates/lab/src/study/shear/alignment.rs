@@ -32,7 +32,7 @@ static ABOUT: About = About {
 const BLOCK: u64 = 4 * KIB;
 const CHUNK_BYTES: u64 = 64 * KIB;
 const STRIPE_BYTES: u64 = 3 * CHUNK_BYTES;
-/// The longest request of Linux 2.4: 255 sectors, which is a block short of this.
+/// The longest request of Linux 2.4: 255 sectors, which is one block less than this.
 const REQUEST_BYTES: u64 = 128 * KIB;
 /// Requests in flight.
 const WINDOW: usize = 16;
@@ -40,7 +40,7 @@ const WINDOW: usize = 16;
 const FILES: u32 = 100;
 /// Mean sizes in halves of a stripe.
 const HALVES: [u64; 7] = [1, 2, 4, 8, 16, 32, 64];
-/// From here on, in halves of a stripe, the paper's factor is expected.
+/// The paper's factor is expected from this size on, in halves of a stripe.
 const LARGE: u64 = 8;
 
 /// Requests that write the files, "uniformly distributed between 0.5 × mean and 1.5 × mean".
@@ -70,7 +70,7 @@ fn requests(mean: u64, aligned: bool, random: &mut impl Rng) -> Vec<Request> {
     requests
 }
 
-/// Writes them, so many in flight; bytes per second.
+/// Writes the files with `WINDOW` requests in flight; returns bytes per second.
 fn rate(target: &mut impl Target, requests: &[Request]) -> f64 {
     let mut now = Instant::ZERO;
     let (mut begun, mut open) = (0, 0);

@@ -1,8 +1,9 @@
-//! Figure 7: how many requests it takes.
+//! Figure 7: how many requests the procedures need.
 //!
-//! The published procedure asks N·R times for every stride and 2·N·R times for every boundary and every pair of chunks,
-//! however long the answers take. So it is counted against a target that answers from the layout alone: a burst takes as
-//! long as its busiest drive has requests. Ours decides by what it sees, and is counted on simulated disks.
+//! The published procedure makes N·R requests for every stride and 2·N·R for every boundary and every pair of chunks,
+//! however long the answers take. So it is counted against a target that computes times from the layout alone: a burst
+//! takes as long as its busiest drive has requests. Our procedure decides by its observations and is counted on
+//! simulated disks.
 
 use shear::{Belief, Kind, Probe};
 use sim::plain::PlainArray;
@@ -29,8 +30,8 @@ static ABOUT: About = About {
 };
 
 const CHUNK_BYTES: u64 = 32 * KIB;
-/// N with which RAID-5 on 16 drives is counted where the whole would take minutes. R stays: a stride of half the pattern
-/// keeps half of all places on one drive, and with few trials no other place may be met.
+/// N for RAID-5 on 16 drives, where the full N would take minutes. R is not reduced: at a stride of half the pattern
+/// half of all start positions keep the burst on one drive, and few trials might hit only these.
 const SHORT_REQUESTS: u32 = 20;
 
 #[derive(Clone, Copy)]
@@ -39,9 +40,9 @@ struct Case {
     title: &'static str,
     drives: u16,
     pattern_chunks: u64,
-    /// Millions that the procedure as described gives, to the digits of the issue.
+    /// Millions of requests of the procedure as described, rounded as in the issue.
     millions: Option<f64>,
-    /// Ours is at most one in so many.
+    /// Ours makes at most the published number divided by this.
     saving: Option<f64>,
 }
 
@@ -66,8 +67,8 @@ const RAID0: (&str, &str) = ("raid0", "RAID-0");
 const RAID1: (&str, &str) = ("raid1", "RAID-1");
 const LA: (&str, &str) = ("la", "RAID-5 LA");
 
-/// The paper's figure has bars; its text says "in the few millions" and "a few days". The millions are what its
-/// procedure comes to with N = 500, R = 10 and strides of 4 KiB up to twice the pattern.
+/// The paper's figure has bars; its text says "in the few millions" and "a few days". The millions here are computed
+/// from its procedure with N = 500, R = 10 and strides of 4 KiB up to twice the pattern.
 const CASES: [Case; 9] = [
     case(RAID0, 4, 4, Some(0.7), Some(30.0)),
     case(RAID0, 8, 8, Some(1.6), Some(30.0)),
@@ -92,12 +93,12 @@ impl Case {
         self.pattern_chunks * CHUNK_BYTES
     }
 
-    /// Offsets of the second step.
+    /// Offsets in the second step.
     const fn borders(&self) -> u64 {
         self.pattern_chunks * CHUNK_BYTES / STEP_BYTES
     }
 
-    /// Pairs of the third, each chunk with itself included.
+    /// Pairs in the third step, each chunk with itself included.
     const fn pairs(&self) -> u64 {
         self.pattern_chunks * (self.pattern_chunks + 1) / 2
     }
@@ -106,7 +107,7 @@ impl Case {
         format!("{} on {}", self.title, self.drives)
     }
 
-    /// Requests and trials that are asked for, and what the count is multiplied with.
+    /// Requests, trials, and the factor for the count.
     fn size(&self, full: bool) -> (u32, u32, u64) {
         if full || self.pattern_chunks < 200 {
             return (REQUESTS, TRIALS, 1);
@@ -126,7 +127,7 @@ struct Found {
     /// By step: pattern, boundaries, pairs, redundancy.
     steps: [u64; 4],
     published_right: bool,
-    /// What the published procedure takes for the pattern, in bytes.
+    /// The pattern that the published procedure finds, in bytes.
     pattern: u64,
 
     ours: u64,
@@ -299,7 +300,7 @@ fn series(name: &str, found: &[Found], count: impl Fn(&Found) -> u64) -> Series 
     }
 }
 
-/// An array that is its layout: which drives have each chunk.
+/// An array reduced to its layout: the drives of each chunk.
 struct Placement {
     chunk_bytes: u64,
     copies: usize,
@@ -346,8 +347,8 @@ impl Answer for Placement {
         (self.seats.len() / self.copies) as u64 * self.chunk_bytes
     }
 
-    /// One millisecond for each request of the same drive; a copy is read where there is least to do, and all are
-    /// written. Parity is left out: it changes the write's time, not the number of requests.
+    /// One millisecond for each request of the same drive. A read goes to the copy with the fewest requests; a write
+    /// goes to all copies. Parity is left out: it changes the write's time, not the number of requests.
     fn answer(&mut self, probe: &Probe) -> Vec<u64> {
         self.load.fill(0);
         let mut times = Vec::with_capacity(probe.requests.len());

@@ -1,7 +1,7 @@
-//! Figures 17 to 19: arrays that are not as they should be.
+//! Figures 17 to 19: faulty and misconfigured arrays.
 //!
-//! Two logical drives on one spindle share what chunk pairs show as one drive; a slow or fast drive moves the times of
-//! its chunks; a missing drive's chunks are read from all others, so its boundaries disappear.
+//! Two logical drives on one spindle appear as one drive in chunk pairs. A slow or fast drive changes the times of its
+//! chunks. A missing drive's chunks are read from all other drives, so its boundaries disappear.
 
 use block::{Instant, Seat};
 use shear::Belief;
@@ -18,16 +18,16 @@ use crate::row::{Row, Rule, Unit};
 use crate::study::{About, Context, Stopped, Study};
 use crate::trace::Trace;
 
-/// N and R of the maps and curves here: enough for what one drive changes.
+/// N and R of the maps and curves here: enough to show the effect of one drive.
 const REQUESTS: u32 = 100;
 const TRIALS: u32 = 10;
 
-/// Seeds with which ours is run.
+/// Number of seeds for our procedure.
 const fn seeds(context: &Context<'_>) -> u64 {
     if context.full() { 100 } else { 3 }
 }
 
-/// Share of seeds with which ours, by reads alone, says what is right, in percent; what it said with the first.
+/// Percentage of seeds for which our procedure, by reads only, finds the right answer; its result for the first seed.
 fn named(
     context: &Context<'_>,
     fresh: impl Fn() -> PlainArray,
@@ -50,7 +50,7 @@ fn named(
     Ok((percent, first.expect("at least one seed")))
 }
 
-/// The row of that share.
+/// The row of this percentage.
 fn named_row(
     context: &Context<'_>,
     id: &str,
@@ -102,11 +102,11 @@ static ABOUT_17: About = About {
 };
 
 const SHARED_CHUNK: u64 = 32 * KIB;
-/// Of each logical drive: two of them fit onto a 9LZX.
+/// Size of each logical drive: two of them fit onto a 9LZX.
 const SHARED_BYTES: u64 = 4 << 30;
 const SHARED: (u16, u16) = (1, 2);
 
-/// Id, scheme, chunks of the pattern, and two chunks of the first stripe that are on seats 1 and 2.
+/// Id, scheme, chunks of the pattern, and two chunks of the first stripe on seats 1 and 2.
 const SHARED_LAYOUTS: [(&str, &str, u64, (u32, u32)); 5] = [
     ("raid0", "raid0:4c", 4, (1, 2)),
     ("la", "raid5:la:4c", 12, (1, 2)),
@@ -222,7 +222,7 @@ const ODD_CHUNK: u64 = 16 * KIB;
 const ODD_SEAT: u16 = 2;
 const ODD_PATTERN: u64 = 4 * ODD_CHUNK;
 
-/// Id, title, and thousandths of the times of a turn and of a seek.
+/// Id, title, and thousandths of the rotation time and of the seek time.
 const ODD: [(&str, &str, u64, u64); 4] = [
     ("fast-rotating", "fast rotating", 667, 1000),
     ("slow-rotating", "slow rotating", 1500, 1000),
@@ -356,8 +356,8 @@ fn of_ten(missing: bool) -> PlainArray {
     array
 }
 
-/// Offsets that take less than three quarters of the median, and the mean of the other offsets inside and outside of the
-/// missing drive's chunk.
+/// Number of offsets that take less than three quarters of the median, and the mean of the other offsets inside and
+/// outside of the missing drive's chunk.
 fn borders(seen: &Seen) -> (u64, f64, f64) {
     let mut times: Vec<f64> = seen.boundaries.iter().map(|&(_, time)| time).collect();
     times.sort_by(f64::total_cmp);

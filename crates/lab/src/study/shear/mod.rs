@@ -1,15 +1,15 @@
-//! Shear: what a RAID is, told from the times of requests. The paper's procedure and ours, on the paper's simulated
-//! arrays.
+//! Shear: inferring a RAID's layout from the times of requests. The paper's procedure and ours, on the paper's
+//! simulated arrays.
 //!
 //! The arrays are `sim::plain` on the paper's disk, the IBM 9LZX, whole drives with queues in order of arrival. Both
-//! procedures are the crate `shear`, which knows neither the arrays nor the lab: it asks for bursts and is given their
-//! times. Numbers without `.ours` in their id are the published procedure's.
+//! procedures are in the crate `shear`, which depends neither on the arrays nor on the lab: it requests bursts and
+//! receives their times. Numbers without `.ours` in their id are those of the published procedure.
 //!
 //! | file | figures |
 //! | --- | --- |
 //! | `striping` | 3, 5, 6, 8 to 13: pattern, boundaries, chunk pairs of whole arrays |
 //! | `cost` | 7: requests |
-//! | `redundancy` | 14 to 16: what writes cost, region, write buffer |
+//! | `redundancy` | 14 to 16: cost of writes, region, write buffer |
 //! | `faults` | 17 to 19: shared spindles, odd and missing drives |
 //! | `alignment` | 20: files in whole stripes |
 
@@ -47,7 +47,7 @@ const fn published(requests: u32, trials: u32, pattern_bytes: u64) -> Method {
     }
 }
 
-/// As a fraction for rows and plots.
+/// A count as a number, for rows and plots.
 #[expect(clippy::cast_precision_loss, reason = "counts below 2^53")]
 const fn real(count: u64) -> f64 {
     count as f64
@@ -58,7 +58,7 @@ fn kib(bytes: u64) -> f64 {
     real(bytes) / 1024.0
 }
 
-/// Mean of numbers, NaN of none.
+/// Mean of numbers, NaN for none.
 fn mean(numbers: &[f64]) -> f64 {
     numbers.iter().sum::<f64>() / real(numbers.len() as u64)
 }

@@ -1,4 +1,4 @@
-//! Figures 14 to 16: what writes cost, and what stands in the way of measuring it.
+//! Figures 14 to 16: the cost of writes, and obstacles to measuring it.
 
 use block::{Instant, RequestKind};
 use rand::{Rng, RngExt as _};
@@ -22,7 +22,8 @@ const CHUNK_BYTES: u64 = 16 * KIB;
 /// Bursts of each kind.
 const TRIALS: u64 = 10;
 
-/// Seconds of `requests` random requests of `bytes` within the first `region` bytes, all at once.
+/// Seconds of `requests` random requests of `bytes` within the first `region` bytes, all in flight
+/// at once.
 fn seconds(
     target: &mut impl Target,
     now: &mut Instant,
@@ -79,7 +80,7 @@ struct Level {
     scheme: &'static str,
     small: SmallWrites,
     expected: f64,
-    /// Whether the paper's text gives it; else it follows from operations.
+    /// True if the paper's text gives it; otherwise it is derived from the operations.
     in_text: bool,
 }
 
@@ -281,7 +282,8 @@ static ABOUT_15: About = About {
         settling; its IBM 9LZX does not.",
 };
 
-/// What a write of the second drive settles longer. Chosen: as long as a mean read, which doubles it.
+/// Additional settle time of a write on the second drive. Chosen as long as a mean read, so that a
+/// write takes twice as long.
 const SETTLE_NS: u64 = 8_000_000;
 /// A track of the 9LZX has 136 KiB and a cylinder 1.3 MiB.
 const REGIONS: [u64; 9] = [
@@ -302,7 +304,7 @@ fn settling(ns: u64) -> Preset {
     if let ModelOptions::Disk(disk) = &mut drive.options {
         disk.write_settle_ns = ns;
     }
-    // What a segment of the drive's memory answers is no seek.
+    // The drive's cache answers some requests without a seek.
     drive.with_cache(sim::model::disk::DiskCacheOptions::default())
 }
 
@@ -406,7 +408,7 @@ const BUFFER_BYTES: u64 = 4 * MIB;
 const LENGTHS: [u32; 12] = [
     64, 128, 256, 512, 768, 960, 1088, 1280, 1536, 2048, 4096, 8192,
 ];
-/// A write that the memory takes is answered within this; one that waits for a drive is not.
+/// A write into the buffer is answered within this time; a write that waits for a drive is not.
 const MEMORY_NS: u64 = 1_000_000;
 
 fn buffered() -> PlainArray {
@@ -437,7 +439,7 @@ fn flood(context: &Context<'_>, mut array: PlainArray, writes: u32) -> Vec<u64> 
     )
 }
 
-/// Writes that were answered before the first gap of a drive's length.
+/// Writes that were answered before the first gap longer than `MEMORY_NS`.
 fn taken(times: &[u64]) -> u64 {
     let mut sorted = times.to_vec();
     sorted.sort_unstable();
@@ -472,7 +474,7 @@ impl Study for Fig16 {
             array(&options("raid5:la:4c", CHUNK_BYTES)),
             1024,
         ));
-        // The rate of the last half of the longest burst.
+        // The rate of the second half of the longest burst.
         let mut ends = longest.clone();
         ends.sort_unstable();
         let half = ends.len() / 2;

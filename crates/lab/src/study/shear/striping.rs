@@ -1,4 +1,4 @@
-//! Figures 3, 5, 6 and 8 to 13: what the published steps show of whole arrays, and what ours says of them.
+//! Figures 3, 5, 6 and 8 to 13: what the published steps show of whole arrays, and what our procedure finds.
 //!
 //! ```text
 //! pattern     N requests at stride p: slowest where p is a multiple of the pattern P
@@ -23,7 +23,7 @@ struct Case {
     title: &'static str,
     scheme: &'static str,
     chunk_kib: u64,
-    /// What sections 2.3 and 3 say that it is.
+    /// The pattern in sections 2.3 and 3.
     pattern_kib: u64,
     drives: u16,
 }
@@ -143,7 +143,7 @@ pub(crate) static FIG12: Striping = Striping {
     panels: &[Panel::Pattern, Panel::Boundaries],
     cases: &[
         case(("raid1", "RAID-1", "raid1:6c"), 8, 24, 6),
-        // Beside it: "exactly half of that when on RAID-0" (section 3.2).
+        // For comparison: "exactly half of that when on RAID-0" (section 3.2).
         RAID0,
     ],
 };
@@ -160,7 +160,7 @@ pub(crate) static FIG13: Striping = Striping {
     )],
 };
 
-/// Ratios of times hold within this share of the paper's.
+/// Ratios of times agree if they differ by at most this share of the paper's.
 const RATIO: Rule = Rule::WithinShare(0.1);
 
 struct Found {
@@ -220,8 +220,9 @@ impl Study for Striping {
 }
 
 impl Striping {
-    /// N and R. All pairs of the long patterns are 14 million reads at the paper's size. R stays: half of the pattern
-    /// keeps half of all places on one drive, and with few trials no other place may be met.
+    /// N and R. All pairs of the long patterns are 14 million reads at the paper's size. R is not reduced: at a stride
+    /// of half the pattern half of all start positions keep the burst on one drive, and few trials might hit only
+    /// these.
     fn size(&self, full: bool) -> (u32, u32) {
         let pairs = self.panels.contains(&Panel::Pairs);
         let long = self.cases.iter().any(|case| case.pattern_kib > 100);
@@ -363,7 +364,7 @@ impl Striping {
 const WRONG: &str = "the procedure is wrong about this array";
 const CHANCE: &str = "further from the ratio of drives than the busiest of several drives explains";
 
-/// Mean time of the faster cluster of offsets over that of the slower: none where all offsets are borders.
+/// Mean time of the faster cluster of offsets over that of the slower one; `None` if there is only one cluster.
 fn border_ratio(boundaries: &[(u64, f64)]) -> Option<f64> {
     let times: Vec<f64> = boundaries.iter().map(|&(_, time)| time).collect();
     let slowest = times.iter().copied().fold(0.0, f64::max);
@@ -371,10 +372,11 @@ fn border_ratio(boundaries: &[(u64, f64)]) -> Option<f64> {
     (!fast.is_empty()).then(|| mean(&fast) / mean(&slow))
 }
 
-/// Whether a pair of different chunks counts.
+/// True for the pairs of different chunks that count.
 type Between = fn(&(u32, u32, f64)) -> bool;
 
-/// Levels of pairs that the paper names: id, name, time over that of a chunk alone, and which pairs.
+/// Levels of pairs that the paper names: id, name, time relative to a single chunk, and which
+/// pairs.
 fn pair_levels(case: &Case) -> Vec<(&'static str, &'static str, f64, Between)> {
     let neighbours: Between = |&(a, b, _)| b == a + 1 || (a, b) == (0, 5);
     let others: Between = |&(a, b, _)| b > a + 1 && (a, b) != (0, 5);
@@ -435,7 +437,8 @@ fn lines(what: &str, x: &str, case: &Case, points: &[(u64, f64)]) -> Chart {
     chart
 }
 
-/// The map of all pairs, by thirds between one drive (1) and none in common (a half).
+/// The map of all pairs. Times are classified by thirds between one drive (1) and no drive in
+/// common (a half).
 pub(super) fn pair_map(id: &str, title: &str, pairs: &[(u32, u32, f64)]) -> Chart {
     let chunks: BTreeSet<u32> = pairs.iter().map(|&(_, b, _)| b).collect();
     let end = f64::from(chunks.last().copied().unwrap_or(0)) + 0.5;

@@ -1,4 +1,5 @@
-//! A simulated array measured from outside: bursts in, times out, until a procedure has ended.
+//! A simulated array measured from outside: a procedure sends bursts and receives times until it
+//! ends.
 
 use block::{Instant, Request, RequestKind};
 use shear::{Belief, Kind, Method, Options, Probe, Sample, Shear};
@@ -9,7 +10,7 @@ use sim::plain::{PlainArray, PlainOptions};
 use crate::study::{Context, Stopped};
 use crate::trace::Trace;
 
-/// The paper's array: a scheme on whole 9LZX drives, nothing but drives takes time.
+/// The paper's array: a scheme on whole 9LZX drives. Only the drives take time.
 pub(super) fn options(scheme: &str, chunk_bytes: u64) -> PlainOptions {
     PlainOptions {
         chunk_bytes,
@@ -22,7 +23,8 @@ pub(super) fn array(options: &PlainOptions) -> PlainArray {
     PlainArray::new(options).expect("the schemes of these studies fit their drives")
 }
 
-/// Carries out a burst: all requests now, nothing else in flight. Nanoseconds until each ended.
+/// Runs a burst: all requests start now, nothing else is in flight. Returns the nanoseconds of
+/// each.
 pub(super) fn burst(target: &mut impl Target, begin: Instant, requests: &[Request]) -> Vec<u64> {
     for (token, request) in (0..).zip(requests) {
         target.handle_request(begin, token, *request);
@@ -57,7 +59,7 @@ pub(super) fn blocks(kind: RequestKind, offsets: &[u64], length: u64) -> Vec<Req
     offsets.iter().map(request).collect()
 }
 
-/// Whatever answers a burst with times.
+/// A target that answers a burst with times.
 pub(super) trait Answer {
     /// Bytes of the volume.
     fn size_bytes(&self) -> u64;
@@ -89,7 +91,7 @@ impl Answer for PlainArray {
     }
 }
 
-/// What a procedure found.
+/// The results of a procedure.
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
     pub(super) belief: Belief,
@@ -110,7 +112,8 @@ pub(super) enum Step {
 }
 
 impl Step {
-    /// By the name in a belief; ours has other steps between, which count as the last.
+    /// The step with this name in a belief; the additional steps of our procedure count as the
+    /// last.
     fn of(name: &str) -> Self {
         match name {
             "pattern" => Self::Pattern,
@@ -126,13 +129,13 @@ impl Step {
 pub(super) struct Run {
     pub(super) method: Method,
     pub(super) writes: bool,
-    /// The last step of the published procedure; ours goes to its end.
+    /// The last step of the published procedure; our procedure always runs to its end.
     pub(super) last: Step,
     pub(super) seed: u64,
 }
 
 impl Run {
-    /// Ours, reads and writes.
+    /// Our procedure, reads and writes.
     pub(super) const fn ours(seed: u64) -> Self {
         Self {
             method: Method::Ours,

@@ -1,5 +1,5 @@
-//! The seeds of OpenZFS's permutation maps with the checksums published beside them. Facts of that
-//! format: arrays in the field were laid out by the maps that these numbers generate.
+//! The seeds of OpenZFS's permutation maps with their published checksums. They are part of that
+//! format: existing arrays were laid out by the maps that these numbers generate.
 
 /// (seed, Fletcher-4's first word) for 2, 3, … 255 children.
 #[rustfmt::skip]

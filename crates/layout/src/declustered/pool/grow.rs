@@ -1,4 +1,4 @@
-//! Growing, draining and evening out: pieces move one at a time, and no more than have to.
+//! Growing, draining and balancing: pieces move one at a time, and as few as possible.
 
 use block::Seat;
 
@@ -8,19 +8,19 @@ use crate::Cell;
 /// One piece's move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Move {
-    /// Whose piece.
+    /// The piece's group.
     pub group: u64,
-    /// Which column.
+    /// The piece's column.
     pub column: u16,
-    /// From where.
+    /// The old cell.
     pub from: Cell,
-    /// To where.
+    /// The new cell.
     pub to: Cell,
 }
 
 impl Pool {
     /// Adds an empty drive with as many pieces as the others and returns its seat. Nothing moves
-    /// until [`Pool::balance`] says what should.
+    /// until [`Pool::balance`] returns the moves.
     ///
     /// # Panics
     /// At 65,535 drives.
@@ -39,10 +39,11 @@ impl Pool {
         seat
     }
 
-    /// The moves that even out how full drives are: each takes a piece from the fullest drive to
-    /// the emptiest one, of those pieces whose group is not there yet the one whose drives the
-    /// target met least. After adding one drive to n this is 1/(n+1) of the pieces, the least
-    /// that can be. The table is changed already; the pieces have to follow.
+    /// The moves that make drives equally full. Each takes a piece from the fullest drive to the
+    /// emptiest drive (the target): of the pieces whose group is not on the target, the piece whose
+    /// group's drives share the fewest groups with the target. After adding one drive to n this
+    /// moves 1/(n+1) of the pieces, the minimum. The table is changed already; the caller has to
+    /// copy the pieces.
     pub fn balance(&mut self) -> Vec<Move> {
         let mut moves = Vec::new();
         loop {
@@ -65,8 +66,8 @@ impl Pool {
         moves
     }
 
-    /// The moves that empty a drive, for taking it out: each piece to the drive outside its group
-    /// that is emptiest. `None` if some piece has nowhere to go; nothing is changed then.
+    /// The moves that empty a drive, before it is removed: each piece moves to the emptiest drive
+    /// outside its group. `None` if some piece has no target; nothing is changed then.
     pub fn drain(&mut self, source: Seat) -> Option<Vec<Move>> {
         let mut emptied = self.clone();
         let mut moves = Vec::new();
@@ -95,7 +96,7 @@ impl Pool {
         Some(moves)
     }
 
-    /// The entry on `source` that `target` can take at the least cost in meetings.
+    /// The entry on `source` whose move to `target` adds the fewest shared groups.
     fn cheapest(&self, source: Seat, target: Seat) -> Option<u64> {
         let width = u64::from(self.width);
         self.taken[source.index()]
@@ -118,7 +119,7 @@ impl Pool {
             .map(|(_, entry)| entry)
     }
 
-    /// Whether a group on `seats` may have `source` replaced by `target`.
+    /// True if `target` may replace `source` in a group on `seats`.
     fn domain_allows(&self, seats: &[Seat], source: Seat, target: Seat) -> bool {
         let super::Choice::Domains(domains) = self.choice else {
             return true;

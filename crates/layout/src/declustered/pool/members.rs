@@ -1,4 +1,4 @@
-//! Who the members of a new group are.
+//! Choice of the members of a new group.
 
 use block::Seat;
 
@@ -10,7 +10,7 @@ use crate::rng::mix;
 /// How members are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Choice {
-    /// Emptiest first, then those that met the others least.
+    /// The emptiest drive first, then the drives that share the fewest groups with the others.
     PairBalanced,
     /// As `PairBalanced`, with at most p columns in one of f domains (drive x in domain x mod f).
     Domains(u16),
@@ -49,7 +49,7 @@ impl Pool {
         let tie = |seat: Seat| mix(group << 16 | u64::from(seat.0));
         let mut held = vec![0_u16; domains.unwrap_or(0).into()];
         let mut is_member = vec![false; n];
-        // Meetings of each drive with the members so far.
+        // Groups that each drive shares with the members so far.
         let mut met = vec![0_u32; n];
         let mut seats: Vec<Seat> = Vec::with_capacity(self.width.into());
         while seats.len() < usize::from(self.width) {
@@ -74,20 +74,20 @@ impl Pool {
             }
             seats.push(next);
         }
-        // Parity columns come first: to the members that hold fewest.
+        // Parity columns come first: they go to the members that hold the fewest.
         seats.sort_by_key(|&seat| (self.parities[seat.index()], tie(seat)));
         Some(seats)
     }
 
     fn crush_members(&self, group: u64) -> Option<Vec<Seat>> {
-        // Drives without room are out; those with room weigh alike.
+        // Drives without room are out; the others have equal weights.
         let reweights: Vec<u32> = (0..self.drives)
             .map(|seat| if self.has_room(Seat(seat)) { ONE } else { 0 })
             .collect();
         let map = Map::flat(&vec![ONE; self.drives.into()]);
         let rule = Rule::flat(-1, Mode::Indep);
         let width = usize::from(self.width);
-        // CRUSH gives up on a position after 51 tries; another input has another chance.
+        // CRUSH gives up on a position after 51 tries: retry with another input.
         (0..8).find_map(|attempt| {
             let x = u32::try_from(mix(group) >> 32).ok()?.wrapping_add(attempt);
             let placed = map.place(&rule, x, width, &reweights);

@@ -28,7 +28,7 @@ pub enum StoredError {
     Length {
         /// Bytes given.
         bytes: usize,
-        /// Groups that the table says it has.
+        /// Number of groups in the table's header.
         groups: u64,
         /// d + p.
         width: u16,
