@@ -93,7 +93,7 @@ impl Drop for Reserved<'_> {
 }
 
 impl Daemon {
-    /// A daemon without pools. [`Daemon::restore`] opens the pools of an earlier run.
+    /// A daemon without pools. `Daemon::restore` opens the pools of an earlier run.
     #[must_use]
     pub fn new(state: StateFile, hooks: Option<Hooks>, links: Option<PathBuf>) -> Self {
         Self {
