@@ -141,8 +141,8 @@ impl Lane {
 
     fn check_discards(&self) {
         let is_asked = |such: fn(&Purpose) -> bool| {
-            let mut flights = self.ios.in_flight();
-            flights.any(|(_, flight)| such(&flight.purpose))
+            let mut asked = self.ios.in_flight();
+            asked.any(|(_, flight)| such(&flight.purpose))
         };
         assert!(
             !is_asked(|purpose| matches!(purpose, Purpose::DiscardRing))
