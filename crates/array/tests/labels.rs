@@ -154,7 +154,7 @@ fn the_bytes_of_a_label_are_those_of_format_1() {
     00 00 00 00 00 00 00 00 00 00 00 01 03 00 00 00
     22 11 00 00 00 00 00 00 1d 02 00 00 ed 44 49 05
     94 e9 4f c2
-    {"uuid":"00000000-0000-0000-0000-000000000009","name":"tank","scheme":"raid6:6c","chunk_bytes":65536,"cell_bytes":16777216,"rows":1000,"data_offset":134217728,"cell_table_offset":1048576,"regions":{"journal_offset":2097152,"ring_bytes":1048576,"metadata_offset":18874368},"lanes":16,"clean":true,"layout_drives":0,"seats":[{"drive":"00000000-0000-0000-0000-000000000001","path":"/dev/sda","size_bytes":1099511627776,"state":"current"}],"volumes":[{"name":"v","uuid":"00000000-0000-0000-0000-000000000002","size_bytes":4096,"extents":[[0,1]]}]}
+    {"uuid":"00000000-0000-0000-0000-000000000009","name":"tank","scheme":"raid6:6c","chunk_bytes":65536,"cell_bytes":16777216,"rows":1000,"data_offset":134217728,"cell_table_offset":1048576,"store":{"journal_offset":2097152,"ring_bytes":1048576,"metadata_offset":18874368},"lanes":16,"clean":true,"layout_drives":0,"seats":[{"drive":"00000000-0000-0000-0000-000000000001","path":"/dev/sda","size_bytes":1099511627776,"state":"current"}],"volumes":[{"name":"v","uuid":"00000000-0000-0000-0000-000000000002","size_bytes":4096,"extents":[[0,1]]}]}
     "#);
     assert!(bytes[84..4096].iter().all(|&byte| byte == 0));
 }
