@@ -1,12 +1,12 @@
 #!/bin/bash
-# A large file onto ext4 and back, beside btrfs on the same drives; as root, with btrfs-progs. One command, a Markdown table.
+# A large file copied to ext4 and read back, beside btrfs on the same drives; as root, with btrfs-progs. One command, a Markdown table.
 #
 #   bench/copies.sh [--rounds N] [--mib N] [--only WORD]
 #
 # `raid0`, `raid5`, `raid6` over six files on tmpfs, by turns: a volume by FUSE and a loop device with ext4 on it, and btrfs with the
-# same profile on loop devices over these files. `cp` of a file with random bytes and `sync`; then, with nothing of it in memory,
-# the copy is read, three times, of which the quickest counts: a virtual machine's memory may be slow when it is first used. Printed are
-# medians over the rounds in MiB/s, those of the rounds' ratios, and what a raw loop device with ext4 does.
+# same profile on loop devices over these files. First `cp` of a file with random bytes, and `sync`. Then the copy is read three times,
+# each time with no part of it in memory. The quickest read counts, because a virtual machine's memory may be slow when it is first used.
+# Printed are medians over the rounds in MiB/s, medians of the rounds' ratios, and the rates of ext4 on a raw loop device.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 rounds=5 mib=1024 only=
@@ -46,13 +46,13 @@ make_loops() {
     for file in "${files[@]}"; do loops+=("$(losetup --find --show "$file")"); done
 }
 
-# Takes the memory that a copy needs, and gives it back.
+# Touches as much memory as a copy needs, and frees it.
 warm_up() {
     dd if=/dev/zero of="$work/warm" bs=1M count=$((2 * mib)) status=none
     rm "$work/warm"
 }
 
-# DEVICE: MiB/s of the copy, and of what is read afterwards, on what is mounted from there; in `result`.
+# DEVICE: MiB/s of the copy and of the later reads, on the file system mounted from the device; in `result`.
 copy() {
     local begin written read best=0
     warm_up

@@ -1,17 +1,17 @@
 #!/bin/bash
-# What journal and checksums cost, as docs/performance.md reports it; one command, Markdown tables.
+# The cost of journal and checksums, as docs/performance.md reports it; one command, Markdown tables.
 #
 #   bench/cost.sh [ROUNDS [SECONDS]]      as root, with fio and btrfs-progs for the second and third
 #
-# 1. raid5 and raid6 on memory drives with both against neither, 4 KiB writes and reads at random.
-# 2. Four loop devices on tmpfs: 4 KiB at random, depth 32, of raid5 and raid6 with everything on
-#    (through `ravelin bench`), of btrfs (raid5, raid6; nodatacow, on a preallocated file) and of one raw
+# 1. raid5 and raid6 on memory drives, with both and with neither: 4 KiB writes and reads at random.
+# 2. Four loop devices on tmpfs, 4 KiB at random, depth 32: raid5 and raid6 with everything on
+#    (through `ravelin bench`), btrfs (raid5, raid6; nodatacow, on a preallocated file) and one raw
 #    loop device (both by fio).
-# 3. The same reads of a pool of which no checksum is in memory yet, and a second later.
+# 3. The same reads of a pool that has no checksum in memory yet, and again a second later.
 #
-# Everything runs in turn in each round; printed are medians over the rounds, and of ratios within a
-# round. In the first table CPU time is the process's, generator included; the others are rates by the
-# clock, for what btrfs does is done in the kernel's workers.
+# Everything runs in turn in each round. Printed are medians over the rounds, also of the ratios within a
+# round. CPU time in the first table is the process's, generator included. The other tables show rates by the
+# clock, because btrfs does its work in the kernel's workers.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 rounds=${1:-5} seconds=${2:-1}
@@ -70,7 +70,7 @@ bench_run() {
         tr ',{}' '\n' | awk -F: '/"iops"/ { print $2 }'
 }
 
-# NAME COMMAND…: keeps the rate that the command prints, and its ratio to raw's of this round.
+# NAME COMMAND…: keeps the rate that the command prints, and its ratio to the raw device's rate of this round.
 keep() {
     local name=$1 rate
     shift
@@ -114,7 +114,7 @@ if command -v mkfs.btrfs >/dev/null && { modprobe btrfs 2>/dev/null || grep -q b
 else
     echo "skipped: btrfs is not there to compare with"
 fi
-# Everything is written once: what never was is read without a drive.
+# Everything is written once, because unwritten blocks are read without a drive.
 for scheme in "${ours[@]}"; do
     "$ravelin" volume attach $scheme/v --fuse "$work/$scheme.img" >/dev/null
     dd if=/dev/urandom of="$work/$scheme.img" bs=1M count=256 conv=notrunc status=none
@@ -127,7 +127,7 @@ for _ in $(seq "$rounds"); do
         keep raw-$rw fio_run "$raw_device" $rw 256M
         for scheme in "${ours[@]}"; do keep "$scheme-$rw" bench_run $scheme/v $rw; done
         for profile in "${theirs[@]}"; do keep "btrfs-$profile-$rw" fio_run "$work/mount-$profile/file" $rw; done
-        # A checkpoint of what was written belongs to nobody else's turn.
+        # The checkpoint of these writes must end before the next measurement.
         sleep 1.5
     done
 done

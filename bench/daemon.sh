@@ -1,4 +1,4 @@
-# To be sourced by scripts that measure pools on files on tmpfs: a daemon of their own, which ends with them.
+# Sourced by scripts that measure pools on files on tmpfs: starts a daemon of their own, which ends with the script.
 # Sets `ravelin` and `work`, a directory on tmpfs.
 ravelin=${RAVELIN:-target/release/ravelin}
 [ -x "$ravelin" ] || cargo build --release -p ravelin
@@ -21,8 +21,8 @@ for _ in $(seq 100); do "$ravelin" pool list >/dev/null 2>&1 && break || sleep 0
 # The first value of this name in JSON from stdin.
 field() { tr ',{}' '\n' | awk -F: -v name="\"$1\"" '$1 ~ name { print $2; exit }'; }
 
-# The median of the lines of stdin, with so many digits behind the point.
+# The median of the lines of stdin, with this number of decimals.
 median() { sort -g | awk -v d="$1" '{ v[NR] = $1 } END { printf "%.*f", d, (v[int((NR + 1) / 2)] + v[int(NR / 2) + 1]) / 2 }'; }
 
-# Where and when: the line before a table.
+# The line before a table: date, load and machine.
 machine() { echo "$(date -u +%F), load $(cut -d' ' -f1-3 /proc/loadavg), $(nproc) CPUs, kernel $(uname -r)"; }

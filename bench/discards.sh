@@ -1,13 +1,14 @@
 #!/bin/bash
-# What drives keep of a volume that was filled, after all of it is discarded and after it is deleted, and what a client of
-# another volume gets meanwhile; one command, a Markdown table.
+# The space that drives still use after all of a full volume is discarded, and after the volume is deleted, and the rate of a client of
+# another volume meanwhile; one command, a Markdown table.
 #
 #   bench/discards.sh [--size GiB] [--scheme SCHEME] [--slow RATE]
 #
-# Six sparse files on the file system of $TMPDIR (/tmp), which must have twice the size and punch holes; with --slow behind
-# `slow:`, of that rate (`bandwidth=100M&iops=500`). The volume is a loop device over FUSE, so this takes root. It is written
-# twice, so that stripes have moved. Asked is every second what the files occupy, for a minute at most. The client writes 4 KiB
-# at random, each write durable when it is answered: for five seconds before, and for five from the discard on.
+# Six sparse files on the file system of $TMPDIR (/tmp), which must have room for twice the size and support holes. With --slow the files
+# are behind `slow:` with this rate (`bandwidth=100M&iops=500`). The volume is a loop device over FUSE, so the script needs root. The
+# volume is written twice, so that stripes have moved. Every second, for a minute at most, the script reads how much space the files
+# occupy. The client writes 4 KiB at random, each write durable when it is answered: for five seconds before the discard, and for five
+# seconds from the discard on.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 size=4 scheme=raid6 slow=

@@ -1,9 +1,9 @@
 #!/bin/bash
-# Whether two builds do the same things in the same order: the traces of N seeds of each scope.
+# Compares the traces of N seeds of each scope between two builds: do both do the same things in the same order?
 #
 #   bench/same_traces.sh BASE NEW [N [FIRST]]      two builds of `cargo build -p ravelin-sim --example traces`
 #
-# For commits that only move or rename. Keep the binary of the commit before, build the commit, compare. The first
+# For commits that only move or rename code. Keep the binary of the commit before, build the commit, compare. The first
 # seed that differs is printed with both lines: `sim::schedule::Runner::explain` shows its events in either build.
 set -euo pipefail
 [ $# -ge 2 ] || { sed -n '2,7s/^# \?//p' "$0" >&2; exit 2; }
@@ -16,7 +16,7 @@ for scope in orderly reported silent; do
     "$new" "$first" "$count" $scope >"$work/new"
     wait $!
     lines=$(wc -l <"$work/base")
-    # Neither build may have ended early, or printed nothing.
+    # Both builds must have printed all traces.
     [ "$lines" = "$count" ] || { echo "$scope: $lines lines instead of $count" >&2; exit 1; }
     if cmp -s "$work/base" "$work/new"; then
         echo "$scope: $count seeds from $first, all traces the same, $(sha256sum <"$work/new" | cut -c1-16)"

@@ -1,27 +1,27 @@
 #!/bin/bash
-# What clients get beside other work; one command, Markdown tables.
+# Rates and latencies of clients beside other work; one command, Markdown tables.
 #
 #   bench/shares.sh [--json] [--rounds N] [--seconds N] [--only commits|neighbour|after|random|mixed|clients|rebuild|spare|copyback|scrub]
 #
 # commits   `raid6` on six files of 4 GiB on tmpfs behind `slow:`. A client writes 4 KiB at random on one volume, each write
-#           durable when it is answered: alone, and while another one writes 1 MiB at depth 8 on another volume.
-# neighbour The same client alone, and while another one writes 64 KiB at random, depth 32, on another volume: more than checkpoints
-#           put in place.
+#           durable when it is answered: alone, and while another client writes 1 MiB at depth 8 on another volume.
+# neighbour The same client alone, and while another client writes 64 KiB at random, depth 32, on another volume: faster than
+#           checkpoints put the blocks in place.
 # after     The same client in each of six seconds after 64 MiB were written to another volume; the slowest second counts.
 # random    4 KiB at random, depth 16, of volumes that are full: with journal and checksums, and without both.
 # mixed     `raid6` on drives of 500 MB/s. 70 % reads and 30 % writes at random, depth 32, of 4 KiB and 64 KiB, by fio through
-#           NBD; and the CPU time of a request, the daemon's and the client's.
+#           NBD; and the CPU time of a request, in the daemon and in the client.
 # clients   The same with 70 % of 4 KiB: two clients, and eight, each with a connection of its own and depth 32.
 # rebuild   Thirteen files, 25 MB/s and 125 operations a second each, `pddl2:4d:13c:1s`. A client reads 4 KiB at random,
-#           depth 4: first of the healthy pool, then while what one drive held is rebuilt onto distributed space. `cells
-#           done` is how many of the lost cells were rebuilt when the client stopped, and `then alone` how long the rest took
-#           without it.
-# spare     The same with `raid6` on thirteen drives, whose spare takes the seat of the failed one.
-# copyback  The same after a rebuild onto distributed space, while a new drive gets back what belongs there.
-# scrub     The same reads of the pool of `rebuild`: while nothing else is done, and while it is scrubbed: 10 GiB on the drives.
-#           It takes 12 GiB of tmpfs; the others take 8.
+#           depth 4: first from the healthy pool, then while the cells of a failed drive are rebuilt onto distributed space.
+#           `cells done` is how many of the lost cells were rebuilt when the client stopped, and `then alone` how long the
+#           rest took without the client.
+# spare     The same with `raid6` on thirteen drives; a spare takes the seat of the failed drive.
+# copyback  The same after a rebuild onto distributed space, while these cells are copied back to a new drive.
+# scrub     The same reads from the pool of `rebuild`: alone, and during a scrub of the 10 GiB on the drives.
+#           This needs 12 GiB of tmpfs; the others need 8.
 #
-# Printed are medians over the rounds. All pools are filled through their throttled drives, so a round takes its time.
+# Printed are medians over the rounds. All pools are filled through their throttled drives, so a round takes some time.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 rounds=3 seconds=8 only= json=
@@ -67,14 +67,14 @@ stream() {
 
 commit=(--rw randwrite --iodepth 1 --sync)
 
-# One for a stream, and one that is full for commits.
+# A volume for a stream, and a full one for commits.
 two_volumes() {
     "$ravelin" volume create s/a --size 1000M >/dev/null
     "$ravelin" volume create s/b --size 64M >/dev/null
     fill b 64
 }
 
-# VOLUME MIB: what was not written is read without a drive.
+# VOLUME MIB: fills a volume, because unwritten blocks are read without a drive.
 fill() {
     "$ravelin" volume attach "s/$1" --nbd "unix:$work/nbd" >/dev/null
     fio --name=fill --ioengine=nbd --uri="nbd+unix:///s%2F$1?socket=$work/nbd" --rw=write --bs=1m --iodepth=16 \
@@ -148,7 +148,7 @@ reads=(--rw randread --iodepth 4)
 # Percent of requests of 4 KiB in a mix; the others have 64 KiB.
 shorts=(70 50)
 
-# SCHEME MIB BYTES [spare]: a full volume of so many MiB on thirteen drives.
+# SCHEME MIB BYTES [spare]: a full volume of this size on thirteen drives.
 thirteen() {
     local options=(-o cell=16M)
     if [ $# -gt 3 ]; then
@@ -161,7 +161,7 @@ thirteen() {
     sleep 3
 }
 
-# WHAT HEALTHY: what a client gets while cells are filled, behind what it got before; and how long the rest takes without it.
+# WHAT HEALTHY: notes the client's rate before (HEALTHY), its rate while cells are filled, and the time of the rest without the client.
 beside_fills() {
     local beside done total begin
     beside=$(load v "${reads[@]}")
@@ -172,7 +172,7 @@ beside_fills() {
     echo "$2 $beside $done $total $(awk "BEGIN { print $(date +%s.%N) - $begin }")" >>"$work/$1"
 }
 
-# WHAT SCHEME MIB [spare]: a drive fails, and what it held is rebuilt.
+# WHAT SCHEME MIB [spare]: a drive fails, and its cells are rebuilt.
 failure() {
     local healthy
     thirteen "$2" "$3" 900M "${@:4}"

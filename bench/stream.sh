@@ -1,21 +1,21 @@
 #!/bin/bash
-# What streams get of throttled drives, as docs/performance.md reports it; one command, a Markdown table.
+# Rates of streams on throttled drives, as docs/performance.md reports them; one command, a Markdown table.
 #
 #   bench/stream.sh [--json] [--rounds N] [--seconds N] [--size MIB] [--only WORD] [--bs BYTES] [--iodepth N]
 #
-# Files on tmpfs behind `slow:`, so that every machine sees the same drives:
+# Files on tmpfs behind `slow:`, so that the drives are the same on every machine:
 #   A  16 MiB/s each, any number of operations
-#   B  100 MiB/s each and 500 operations a second, as disks are
-# The files are sparse and of 4 GiB, so that cells have their usual 16 MiB, and groups their free stripes, where a row does not say otherwise.
-# Of each scheme a pool with journal and checksums and one without both take turns. A round makes the pool, writes its
-# volume for the first time (1 MiB at depth 8, or as told), fills the rest, overwrites it, and reads it. Printed are medians over the
-# rounds in MiB/s; the bound is what the drives can do with operations of 256 KiB, of which parity takes its share of
-# writes. `operation` is the mean length of the drives' own in the first writes.
+#   B  100 MiB/s each and 500 operations a second, like disks
+# The files are sparse and of 4 GiB, so that cells have their usual 16 MiB, and groups their free stripes, unless a row says otherwise.
+# For each scheme, a pool with journal and checksums and one without both take turns. A round makes the pool, writes its
+# volume for the first time (1 MiB at depth 8, or as the options say), fills the rest, overwrites the volume, and reads it. Printed are
+# medians over the rounds in MiB/s. The bound is the rate of the drives with operations of 256 KiB; for writes, without the share
+# of parity. `operation` is the mean length of the drives' own operations in the first writes.
 #
-# A run of first writes that is longer than the volume goes on with overwrites: `--size` is to be the rate times `--seconds`, and more.
+# A run of first writes that is longer than the volume goes on with overwrites: choose `--size` as the rate times `--seconds`, or more.
 #
 # The defaults, five rounds of 5 s on volumes of 600 MiB, take an hour and a half. docs/performance.md names the shorter run
-# that its rows are of.
+# that its rows come from.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 rounds=5 seconds=5 size=600 only= json= bs=1m depth=8
@@ -45,7 +45,7 @@ schemes=(
     "raid6:dcode:7c 7 5 7"
 )
 declare -A rate=([A]="bandwidth=16M" [B]="bandwidth=100M&iops=500")
-# Bytes a second of one drive, in MiB, with operations of 256 KiB.
+# MiB/s of one drive with operations of 256 KiB.
 declare -A each=([A]=16 [B]=$(awk 'BEGIN { print 0.25 / (0.25 / 100 + 1 / 500) }'))
 
 # RW SECONDS: MiB/s of a run on the pool's volume.
@@ -73,7 +73,7 @@ round() {
     read -r -a before < <(written)
     rates=$(run write "$seconds")
     read -r -a after < <(written)
-    # What was not written is read without a drive.
+    # Fills the rest, because unwritten blocks are read without a drive.
     run write "$(awk "BEGIN { print int($size / ($rates + 0.1)) + 1 }")" >/dev/null
     echo "$rates $(run write "$seconds") $(run read "$seconds") $(awk "BEGIN { n = ${after[1]} - ${before[1]}; print (n > 0 ? (${after[0]} - ${before[0]}) / n / 1024 : 0) }")" >>"$work/$name.rates"
     "$ravelin" pool destroy s --yes >/dev/null

@@ -1,14 +1,14 @@
 #!/bin/bash
-# What the ways in cost, as docs/performance.md reports it; one command, two Markdown tables.
+# The cost of the ways to a volume, as docs/performance.md reports it; one command, two Markdown tables.
 #
 #   bench/ways.sh [ROUNDS [SECONDS]]          as root, with fio; nbdkit and nbdfuse for the peer
 #
-# 1. raid0 through `ravelin bench` against fio on the same raw drives, in turn in each round.
-# 2. A volume as a file through FUSE with a loop device over it, beside nbdkit and nbdfuse.
+# 1. raid0 through `ravelin bench`, and fio on the same raw drives, in turn in each round.
+# 2. A volume as a file through FUSE with a loop device over it, compared with nbdkit and nbdfuse.
 #
-# Wall-clock rates on a shared machine swing, CPU time per request less so, and ratios inside one
-# round least: printed are medians over the rounds. CPU time of the second table is that of the
-# server's processes and of the kernel's workers (a loop device's I/O is done there), not fio's.
+# Wall-clock rates on a shared machine vary much, CPU time per request less, and ratios inside one
+# round least. Printed are medians over the rounds. CPU time in the second table is that of the
+# server's processes and of the kernel's workers, which do a loop device's I/O; fio's is not included.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 rounds=${1:-7} seconds=${2:-2}
@@ -34,7 +34,7 @@ clean_up() {
 }
 trap clean_up EXIT
 
-# NAME FILE: a loop device, remembered, in the variable NAME.
+# NAME FILE: a loop device, in the variable NAME; removed at the end.
 make_loop() {
     local made
     made=$(losetup --direct-io=on -f --show "$2")
@@ -90,7 +90,7 @@ for kind in loop zram; do
     # shellcheck disable=SC2086
     "$ravelin" pool create "$kind" raid0 ${drives[$kind]} --yes >/dev/null
     "$ravelin" volume create "$kind/v" --size 900M >/dev/null
-    # Bytes everywhere that zram cannot leave out.
+    # Random bytes everywhere, because zram stores no constant pages.
     "$ravelin" volume attach "$kind/v" --fuse "$work/$kind.img" >/dev/null
     dd if=/dev/urandom of="$work/$kind.img" bs=1M count=900 conv=notrunc status=none
     "$ravelin" volume detach "$kind/v" >/dev/null

@@ -1,5 +1,5 @@
-//! What must hold for any message to the daemon or from it: it reads back as it is written, and a
-//! request with a field that nobody knows is refused.
+//! Invariants of any message to or from the daemon: parsing a written message gives the same
+//! message, and a request with an unknown field is refused.
 
 use std::fmt::Debug;
 
@@ -35,7 +35,7 @@ const ANSWERS: &[fn(&[u8])] = &[
     reads_back::<Exports>,
 ];
 
-/// The first byte chooses the message, the rest is its text.
+/// The first byte selects the message type, the rest is the text.
 pub(crate) fn message(data: &[u8]) {
     if let Some((&choice, text)) = data.split_first() {
         let all = ASKS.len() + ANSWERS.len();
@@ -59,7 +59,7 @@ fn reads_back<T: DeserializeOwned + Serialize + PartialEq + Debug>(text: &[u8]) 
     if let Ok(message) = serde_json::from_slice::<T>(text) {
         let written = serde_json::to_vec(&message).unwrap();
         let again: T = serde_json::from_slice(&written).unwrap();
-        // Of a fraction JSON keeps all but perhaps its last bit.
+        // JSON keeps a fraction except perhaps its last bit.
         let value: Value = serde_json::from_slice(&written).unwrap();
         assert!(again == message || has_fraction(&value), "{message:?}");
     }

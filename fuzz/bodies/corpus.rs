@@ -1,5 +1,5 @@
 //! Runs a fuzz target's body over its committed corpus and random mutations of it, so that every
-//! body runs wherever tests run, if only for a second.
+//! body runs with all tests, at least for a second.
 
 #![allow(
     clippy::disallowed_methods,
@@ -10,7 +10,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Numbers that depend on where it begins alone: splitmix64.
+/// Numbers that depend only on the first state: splitmix64.
 struct Random(u64);
 
 impl Random {
@@ -23,7 +23,7 @@ impl Random {
     }
 }
 
-/// Runs `body` on every file of the corpus and on mutations; an input that fails is printed.
+/// Runs `body` on every file of the corpus and on mutations; prints an input that fails.
 pub(crate) fn over_corpus(name: &str, body: fn(&[u8])) {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../fuzz/corpus")
@@ -39,7 +39,7 @@ pub(crate) fn over_corpus(name: &str, body: fn(&[u8])) {
     }
     let mut random = Random(corpus.len() as u64);
     let long = std::env::var_os("RAVELIN_LONG").is_some();
-    // The same inputs in the same order everywhere; a slow machine sees fewer of them.
+    // The same inputs in the same order on every machine; a slow machine runs fewer of them.
     let time = Duration::from_secs(if long { 60 } else { 1 });
     let (since, mut rounds) = (Instant::now(), 0);
     while rounds < 1000 || since.elapsed() < time {

@@ -1,8 +1,9 @@
-//! What must hold for any bytes that may be on a drive: nothing panics, what is taken for whole is
-//! whole, and what was read is written as it was read.
+//! Invariants of any bytes on a drive: nothing panics, only intact structures are accepted as
+//! intact, and writing a parsed structure and parsing it again gives the same structure.
 //!
-//! No fuzzer guesses a checksum, so the first byte of an input says which of them are put right
-//! before the bytes are parsed. Structures are padded with zeros to their size: inputs are short.
+//! A fuzzer cannot guess checksums, so the first byte of an input selects the checksums that are
+//! corrected before the bytes are parsed. Structures are padded with zeros to their size, so inputs
+//! are short.
 
 use array::format::{
     Anchor, BatchHeader, CellPage, Descriptor, ENTRIES_PER_META_PAGE, ENTRIES_PER_PAGE, Entry,
@@ -31,9 +32,9 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(*bytes[at..].first_chunk().unwrap())
 }
 
-/// Flags (1: magic, 2: the format's number and no features, 4: the payload's length, identity of
-/// the pool and checksum, 8: the header's checksum, 16: cut off behind the payload), the 84 bytes of
-/// the header's fields, the payload.
+/// Input: flags (1: magic, 2: the format's number and no features, 4: the payload's length, the
+/// pool's identity and the checksum, 8: the header's checksum, 16: cut off after the payload), the
+/// 84 bytes of the header's fields, the payload.
 pub(crate) fn label(data: &[u8]) {
     let Some((&flags, rest)) = data.split_first() else {
         return;
@@ -87,8 +88,8 @@ pub(crate) fn label(data: &[u8]) {
     }
 }
 
-/// Flags for each of two copies, then the copies, half of the rest each (1: magic, 2: the drive's
-/// identity, 4: the first row, 8: the checksum).
+/// Input: flags for each of two copies (1: magic, 2: the drive's identity, 4: the first row, 8: the
+/// checksum), then the copies, half of the rest each.
 pub(crate) fn cells(data: &[u8]) {
     let Some((&[first_flags, second_flags], rest)) = data.split_first_chunk::<2>() else {
         return;
@@ -140,14 +141,15 @@ pub(crate) fn cells(data: &[u8]) {
     }
 }
 
-/// What a check of the pool and lane differs by from a plain CRC-32C: any whole one tells.
+/// The difference between the check of this pool and lane and a plain CRC-32C, calculated from an
+/// intact anchor.
 fn journal_seed() -> u32 {
     let whole = Anchor::default().encode(POOL, LANE);
     u32_at(&whole, 4) ^ crc32c::crc32c(&whole[8..SECTOR])
 }
 
-/// Flags (1: magic, 2: the blocks of the header, 4: the length, 8: the check, 16: cut short), then
-/// the bytes of an anchor and of a header alike.
+/// Input: flags (1: magic, 2: the blocks of the header, 4: the length, 8: the check, 16: cut
+/// short), then bytes that are parsed both as an anchor and as a header.
 pub(crate) fn journal(data: &[u8]) {
     let Some((&flags, rest)) = data.split_first() else {
         return;
@@ -233,8 +235,8 @@ fn header(flags: u8, bytes: &[u8]) {
     assert_eq!(BatchHeader::parse(POOL, LANE, &written), Some(header));
 }
 
-/// How many copies (two bits) and where they are cut, then bits of the sectors whose checks are put
-/// right in each copy, then the copies, of equal length.
+/// Input: the number of copies (two bits) and where they are cut; for each copy a bit mask of the
+/// sectors whose checks are corrected; then the copies, of equal length.
 pub(crate) fn meta_page(data: &[u8]) {
     let Some((&[count, first, second, third], rest)) = data.split_first_chunk::<4>() else {
         return;
@@ -283,7 +285,7 @@ pub(crate) fn meta_page(data: &[u8]) {
         let entries: Vec<Entry> = (sector * per_sector..(sector + 1) * per_sector)
             .map(|index| page.get(index))
             .collect();
-        // What counts is one of the latest, whole.
+        // The merged sector is equal to one of the newest valid copies.
         let is_of = |bytes: &&[u8]| {
             let there = bytes[16..].chunks(8).map(|entry| Entry {
                 crc: u32_at(entry, 0),

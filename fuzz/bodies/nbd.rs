@@ -1,5 +1,5 @@
-//! What must hold for any bytes that an NBD client or server may send. The fuzz targets call these,
-//! and so does an ordinary test, with the committed corpus and random mutations of it.
+//! Invariants of any bytes that an NBD client or server may send. The fuzz targets call these
+//! bodies, and so does an ordinary test, with the committed corpus and random mutations of it.
 
 #![allow(dead_code, reason = "each target uses one of the bodies")]
 
@@ -12,7 +12,7 @@ use export::nbd::protocol::{
 };
 use export::nbd::{Decision, Exports, Handshake, HangUp, Session, Step, TlsPolicy, status_of};
 
-/// A device that is only described; its holes come from the input.
+/// A device without data: only limits and holes, which come from the input.
 struct Described {
     limits: Limits,
     extents: Vec<Extent>,
@@ -57,8 +57,9 @@ impl Exports for Two {
     }
 }
 
-/// The first byte chooses the TLS policy and how finely the rest is cut; the rest is what a client
-/// sends. Answers are well formed, progress is made, and forced TLS gives nothing away.
+/// The first byte selects the TLS policy and the length of the pieces in which the rest, the
+/// client's bytes, arrives. Answers are well formed, progress is made, and forced TLS reveals
+/// nothing.
 pub(crate) fn handshake(data: &[u8]) {
     client_parsers(data);
     let Some((&choice, sent)) = data.split_first() else {
@@ -113,8 +114,7 @@ pub(crate) fn handshake(data: &[u8]) {
     }
 }
 
-/// Answers to options parse to the last byte; before TLS, where it is forced, they say nothing but
-/// that.
+/// Answers to options parse to the last byte. Before TLS, where it is forced, they reveal nothing.
 fn check_answers(out: &[u8], hidden: bool, exported: bool) {
     let mut rest = out;
     while let Some((header, tail)) = rest.split_first_chunk::<OPTION_REPLY_HEADER_BYTES>() {
@@ -140,7 +140,7 @@ fn check_answers(out: &[u8], hidden: bool, exported: bool) {
     assert!(rest.is_empty() || exported);
 }
 
-/// What a client parses never panics either.
+/// The client's parsers do not panic either.
 fn client_parsers(data: &[u8]) {
     if let Some(magic) = data.first_chunk::<4>() {
         let length = ReplyHeader::bytes(*magic);
@@ -160,8 +160,8 @@ fn client_parsers(data: &[u8]) {
     }
 }
 
-/// The first bytes describe a device and its client's session, the rest are requests. What is
-/// passed to the device is inside it, aligned and not too long.
+/// The first bytes describe a device and its client's session, the rest are requests. Requests that
+/// reach the device are inside it, aligned and not too long.
 pub(crate) fn request(data: &[u8]) {
     let Some((&[choice, size, extents, ..], requests)) = data.split_first_chunk::<4>() else {
         return;

@@ -1,4 +1,5 @@
-//! What must hold for any scheme string: it reads back as it prints, and an error points into it.
+//! Invariants of any scheme string: parsing the printed scheme gives the same scheme, and an error
+//! points into the string.
 
 use layout::Scheme;
 

@@ -1,4 +1,4 @@
-//! What must hold for any name of a drive: it reads back as it prints.
+//! Invariant of any drive name: parsing the printed name gives the same name.
 
 use engine::drive::DriveUri;
 

@@ -1,4 +1,4 @@
-//! What a lane says of a drive while the pool has already put another one in its place.
+//! Events of a lane about a drive while the pool has already put another drive in its seat.
 
 mod support;
 
@@ -14,7 +14,7 @@ use self::support::spec;
 const NOW: Instant = Instant::ZERO;
 const SEAT: Seat = Seat(1);
 
-/// A pool whose writes end when the test says so, and whose lanes have nothing under way.
+/// A pool whose writes end when the test says so, and whose lanes have nothing in flight.
 struct Driven {
     pool: Pool,
     writes: VecDeque<IoId>,
@@ -23,7 +23,7 @@ struct Driven {
 }
 
 impl Driven {
-    /// `raid5` of three drives, and one that waits.
+    /// `raid5` of three drives, and a waiting spare.
     fn new() -> Self {
         let mut driven = Self {
             pool: create(&spec(3, 1), Ticket(0)).unwrap(),
@@ -31,7 +31,7 @@ impl Driven {
             heard: Vec::new(),
         };
         driven.write_all();
-        // Something that a drive must be filled with.
+        // Data with which a drive must be filled.
         let created = driven
             .pool
             .create_volume(NOW, "v", Uuid::from_u128(7), 1 << 20, Ticket(1));
@@ -81,7 +81,7 @@ impl Driven {
         self.poll();
     }
 
-    /// A lane has seen the drive in the seat fail a write.
+    /// A lane reports that the drive in the seat has failed a write.
     fn fails(&mut self) {
         self.tell(&Event::DriveFault {
             seat: SEAT,
@@ -92,7 +92,7 @@ impl Driven {
         });
     }
 
-    /// The pool decides about what it has been told.
+    /// Lets the pool decide about the events that it has got.
     fn wait(&mut self) {
         if let Some(at) = self.pool.poll_timeout() {
             self.pool.handle_timeout(at);
@@ -108,7 +108,7 @@ impl Driven {
         self.heard.contains(command)
     }
 
-    /// A spare has taken the seat of a drive that failed, and the lanes have not heard of it yet.
+    /// A spare has taken the seat of a drive that failed, and the lanes do not know of this yet.
     fn with_a_spare_on_its_way() -> Self {
         let mut driven = Self::new();
         driven.fails();
@@ -128,7 +128,7 @@ fn a_spare_is_not_blamed_for_what_the_drive_before_it_did() {
     assert_eq!(driven.state(), SeatState::Filling);
     driven.write_all();
     assert!(driven.has_heard(&Command::SeatIn(SEAT)));
-    // From now on it is the one that is meant.
+    // From now on events of the seat are about the spare.
     driven.fails();
     assert!(matches!(driven.state(), SeatState::Out { .. }));
 }

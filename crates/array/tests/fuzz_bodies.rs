@@ -1,5 +1,5 @@
-//! The bodies of the fuzz targets for what is on drives, over the committed corpus and random
-//! mutations of it.
+//! The bodies of the fuzz targets for on-drive formats, over the committed corpus and random mutations
+//! of it.
 
 #[path = "../../../fuzz/bodies/corpus.rs"]
 mod corpus;

@@ -1,4 +1,4 @@
-//! Labels on the disk: what is written is read, and nothing else is taken for a label.
+//! Labels on drives: a label that was written is read, and no other bytes are taken for a label.
 
 use std::collections::BTreeMap;
 
@@ -104,7 +104,7 @@ fn a_feature_that_is_not_known_is_refused_by_name() {
     assert_eq!(Label::parse(&new.encode()), Ok(new.clone()));
     assert_eq!(new.encode()[12..20], 1_u64.to_le_bytes());
 
-    // A later version's label: a bit and a name more.
+    // The label of a later version: one bit and one name more.
     let mut later = new.clone();
     later.facts.features.push("time-travel".to_owned());
     let mut bytes = later.encode();
@@ -122,7 +122,7 @@ fn a_feature_that_is_not_known_is_refused_by_name() {
     );
     assert!(refused.to_string().contains("(time-travel, bits 0x40)"));
 
-    // Header and payload must name the same ones.
+    // Header and payload must name the same features.
     let mut without = new.clone();
     without.facts.features.clear();
     let parsed = Label::parse(&without.encode());
@@ -132,7 +132,7 @@ fn a_feature_that_is_not_known_is_refused_by_name() {
     );
 }
 
-/// What stands on drives out there: whoever changes these bytes needs another format.
+/// The bytes of labels on drives in use: a change of these bytes needs another format.
 #[test]
 fn the_bytes_of_a_label_are_those_of_format_1() {
     let mut label = label(0x1122);

@@ -1,4 +1,4 @@
-//! Whom to believe when labels of one number do not agree.
+//! Which labels count when labels of one number do not agree.
 
 mod support;
 
@@ -13,7 +13,7 @@ fn facts(drives: u128) -> PoolFacts {
     pool.facts().clone()
 }
 
-/// These facts with seats out since a generation in which an opening missed their drives.
+/// These facts with seats out since generation `since`, in which an opening missed their drives.
 fn without(facts: &PoolFacts, seats: &[usize], since: u64) -> PoolFacts {
     let mut facts = facts.clone();
     for &seat in seats {
@@ -39,8 +39,8 @@ fn found(facts: &PoolFacts, seat: u16, generation: u64) -> FoundDrive {
     }
 }
 
-/// A file of six was cut, and the pool did not open at all (cut to a mebibyte), or opened as whole (cut to a
-/// tenth), and every access to what was gone failed.
+/// Before, when one drive file of six was truncated, the pool did not open at all (truncated to 1 MiB), or
+/// opened as whole (to a tenth), and every access to the missing part failed.
 #[test]
 fn a_drive_that_cannot_be_what_its_label_says_is_out_with_the_reason() {
     let before = facts(3);
@@ -96,8 +96,8 @@ fn are_two_halves(drives: &[FoundDrive]) {
     }
 }
 
-/// The power went while generation 3 was being written, and drive 2 alone had it. The pool was opened without
-/// drive 2, and its generation 3 was another one. When drive 2 came back the pool was refused as two halves that
+/// The power went while generation 3 was being written, and only drive 2 had it. The pool was opened without
+/// drive 2, and its generation 3 was another one. When drive 2 returned, the pool was refused as two halves that
 /// each went on without the other, though drive 2 had never been alone.
 #[test]
 fn a_drive_with_a_generation_that_nobody_else_had_is_no_half_of_its_own() {
@@ -113,7 +113,7 @@ fn a_drive_with_a_generation_that_nobody_else_had_is_no_half_of_its_own() {
     in_every_order_two_is_dropped(&drives, &after);
 }
 
-/// The same when the opening had written its label on one drive only: the other one lags, and takes part.
+/// The same when the opening had written its label on one drive only: the other drive lags, and still counts.
 #[test]
 fn a_drive_that_lags_takes_part_beside_one_that_was_overtaken() {
     let before = facts(3);
@@ -130,8 +130,8 @@ fn a_drive_that_lags_takes_part_beside_one_that_was_overtaken() {
     assert_eq!(seats, [Seat(0), Seat(1)]);
 }
 
-/// What drive 2 alone had said that drive 1 was out: it had failed as the power went. Drive 2 counts on two of
-/// three drives, so that its label on one was not enough for anything to follow.
+/// Only drive 2's label said that drive 1 was out: drive 1 had failed as the power went. By its own facts drive
+/// 2 needs two of the three drives, so its label on one drive was not enough for any later write.
 #[test]
 fn a_generation_that_nobody_else_had_may_say_that_another_drive_is_out() {
     let before = facts(3);
@@ -159,7 +159,7 @@ fn a_generation_that_nobody_else_had_is_no_half_later_on_either() {
     in_every_order_two_is_dropped(&drives, &after);
 }
 
-/// One that went on by itself after it was missed has a later generation of its own.
+/// A drive that went on alone after an opening missed it has a later generation of its own.
 #[test]
 fn a_drive_that_went_on_after_it_was_missed_is_a_half_of_its_own() {
     let before = facts(3);
@@ -173,7 +173,7 @@ fn a_drive_that_went_on_after_it_was_missed_is_a_half_of_its_own() {
     are_two_halves(&drives);
 }
 
-/// A drive that was opened alone (`--degraded`) counts on itself, and may have been written to.
+/// A drive that was opened alone (`--degraded`) needs no other drive, and may have been written to.
 #[test]
 fn a_drive_that_counts_on_itself_alone_is_a_half_of_its_own() {
     let before = facts(3);
@@ -187,8 +187,8 @@ fn a_drive_that_counts_on_itself_alone_is_a_half_of_its_own() {
     are_two_halves(&drives);
 }
 
-/// A generation that was on more drives than the code survives may have been followed by writes: whoever opened
-/// the pool without these drives (`--degraded`) must decide.
+/// A generation that was on more drives than the code survives may have been followed by writes. The
+/// administrator who opened the pool without these drives (`--degraded`) must decide.
 #[test]
 fn a_generation_that_may_have_counted_is_not_overtaken() {
     let before = facts(4);

@@ -1,4 +1,5 @@
-//! The body of the fuzz target for messages over the committed corpus and random mutations of it.
+//! Runs the body of the fuzz target for messages over the committed corpus and random mutations of
+//! it.
 
 #[path = "../../../fuzz/bodies/control.rs"]
 mod control_messages;

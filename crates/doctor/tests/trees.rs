@@ -1,8 +1,8 @@
-//! Twelve machines as trees, and what is said of them.
+//! Twelve machines as trees, and the doctor's findings about them.
 //!
-//! `trees/NAME.tree` is a machine as one text: its story, then files. Superblocks are those that
-//! mke2fs 1.47, mkfs.xfs 6.1, cryptsetup 2.6 and LVM 2.03 write, 32 bytes a line, zeros left out.
-//! `trees/NAME.out` is the transcript; `RAVELIN_BLESS=1` writes it anew, to be reviewed.
+//! `trees/NAME.tree` is a machine as one text: a description, then files. The superblocks are those
+//! that mke2fs 1.47, mkfs.xfs 6.1, cryptsetup 2.6 and LVM 2.03 write, 32 bytes a line, without
+//! zeros. `trees/NAME.out` is the transcript; `RAVELIN_BLESS=1` writes it anew; review the changes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ fn trees() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/trees")
 }
 
-/// A directory that is gone with the test.
+/// A directory that is removed at the end of the test.
 struct MadeTree(PathBuf);
 
 impl Drop for MadeTree {
@@ -30,7 +30,7 @@ fn put(path: &Path, bytes: &[u8]) {
 }
 
 fn make(name: &str) -> MadeTree {
-    // Tests of one process make the same tree at the same time.
+    // Tests of one process make the same tree at the same time, so each gets a number.
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let text = fs::read_to_string(trees().join(format!("{name}.tree"))).unwrap();
     let number = COUNT.fetch_add(1, Ordering::Relaxed);

@@ -1,13 +1,13 @@
-//! What a drive's back ends cost: CPU time per request, as docs/history/performance-drives.md reports it.
+//! CPU time per request of the back ends for drives, as docs/history/performance-drives.md reports it.
 //!
 //! ```text
 //! drive_bench [--seconds S] [--rounds N] [--depth N] [--block BYTES] NAME=PATH…
 //! ```
 //!
-//! Each PATH (a file or device that is overwritten) is measured with every back end, reading and
-//! writing at random, one after another in rounds, so that a noisy minute hits all alike; printed
-//! are medians. CPU time is that of this process, the kernel's io_uring workers included; what the
-//! kernel does elsewhere (a loop device's own worker) is not in it.
+//! Each PATH (a file or device that is overwritten) is measured with every back end, reading and writing
+//! at random, one after another in rounds, so that a noisy minute affects all alike. The program prints
+//! medians. CPU time is that of this process, including the kernel's io_uring workers; other CPU time of
+//! the kernel (a loop device's own worker) is not included.
 
 #![expect(clippy::print_stdout, reason = "a program that prints a table")]
 
@@ -37,7 +37,7 @@ struct Options {
     targets: Vec<(String, String)>,
 }
 
-/// What has ended and not yet been looked at.
+/// Requests that have ended and have not been handled yet.
 #[derive(Default)]
 struct Ended {
     tokens: Mutex<Vec<u64>>,
@@ -180,7 +180,7 @@ fn random(state: &mut u64) -> u64 {
 }
 
 fn measure(options: &Options, path: &str, way: usize, write: bool) -> Result<Cost, String> {
-    // A thread of its own, so that its ring is made and ends with the measurement.
+    // A thread of its own, so that its ring is created and destroyed with the measurement.
     std::thread::scope(|scope| {
         let worker = scope.spawn(|| match way {
             0 => blocking(options, path, write),
@@ -219,7 +219,7 @@ fn cost(begun: Instant, cpu_begun: Duration, requests: u64) -> Cost {
     }
 }
 
-/// The floor: one thread, one system call per request, nothing around it.
+/// The lower bound: one thread, one system call per request, nothing around it.
 fn blocking(options: &Options, path: &str, write: bool) -> Result<Cost, String> {
     use rustix::fs::{Mode, OFlags};
     let flags = OFlags::RDWR | OFlags::DIRECT;

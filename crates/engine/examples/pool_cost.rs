@@ -1,17 +1,17 @@
-//! What journal and checksums cost, as docs/performance.md reports it: two pools of one scheme on
-//! memory drives, one with both and one with neither, under the same load in turn.
+//! The cost of journal and checksums, as docs/performance.md reports it: two pools of one scheme on memory drives,
+//! one with both and one with neither, under the same load in turn.
 //!
 //! ```text
 //! pool_cost [--seconds S] [--rounds N] [--depth N] [--size MIB] [--threads N] [--full]
 //!           [--large] [--drive URI]… [SCHEME…]
 //! ```
 //!
-//! Printed are medians over the rounds, CPU time of the whole process per request (the generator's is
-//! in it) and requests per second, and medians of the rounds' ratios. A pool that has journalled is
-//! given the time for the checkpoint that follows when it is idle, and charged for it.
-//! `--full` measures the pool with both alone, which may then have drives of other kinds: for a
-//! profile. `--large` measures requests of 1 MiB at depth 8 instead: CPU time per MiB of first writes, overwrites
-//! and reads in order, each of the whole volume, in pools made anew for each round.
+//! The program prints medians over the rounds: CPU time of the whole process per request (including the load
+//! generator), requests per second, and medians of the rounds' ratios. A pool with a journal gets time for the
+//! checkpoint that follows when the pool is idle, and the checkpoint counts as part of its cost. `--full` measures
+//! only the pool with both, which may then have drives of other kinds: for a profile. `--large` measures requests of
+//! 1 MiB at depth 8 instead: CPU time per MiB of first writes, overwrites and reads in order, each of the whole
+//! volume, in pools that are created anew for each round.
 
 #![expect(clippy::print_stdout, reason = "a program that prints a table")]
 
@@ -25,10 +25,10 @@ use engine::load::{Load, Pattern, run};
 use engine::{PoolHandle, RunOptions};
 use rustix::time::{ClockId, clock_gettime};
 
-/// A lane puts what is logged in place when it has been idle for a second.
+/// A lane puts logged blocks in place when it has been idle for a second.
 const SETTLE: Duration = Duration::from_millis(1300);
 
-/// As the binary has it.
+/// The same allocator as in the binary.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -44,7 +44,7 @@ struct Options {
     schemes: Vec<String>,
 }
 
-/// The options, or what to say instead.
+/// The options, or the error message.
 fn options() -> Result<Options, String> {
     let mut options = Options {
         time: Duration::from_secs(1),
@@ -117,7 +117,7 @@ fn device(pool: &PoolHandle) -> Arc<dyn BlockDevice> {
     pool.volume("v").expect("just created")
 }
 
-/// Writes the whole volume: what was never written is read without a drive.
+/// Writes the whole volume: blocks that were never written are read without a drive.
 fn fill(device: &dyn BlockDevice, mebibytes: u64) {
     in_order(device, RequestKind::Write, mebibytes, 1);
 }
@@ -139,7 +139,7 @@ fn in_order(device: &dyn BlockDevice, kind: RequestKind, mebibytes: u64, depth: 
         .collect();
     let memories: Vec<Memory> = (0..depth).map(|_| Memory::from_bytes(&bytes)).collect();
     for at in 0..mebibytes {
-        // Requests that go round use one memory after another: the one that is free is that of the token that ended.
+        // A new request takes the memory of the request that has ended: the token is the index of the memory.
         let slot = match at < depth {
             true => at,
             false => ended.recv().expect("an answer"),
@@ -221,8 +221,8 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
     (values[(values.len() - 1) / 2] + values[values.len() / 2]) / 2.0
 }
 
-/// CPU milliseconds per MiB of first writes, overwrites and reads of the whole volume. What a pool that journals owes
-/// after its writes is charged to them.
+/// CPU milliseconds per MiB of first writes, overwrites and reads of the whole volume. The checkpoint that a pool
+/// with a journal makes after its writes counts as part of their cost.
 fn large(scheme: &str, options: &Options, journal: bool) -> [f64; 3] {
     let pool = pool(scheme, options, journal);
     let device = device(&pool);

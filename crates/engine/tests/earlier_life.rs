@@ -1,4 +1,4 @@
-//! A drive that was in a pool is made ready for a seat.
+//! A drive that was in a pool before is prepared for a seat.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -7,7 +7,7 @@ use block::Full;
 use engine::RunOptions;
 use engine::assemble::{self, NewPool};
 
-/// They used to be passed over as if there were no label at all.
+/// Before, such pools were passed over as if there were no label at all.
 #[test]
 fn a_pool_of_the_early_format_is_named_when_it_is_looked_for() {
     let place = std::env::temp_dir().join(format!("ravelin-formats-{}", std::process::id()));

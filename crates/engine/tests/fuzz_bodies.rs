@@ -1,4 +1,4 @@
-//! The body of the fuzz target for names of drives over the committed corpus and random mutations.
+//! The body of the fuzz target for drive names, over the committed corpus and random mutations.
 
 #[path = "../../../fuzz/bodies/corpus.rs"]
 mod corpus;

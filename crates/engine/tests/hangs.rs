@@ -15,7 +15,7 @@ const VOLUME: &str = "v";
 const BLOCK: usize = 4096;
 const SIZE: usize = 4 << 20;
 
-/// A read's own bytes, or those that were sent instead of them.
+/// Token, outcome, and the memory with the read's bytes if it is not the read's own.
 type End = (u64, Outcome, Option<Memory>);
 
 struct Waiter(Mutex<mpsc::Sender<End>>);
@@ -32,7 +32,7 @@ impl Completed for Waiter {
     }
 }
 
-/// A pool of memory drives that hang when they are told to, full of known bytes.
+/// A pool of memory drives that can be made to hang, full of known bytes.
 struct Setup {
     pool: PoolHandle,
     faults: Vec<FaultHandle>,
@@ -80,7 +80,7 @@ impl Setup {
         }
         setup.submit(RequestKind::Flush, 0, Memory::empty());
         setup.wait().1.unwrap();
-        // What is logged is put in place when nothing happens for a second.
+        // A checkpoint puts logged blocks in place after a second without requests.
         std::thread::sleep(Duration::from_millis(1500));
         setup
     }
@@ -110,7 +110,7 @@ impl Setup {
         });
     }
 
-    /// Reads every block, all at once; how long the last one took.
+    /// Reads every block, all at once; returns how long the last read took.
     fn read_all(&self) -> Duration {
         let began = Instant::now();
         let mut memories: Vec<Option<Memory>> = Vec::new();
@@ -136,9 +136,9 @@ impl Setup {
     }
 }
 
-/// While a drive hangs, reads are answered by others, long before the deadline; a write waits until the
-/// drive is put out. The drive may not come back while it still has what it was asked before, and
-/// what it says at last harms nobody.
+/// While a drive hangs, reads are answered from other drives, long before the deadline; a write waits
+/// until the drive is put out. The drive may not return while it has operations that it has not
+/// answered, and its late answers do no harm.
 fn holds_up_no_read_and_no_write_past_its_deadline(scheme: &str) {
     let setup = Setup::new(scheme, 5);
     setup.read_all();
@@ -178,7 +178,7 @@ fn holds_up_no_read_and_no_write_past_its_deadline(scheme: &str) {
     setup.pool.close().unwrap();
 }
 
-// Two tests, so that they wait at the same time.
+// Two tests, so that their waits overlap.
 
 #[test]
 fn a_drive_of_a_raid5_that_hangs_holds_up_no_read_and_no_write_past_its_deadline() {

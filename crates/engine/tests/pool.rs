@@ -118,8 +118,8 @@ fn noise(bytes: usize) -> Vec<u8> {
         .collect()
 }
 
-/// Once such a pool could not even be made: an empty ring counted as one that is a quarter full,
-/// and the lane panicked over a checkpoint that had nowhere to go.
+/// Before, such a pool could not even be created: an empty ring counted as a quarter full, and the lane
+/// panicked over a checkpoint for which there was no journal.
 #[test]
 fn a_pool_without_a_journal_serves_and_survives_a_drive() {
     let new = NewPool {
@@ -210,8 +210,8 @@ fn what_the_engine_did_is_what_a_fresh_array_and_the_simulator_do() {
         inputs += records.len();
         sim::replay(Arc::clone(&geometry), lane, records)
             .unwrap_or_else(|(step, got)| panic!("lane {lane} step {step}: {got:?}"));
-        // The same in the simulator, with its own drives, arithmetic and memory. Lanes share no
-        // block, so each can have its own drives.
+        // The same in the simulator, with its own drives, arithmetic and memory. Lanes share no block,
+        // so each lane can have its own drives.
         let mut drives = (0..13)
             .map(|seat| (Seat(seat), sim::Drive::new(64 << 20, sim::Pace::Null)))
             .collect();

@@ -1,4 +1,4 @@
-//! Lost columns come back, for every code and width, and what cannot come back is refused.
+//! Lost columns are recovered, for every code and width; more losses than the code survives are refused.
 
 mod common;
 
@@ -28,8 +28,8 @@ fn verify(code: &Code, length: usize) {
             let known = code.without_columns(lost);
             let wanted = code.columns_set(lost);
             let recovery = code.recover(&known, &wanted).expect("within the tolerance");
-            // Kernels differ in arithmetic only: each pattern runs on the naive one, and the
-            // patterns take turns with the others.
+            // Kernels differ in arithmetic only: each pattern runs on the naive kernel and, in turn, on
+            // one of the others.
             check_recovery(code, kernels[0], &truth, &known, &wanted, &recovery);
             let kernel = kernels[1 + i % (kernels.len() - 1)];
             check_recovery(code, kernel, &truth, &known, &wanted, &recovery);

@@ -1,5 +1,5 @@
-//! Random erasures of single elements, any lengths, any alignment: what can be decoded is decoded
-//! right, what cannot is refused, and an independent rank computation says which is which.
+//! Random erasures of single elements, any lengths, any alignment: elements that can be decoded are
+//! decoded right, others are refused, and an independent rank computation decides which is which.
 
 mod common;
 
@@ -7,8 +7,8 @@ use common::{Numbers, evaluate, stripe};
 use erasure::kernel::{self, Stores};
 use erasure::{Code, ElementSet, NAMES, by_columns, gf};
 
-/// Whether each element follows from the known ones, by another way than the crate's: the span of
-/// the known elements as combinations of data.
+/// Whether each element follows from the known ones, computed in another way than by the crate: the span
+/// of the known elements as combinations of data.
 fn determined(code: &Code, known: &ElementSet) -> Vec<bool> {
     let data: Vec<usize> = code.data_slots().collect();
     let vector = |slot: usize| -> Vec<u8> {
@@ -46,7 +46,7 @@ fn round(code: &Code, numbers: &mut Numbers) -> (usize, usize) {
     let kernels = kernel::available();
     let kernel = kernels[numbers.below(kernels.len())];
 
-    // Lost: some columns, and single elements on top; wanted: some of all of them.
+    // Lost: some columns, and single elements in addition. Wanted: a random part of all elements.
     let mut known = ElementSet::full(code.elements());
     for _ in 0..numbers.below(usize::from(code.tolerance()) + 2) {
         let column = numbers.below(usize::from(code.columns()));

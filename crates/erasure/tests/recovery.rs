@@ -29,7 +29,7 @@ fn reads(code: &Code, column: u16) -> usize {
     recovery.recovery.reads.len()
 }
 
-/// What rebuilding costs with each element's first equation, for D-Code the horizontal one.
+/// The number of reads of a rebuild with each element's first equation, for D-Code the horizontal one.
 fn conventional(code: &Code, column: u16) -> usize {
     let known = code.without_columns(&[column]);
     let wanted = code.columns_set(&[column]);
@@ -172,7 +172,7 @@ fn d_codes_first_equation_is_the_horizontal_one() {
 
 #[test]
 fn elements_read_anyway_cost_nothing() {
-    // A whole row of RDP but one lost element: only the row parity is missing.
+    // All elements of an RDP row are wanted and one is lost: only the row parity is read in addition.
     let code = by_columns("rdp", 8).expect("any width");
     let wanted: ElementSet = (0..6).collect();
     let plan = code

@@ -1,5 +1,5 @@
-//! What is done differently for speed gives the same bytes: sources in groups, P and Q by
-//! doubling, streamed outputs that are read again from copies.
+//! Optimizations give the same bytes: sources in groups, P and Q by doubling, streamed outputs that are
+//! read again from copies.
 
 mod common;
 
@@ -7,7 +7,7 @@ use common::{Numbers, evaluate};
 use erasure::kernel::{self, Kernel, Stores};
 use erasure::{NAMES, Program, by_columns, gf};
 
-/// Bytes at a chosen distance from a cache line, so that streaming stores are taken or are not.
+/// Bytes at a chosen distance from a cache line, so that streaming stores are used or are not.
 struct Slice {
     bytes: Vec<u8>,
     start: usize,
@@ -85,8 +85,8 @@ fn many_sources_taken_in_groups_give_what_one_pass_over_all_gives() {
     }
 }
 
-/// The kernels take P and Q without looking at the coefficients, so what merely looks like them
-/// must not be taken for them.
+/// The kernels compute P and Q without reading the coefficients, so sums that only resemble P and Q must
+/// not be taken for them.
 #[test]
 fn sums_by_doubling_are_p_and_q_and_nothing_else_is_taken_for_them() {
     let mut numbers = Numbers::new(2);
@@ -135,7 +135,7 @@ fn run(program: &Program, kernel: &Kernel, truth: &[Vec<u8>], distance: usize, c
     }
 }
 
-/// A streamed output is in memory, not in the cache, and what reads it later reads a copy.
+/// A streamed output is in memory, not in the cache; later steps read a copy of it.
 #[test]
 fn streamed_outputs_that_later_steps_read_are_read_right() {
     let mut numbers = Numbers::new(9);

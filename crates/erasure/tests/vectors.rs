@@ -24,7 +24,7 @@ const VECTORS: [(&str, &str); 11] = [
     ("cauchy", include_str!("vectors/cauchy_rs_p5.json")),
 ];
 
-/// The array codes with primes that all of them have.
+/// The array codes; all of them exist for the primes in `PRIMES`.
 const ARRAYS: [&str; 10] = [
     "dcode",
     "xcode",
@@ -274,7 +274,7 @@ fn the_papers_figure_3_chains_recover_disks_2_and_3() {
     }
     assert_eq!(visited, lost.len());
 
-    // The schedule that comes out of peeling visits the first chain in the paper's order too.
+    // The schedule that comes out of peeling visits the first two chains in the paper's order, too.
     let known = code.without_columns(&[2, 3]);
     let steps = code.recover(&known, &lost).expect("two").schedule.steps;
     let order: Vec<Element> = steps

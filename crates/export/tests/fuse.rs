@@ -1,7 +1,7 @@
-//! A device in memory as a file, used through the file and as a kernel block device by a loop
-//! device over it.
+//! A device in memory as a file, used through the file, and as a kernel block device through a loop
+//! device over the file.
 //!
-//! Needs `/dev/fuse`, and for the loop device root and its tools; what is missing is named as
+//! Needs `/dev/fuse`; the loop device needs root and its tools. Missing ones are reported as
 //! skipped.
 
 #![expect(clippy::print_stdout, reason = "tests say what they skip")]
@@ -27,10 +27,10 @@ const SHUFFLED: Pace = Pace::Shuffled {
     seed: 7,
     delay_us_max: 200,
 };
-/// Names the file that a process is to mount and serve until it is killed.
+/// Names the file that another process mounts and serves until it is killed.
 const SERVE: &str = "RAVELIN_TEST_FUSE_SERVE";
 
-/// A directory of its own, removed also after a failure.
+/// A directory for one test, removed also after a failure.
 struct Place(PathBuf);
 
 impl Place {
@@ -158,7 +158,7 @@ fn what_is_written_through_the_file_is_on_the_device_and_comes_back() {
     let bytes = noise(usize::try_from(SIZE).unwrap(), 1);
     let file = open(&place.file());
     assert_eq!(mounted.opens(), 1);
-    // Odd offsets and lengths, longer than the longest request, too.
+    // Odd offsets and lengths; one is longer than the longest request.
     let mut at = 0_usize;
     for length in [1, 511, 4097, 70_001, 2_500_000, usize::MAX] {
         let end = bytes.len().min(at.saturating_add(length));
@@ -170,7 +170,7 @@ fn what_is_written_through_the_file_is_on_the_device_and_comes_back() {
     file.read_exact_at(&mut back, 0).unwrap();
     assert!(back == bytes, "read");
 
-    // The end is the end.
+    // Reads and writes stop at the end of the file.
     assert_eq!(file.read_at(&mut back[..100], SIZE - 10).unwrap(), 10);
     assert_eq!(file.read_at(&mut back[..100], SIZE).unwrap(), 0);
     assert_eq!(file.write_at(&[1; 100], SIZE - 10).unwrap(), 10);
@@ -179,7 +179,7 @@ fn what_is_written_through_the_file_is_on_the_device_and_comes_back() {
         Some(28)
     );
     assert!(file.set_len(SIZE / 2).is_err());
-    // What a block device does with O_TRUNC: nothing.
+    // O_TRUNC has no effect, as on a block device.
     drop(File::create(place.file()).unwrap());
     assert_eq!(device.bytes()[..1000], bytes[..1000]);
 
@@ -234,7 +234,7 @@ fn punched_and_zeroed_ranges_read_zeros_and_only_the_punched_are_free() {
     expected[100_001..400_001].fill(0);
     assert!(device.bytes() == expected);
     assert!(device.extents(8 * PAGE, PAGE)[0].hole);
-    // The space of a device is all there.
+    // A device has all its space allocated.
     fallocate(&file, FallocateFlags::empty(), 0, SIZE).unwrap();
     assert!(fallocate(&file, FallocateFlags::empty(), 0, SIZE + 1).is_err());
     assert!(device.bytes() == expected);
@@ -304,7 +304,7 @@ fn a_second_mount_is_refused_and_a_file_that_is_open_is_cut_off() {
     let file = open(&place.file());
     let mut bytes = [0; 4096];
     file.read_exact_at(&mut bytes, 0).unwrap();
-    // With a request in flight that the device does not answer before it is over.
+    // With a request in flight that the device completes only after the unmount has begun.
     device.hold(true);
     let blocked = std::thread::spawn({
         let file = file.try_clone().unwrap();
@@ -325,7 +325,7 @@ fn a_second_mount_is_refused_and_a_file_that_is_open_is_cut_off() {
     assert_eq!(device.waiting(), 0);
     assert!(!place.file().exists(), "nothing is left behind");
 
-    // The place can be used again while the old file is still open.
+    // The path can be used again while the old file is still open.
     let mounted = FuseFile::mount(&place.file(), device).unwrap();
     open(&place.file()).read_exact_at(&mut bytes, 0).unwrap();
     drop(mounted);
@@ -333,7 +333,7 @@ fn a_second_mount_is_refused_and_a_file_that_is_open_is_cut_off() {
 
 #[test]
 fn serves_until_it_is_killed() {
-    // Only as the other process of the next test.
+    // Runs only as the other process of the next test.
     let Some(file) = std::env::var_os(SERVE) else {
         return;
     };
@@ -418,7 +418,8 @@ fn a_loop_device_has_many_requests_in_flight() {
     assert_eq!(waiting as u64, READERS);
 }
 
-/// With 128 KiB read ahead, which loop devices have on some kernels, a lone reader had few drives.
+/// Regression: with 128 KiB of read-ahead, the default of loop devices on some kernels, a single
+/// reader used few drives at once.
 #[test]
 fn a_loop_device_reads_ahead_several_of_the_longest_requests() {
     if !tools_are_here(&["losetup"]) {

@@ -27,8 +27,8 @@ fn assert_errno(result: Result<impl std::fmt::Debug, ClientError>, expected: u32
     }
 }
 
-/// Mixed requests of every size and alignment in random order at depth 32, on disjoint ranges so
-/// that the oracle knows what every byte must be, whatever completes first.
+/// Mixed requests of every size and alignment in random order at depth 32. The ranges in flight are
+/// disjoint, so the oracle knows every byte in whatever order the requests complete.
 #[test]
 fn mixed_requests_in_random_order_leave_what_the_oracle_expects() {
     const SIZE: u64 = 8 << 20;
@@ -44,8 +44,8 @@ fn mixed_requests_in_random_order_leave_what_the_oracle_expects() {
         let mut client = Client::connect(&fixture.uri("tank/data"), None).unwrap();
         let mut random = Random(seed);
         let mut oracle = vec![0_u8; SIZE as usize];
-        // What each read must return: decided when it is submitted, since nothing that is in
-        // flight overlaps it.
+        // What each read must return. This is known when the read is submitted, because no request
+        // in flight overlaps it.
         let mut expected: HashMap<u64, Vec<u8>> = HashMap::new();
         let mut busy: HashMap<u64, (u64, u64)> = HashMap::new();
         let mut submitted = 0;
@@ -145,7 +145,7 @@ fn exports_are_listed_and_the_only_one_needs_no_name() {
     Client::connect(&fixture.uri("tank/b"), None).unwrap();
 }
 
-/// CAN_MULTI_CONN: what was acknowledged on one connection is covered by a flush on another.
+/// CAN_MULTI_CONN: a flush on one connection covers acknowledged writes of another connection.
 #[test]
 fn a_flush_on_one_connection_covers_writes_acknowledged_on_another() {
     let device = MemoryDevice::new(limits(1 << 20), SHUFFLED);
@@ -190,14 +190,14 @@ fn faults_below_become_the_error_numbers_of_the_protocol() {
     client.read(8193, 1000).unwrap();
     device.set_fault(None);
     client.read(8000, 1000).unwrap();
-    // Past the end: the protocol asks for these numbers; nothing reaches the device.
+    // Past the end: the protocol asks for these error numbers; no request reaches the device.
     let before = device.requests();
     assert_errno(client.write((1 << 20) - 1, &[1, 2], false), errno::ENOSPC);
     assert_errno(client.write_zeroes(1 << 20, 1, 0), errno::ENOSPC);
     assert_errno(client.read(1 << 20, 1), errno::EINVAL);
     assert_errno(client.trim(u64::MAX, 1), errno::EINVAL);
     assert_eq!(device.requests(), before);
-    // The connection is as good as before.
+    // The connection still works.
     client.write(0, &[7], false).unwrap();
     assert_eq!(client.read(0, 1).unwrap(), [7]);
 }
@@ -216,7 +216,8 @@ fn a_request_longer_than_the_device_takes_is_served_in_pieces() {
     assert!(client.read(12_345, bytes.len()).unwrap() == bytes);
     device.set_fault(Some((20 << 20..(20 << 20) + 1, Fault::Medium)));
     assert_errno(client.read(12_345, bytes.len()), errno::EIO);
-    // One byte more than the longest request: refused, its payload skipped, and on it goes.
+    // One byte more than the longest request: the server refuses it, skips the payload, and goes
+    // on.
     assert_errno(
         client.write(0, &vec![1; (32 << 20) + 1], false),
         errno::EINVAL,
@@ -270,7 +271,7 @@ fn fast_zeroing_is_a_trim_and_the_cache_hint_is_accepted() {
     assert_errno(client.write_zeroes(0, 4096, flags), errno::ENOTSUP);
     client.cache(0, 1 << 20).unwrap();
     assert_errno(client.cache(1, 1 << 20), errno::EINVAL);
-    // Nothing asked for is nothing done.
+    // Requests of length 0 have no effect.
     client.write(5, &[], false).unwrap();
     assert_eq!(client.read(5, 0).unwrap(), []);
     client.trim(0, 0).unwrap();

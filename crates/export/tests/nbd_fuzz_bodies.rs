@@ -1,5 +1,5 @@
-//! The bodies of the fuzz targets over the committed corpus and random mutations of it, so that
-//! they run wherever tests run.
+//! Runs the bodies of the fuzz targets over the committed corpus and random mutations of it, on
+//! every machine that runs tests.
 
 #[path = "../../../fuzz/bodies/corpus.rs"]
 mod corpus;

@@ -1,5 +1,5 @@
-//! Clients that mean harm or know no better: the answer is an error or a hang-up, other clients
-//! notice nothing, and memory stays bounded. In plain text, and by TLS of both kinds.
+//! Malicious or faulty clients: the server answers with an error or closes the connection, other
+//! clients notice nothing, and memory stays bounded. In plain text, and by both kinds of TLS.
 
 #![expect(
     clippy::duplicate_mod,
@@ -10,7 +10,7 @@ mod support;
 
 use std::sync::RwLock;
 
-/// Tests that measure this process's memory hold it alone.
+/// Write-locked by tests that measure this process's memory.
 static MEMORY: RwLock<()> = RwLock::new(());
 
 #[path = "."]

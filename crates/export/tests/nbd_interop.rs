@@ -1,4 +1,4 @@
-//! The server as seen by the clients that people use. A missing tool is skipped, and says so.
+//! The server as seen by widely used clients. Without a tool, its test is reported as skipped.
 
 #![expect(clippy::print_stdout, reason = "a skipped test says so")]
 
@@ -52,7 +52,7 @@ fn nbdinfo_sees_size_flags_block_sizes_and_all_exports() {
     ] {
         assert!(text.contains(line), "`{line}` is not in:\n{text}");
     }
-    // A second export, and a listing that looks into both.
+    // A second export, and a listing that opens both.
     let other = MemoryDevice::new(limits(1 << 20), Pace::Fast);
     let table = Table::of(&[("tank/data", Arc::clone(&device)), ("tank/other", other)]);
     let two = Fixture::serve(table, &Options::default());
@@ -95,7 +95,7 @@ fn nbdcopy_copies_in_and_out_over_several_connections() {
     }
     let (device, fixture, uri) = fixture(24 << 20);
     let mut bytes = Random(5).bytes(24 << 20);
-    // A hole for the sparse detection of nbdcopy to find.
+    // A hole for nbdcopy's sparse detection.
     bytes[4 << 20..9 << 20].fill(0);
     let (source, target) = (fixture.dir.path("source"), fixture.dir.path("target"));
     std::fs::write(&source, &bytes).unwrap();
@@ -109,7 +109,7 @@ fn nbdcopy_copies_in_and_out_over_several_connections() {
     assert!(device.flushes() > 0 && !device.unflushed());
     run("nbdcopy", &["--connections=4", &uri, target]);
     assert!(std::fs::read(target).unwrap() == bytes);
-    // One connection, plain pipe.
+    // One connection, synchronous, to a pipe.
     let output = Command::new("nbdcopy")
         .args(["--synchronous", &uri, "-"])
         .output()
@@ -213,7 +213,7 @@ fn fio_verifies_random_mixed_sizes_on_four_connections() {
             "--rw=randrw",
             "--bsrange=512-1M",
             "--bs_unaligned",
-            // Two writes of one range in flight have no order, here as on any device.
+            // Two overlapping writes in flight have no order, here as on any device.
             "--serialize_overlap=1",
             "--iodepth=32",
             "--numjobs=4",

@@ -1,4 +1,4 @@
-//! TLS: optional and forced, with this crate's client and with those that people use.
+//! TLS: optional and forced, with this crate's client and with widely used clients.
 
 #![expect(clippy::cast_possible_truncation, reason = "sizes here are small")]
 
@@ -20,7 +20,8 @@ use support::{Dir, Fixture, MemoryDevice, Pace, Random, Table, installed, limits
 
 const SIZE: u64 = 16 << 20;
 
-/// Writes an authority and a server certificate for localhost, named as gnutls programs want them.
+/// Writes an authority and a server certificate for localhost, under the file names of GnuTLS
+/// programs.
 fn certificates(dir: &Path) {
     let mut authority = CertificateParams::new(vec![]).unwrap();
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -77,8 +78,8 @@ fn tls(mut uri: Uri) -> Uri {
     uri
 }
 
-/// Sends options in plain text and returns the kinds of the answers until the server hangs up or
-/// falls silent.
+/// Sends options in plain text; returns the kinds of the answers until the server closes the
+/// connection or sends no more.
 fn plain_answers(socket: &Path, options: &[u8]) -> (Vec<(u32, u32)>, Vec<u8>) {
     let mut stream = UnixStream::connect(socket).unwrap();
     stream
@@ -132,7 +133,7 @@ fn bytes_survive_tls_in_every_size() {
     copy_out(&mut client, SIZE, &mut out, options, &mut |_| {}).unwrap();
     assert!(out == bytes);
     client.disconnect().unwrap();
-    // Optional means optional.
+    // With optional TLS, plain text works.
     let mut plain = Client::connect(&secure.fixture.uri("tank/data"), None).unwrap();
     assert!(plain.read(0, 4096).unwrap() == bytes[..4096]);
     assert_eq!(
@@ -202,7 +203,8 @@ fn plain_text_behind_starttls_is_hung_up_on() {
         ..Options::default()
     };
     let secure = secure(true, &options);
-    // Injected in the same packet: the option would have to be forgotten, so nobody honest does it.
+    // Injected in the same packet as STARTTLS: the server would have to discard the option, so no
+    // honest client sends one.
     let mut injected = Vec::new();
     encode_option(&mut injected, opt::STARTTLS, &[]);
     encode_option(&mut injected, opt::LIST, &[]);
@@ -211,7 +213,8 @@ fn plain_text_behind_starttls_is_hung_up_on() {
         !kinds.iter().any(|&(code, _)| code == opt::LIST),
         "{kinds:?}"
     );
-    // After the answer: no TLS record, so TLS refuses it. Silence runs into the time limit.
+    // After the answer: the bytes are no TLS record, so TLS refuses them. A client that sends nothing
+    // runs into the time limit.
     for tail in [
         &b"IHAVEOPT\0\0\0\x03\0\0\0\0"[..],
         &[0x16, 3, 1, 0xff, 0xff],
@@ -251,7 +254,7 @@ fn a_client_refuses_a_server_that_it_has_no_reason_to_trust() {
         Client::connect(&uri, None),
         Err(ClientError::NoTrust)
     ));
-    // A server without a certificate says so.
+    // A server without a certificate refuses TLS with a reason.
     let device = MemoryDevice::new(limits(SIZE), Pace::Fast);
     let plain = Fixture::of(&device);
     let error = Client::connect(&tls(plain.uri("")), Some(&stranger))
@@ -261,7 +264,7 @@ fn a_client_refuses_a_server_that_it_has_no_reason_to_trust() {
         matches!(error, ClientError::Refused { what: "TLS", .. }),
         "{error}"
     );
-    // Certificate and key of two servers do not fit; a missing file is named.
+    // Certificate and key of two servers do not match; a missing file is named.
     let (cert, key) = (
         others.path("server-cert.pem"),
         secure.certificates.path("server-key.pem"),

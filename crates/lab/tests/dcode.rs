@@ -1,5 +1,5 @@
-//! The D-Code studies at their defaults, against numbers from the reference model of the paper's
-//! evaluation (worked out apart from this code) and against the paper.
+//! The D-Code studies at their defaults, compared with a reference model of the paper's evaluation
+//! (written independently of this code) and with the paper.
 
 mod common;
 
@@ -30,7 +30,7 @@ fn load_balance_is_the_exact_expectation_and_bands_contain_the_paper() {
     }
     assert!(row(&report, "fig4.read.rdp.p5").ours.is_infinite());
     assert_eq!(differing(&report), [""; 0]);
-    // Real read-modify-write loads parity disks twice as much.
+    // Real read-modify-write doubles the load of parity disks.
     assert!(row(&report, "fig4.1r1w.rdp.p13.rmw").ours > row(&report, "fig4.1r1w.rdp.p13").ours);
 }
 
@@ -73,7 +73,7 @@ fn features_are_those_of_the_equations() {
     for id in differing(&report) {
         assert!(id.ends_with("reads-saved"), "{id} differs");
     }
-    // n = 7 and column 0: 31 reads by horizontal equations, 26 by the best mixture.
+    // n = 7 and column 0: 31 reads with horizontal equations, 26 with the best mixture.
     near(
         &report,
         "features.dcode.p7.reads-saved",
@@ -87,6 +87,6 @@ fn the_same_seed_gives_the_same_trace() {
     let first = run("dcode-fig4", 1);
     assert_eq!(first.trace, run("dcode-fig4", 1).trace);
     assert_ne!(first.trace, run("dcode-fig4", 2).trace);
-    // Pinned: a change here is a change of what the published bands were made from.
+    // Pinned: a change here means that the basis of the published bands has changed.
     assert_eq!(format!("{:016x}", first.trace), "f36c4757563d7c34");
 }

@@ -1,4 +1,4 @@
-//! The dRAID studies at their defaults: the bands that were worked out before, and the traces.
+//! The dRAID studies at their defaults: the bands that were calculated before, and the traces.
 
 mod common;
 
@@ -36,7 +36,7 @@ fn recovery_is_within_the_bands() {
     ] {
         near(&report, &format!("fig2.{case}.ideal"), ideal, ideal * 0.05);
         between(&report, &format!("fig2.{case}.hdd"), hdd.0, hdd.1);
-        // Our own pool and its queue are above the paper's.
+        // The results of our own pool and its queue are above the paper's.
         let ours = row(&report, &format!("fig2.{case}.ours"));
         assert_eq!(ours.verdict, Verdict::Holds, "{case}: {}", ours.ours);
     }
@@ -58,6 +58,6 @@ fn what_one_parameter_changes() {
     assert!(ours("parity.3.throughput") < ours("parity.1.throughput"));
     assert!(ours("redundancy.rebuilding.access") > ours("redundancy.degraded.access"));
     assert!(ours("redundancy.degraded.access") > ours("redundancy.whole.access"));
-    // Pinned: a change here is a change of a model, a load or a rebuild.
+    // Pinned: a change here means a change of a model, a load or a rebuild.
     assert_eq!(format!("{:016x}", report.trace), "4cba9dbda5ab7bc5");
 }

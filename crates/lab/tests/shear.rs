@@ -1,4 +1,4 @@
-//! The Shear studies at their defaults: every number within the interval that the study gives it.
+//! The Shear studies at their defaults: every number is within the interval that the study states.
 
 mod common;
 
@@ -50,7 +50,7 @@ fn mirrors_are_found_by_both_procedures() {
     let report = run("shear-fig13", 1);
     nothing_differs(&report);
     near(&report, "fig13.chained.neighbours", 2.0 / 3.0, 0.067);
-    // Pinned: a change here is a change of a model, of the array or of a procedure.
+    // Pinned: a change here means a change of a model, of the array or of a procedure.
     assert_eq!(format!("{:016x}", report.trace), "71ebce079cc60d7d");
 }
 

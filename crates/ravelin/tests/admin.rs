@@ -1,4 +1,5 @@
-//! What an administrator meets who knows zpool, mdadm, LVM or storcli: what is safe to touch, and what is said.
+//! What administrators who know zpool, mdadm, LVM or storcli expect: which commands are safe, and which messages they
+//! get.
 
 #[path = "cli/bench.rs"]
 #[expect(dead_code, reason = "shared with other tests")]

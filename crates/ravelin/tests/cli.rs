@@ -1,5 +1,5 @@
-//! The binary and its daemon, from outside: a pool's life, a daemon that is killed, and what people
-//! get wrong.
+//! The binary and its daemon, from outside: the whole use of a pool, a killed daemon, and errors of
+//! users.
 
 #[path = "cli/bench.rs"]
 #[expect(dead_code, reason = "shared with other tests")]
@@ -71,7 +71,7 @@ fn a_pools_life_from_create_to_destroy() {
     client.write(MIB, &pattern, false).unwrap();
     client.flush().unwrap();
 
-    // A client is at work: nothing that would cut it off, unless told so.
+    // While a client is connected, commands that would cut it off are refused without `--force`.
     bench
         .run(&["pool", "export", "tank"])
         .refused(1, &["1 client is connected", "tank/data", "--force"]);
@@ -121,7 +121,7 @@ fn a_pools_life_from_create_to_destroy() {
         .run(&["volume", "resize", "tank/data", "--size", "1M"])
         .refused(2, &["1 MiB and 48 MiB", "--yes"]);
 
-    // A stop closes the pool; a start finds it where it was.
+    // The end of the daemon closes the pool; the next start restores it.
     assert_eq!(bench.terminate(), Some(0));
     assert!(!bench.path("socket").exists());
     bench.start();
@@ -166,7 +166,7 @@ fn the_kind_of_a_document_is_the_verb_as_it_is_typed() {
         "layout crush --devices 9 --rule indep:3 --x 0..3",
     ] {
         let words: Vec<&str> = line.split(' ').collect();
-        // This compares `kind` with the first two words.
+        // `json` compares `kind` with the first two words.
         bench.json(&words);
     }
 }
@@ -184,7 +184,7 @@ fn what_was_flushed_survives_a_daemon_that_is_killed_while_it_writes() {
     client.write(0, &old, false).unwrap();
     client.flush().unwrap();
 
-    // From here on the second half of that is written over and over with another pattern.
+    // From here on a thread overwrites the second half of `old` repeatedly with another pattern.
     let new = vec![0xEE_u8; 64 << 10];
     let writing = AtomicBool::new(false);
     std::thread::scope(|scope| {

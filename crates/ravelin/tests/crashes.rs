@@ -1,18 +1,16 @@
-//! The daemon is killed again and again while clients write over NBD and drives come and go.
-//! Nothing that was flushed is lost, no block holds what was never written to it, and at the end a
-//! scrub finds nothing to mend.
+//! The daemon is killed repeatedly while clients write over NBD and drives leave and return. No flushed data is lost,
+//! no block holds data that was never written to it, and the final scrub finds nothing to repair.
 //!
-//! A round: three clients write, drives are failed, taken offline, replaced and brought back under
-//! them by command, then `kill -9`, often while such a command is under way. While the daemon is
-//! dead drives are taken away, within what the code survives, and others come back. The next daemon
-//! opens what is there, and everything is read and compared.
+//! A round: three clients write, while commands fail drives, take them offline, replace them and bring them back. Then
+//! comes `kill -9`, often during such a command. While no daemon runs, drives are taken away, within what the code
+//! survives, and others return. The next daemon opens the remaining drives, and everything is read and compared.
 //!
-//! One client is ours, which notes what it has flushed; the second is fio, which keeps many writes
-//! in flight, and whose blocks say themselves where they belong and what is in them. The third
-//! streams, and of what it writes all that was acknowledged must be there, flushed or not.
+//! The first client is ours and logs what it has flushed. The second is fio, which keeps many writes in flight; each of
+//! its blocks holds its own place and checksums. The third streams; all its acknowledged writes must be there, flushed
+//! or not.
 //!
-//! `RAVELIN_CRASHES=n` runs n rounds on each pool, `RAVELIN_LONG` a hundred; three if neither is set.
-//! A failure prints its seed, and `RAVELIN_SEED` takes one.
+//! `RAVELIN_CRASHES=n` runs n rounds on each pool, `RAVELIN_LONG` a hundred; the default is three. A failure prints its
+//! seed; `RAVELIN_SEED` sets the seed.
 
 #![expect(clippy::print_stdout, reason = "tests say what they skip")]
 
@@ -39,12 +37,12 @@ use writer::{Target, Writer};
 
 const MIB: u64 = 1 << 20;
 const DRIVE_BYTES: u64 = 96 * MIB;
-/// What our client writes to.
+/// The range that our client writes to.
 const REGION: std::ops::Range<u64> = 0..2 * MIB;
-/// Longer than anything takes here.
+/// Longer than any operation takes here.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Numbers that depend on the seed alone: splitmix64.
+/// Numbers that depend only on the seed: splitmix64.
 struct Random(u64);
 
 impl Random {
@@ -70,7 +68,7 @@ impl Random {
     }
 }
 
-/// A seat as the daemon tells.
+/// A seat as the daemon reports it.
 #[derive(Clone, Debug)]
 struct Seat {
     number: usize,
@@ -83,9 +81,9 @@ struct Trial {
     random: Random,
     uri: String,
     stream: Stream,
-    /// As many drives may be missing.
+    /// How many drives may be missing.
     survives: usize,
-    /// Drives that are away: where they belong.
+    /// Drives that are away, by the path where they belong.
     away: BTreeSet<PathBuf>,
     /// Seats that a command may have taken out when the daemon was killed.
     unsure: BTreeSet<usize>,
@@ -134,7 +132,7 @@ impl Trial {
             .collect()
     }
 
-    /// A command that changes one drive, with nothing risked that the code does not survive.
+    /// A command that changes one drive, within what the code survives.
     fn command(&mut self, seats: &[Seat]) -> Option<(usize, Vec<String>)> {
         let lacking: Vec<&Seat> = { seats.iter() }
             .filter(|seat| seat.state != "current")
@@ -167,8 +165,8 @@ impl Trial {
         None
     }
 
-    /// Runs a command that must succeed. A drive whose replacement was cut off before it had a
-    /// label cannot come back: that is said, and another takes its seat.
+    /// Runs a command that must succeed. If a crash cut off a replacement before the drive had a label, `online` of
+    /// this drive fails with that message, and a new drive takes the seat.
     fn succeeds(&mut self, words: &[&str]) {
         let ran = self.bench.run(words);
         if ran.code != 0 && ran.stderr.contains("no longer holds a label of this pool") {
@@ -192,7 +190,7 @@ impl Trial {
         }
     }
 
-    /// Clients write, drives change, and the daemon dies.
+    /// Clients write, commands change drives, and the daemon is killed.
     fn load_and_kill(&mut self) {
         let mut writer = Writer::start(
             Target::Nbd(&self.uri),
@@ -219,7 +217,7 @@ impl Trial {
             .filter(|seat| seat.state != "current")
             .map(|seat| seat.number)
             .collect();
-        // The last one may be cut off half done.
+        // The kill may interrupt the last command.
         let mut cut: Option<Child> = None;
         if self.random.chance(50)
             && let Some((seat, words)) = self.command(&seats)
@@ -243,7 +241,7 @@ impl Trial {
         self.change_while_dead(&seats);
     }
 
-    /// Nobody is there to see drives go and come.
+    /// Drives leave and return while no daemon runs.
     fn change_while_dead(&mut self, seats: &[Seat]) {
         for path in self.away.clone() {
             if self.random.chance(50) {
@@ -263,7 +261,7 @@ impl Trial {
         }
     }
 
-    /// Everything is what it must be.
+    /// Everything that clients have written is as it must be.
     fn verify(&self) {
         let mut client = writer::connect(&self.uri, TIMEOUT);
         let length = usize::try_from(REGION.end - REGION.start).unwrap();
@@ -274,7 +272,7 @@ impl Trial {
         fio::verify(&self.uri);
     }
 
-    /// All drives take part again, and the scrub has nothing to say.
+    /// All drives are brought back, and the scrub finds nothing.
     fn quiesce_and_scrub(&mut self) {
         for path in self.away.clone() {
             self.bring_file_back(&path);
@@ -316,7 +314,7 @@ fn kill_rounds(name: &str, scheme: &str, drives: usize, survives: usize) {
     for round in 0..rounds() {
         println!("{scheme} seed {seed}, round {round}");
         trial.load_and_kill();
-        // Those that are away are known to be; waiting for them would only take time.
+        // The missing drives were taken away by the test; waiting for them would only take time.
         trial.bench.start_with(&["--wait-drives", "0"]);
         trial.verify();
         let log = trial.bench.log();

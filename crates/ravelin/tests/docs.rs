@@ -1,4 +1,4 @@
-//! What the documents say is what happens: examples of the manual pages, transcripts in `docs/`, and completion in
+//! The documents agree with the program: examples of the manual pages, transcripts in `docs/`, and completion in
 //! shells.
 
 #[path = "cli/bench.rs"]

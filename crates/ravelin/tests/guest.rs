@@ -1,9 +1,9 @@
-//! What needs kernel modules or a udev that the machine which runs the tests need not have: run in a Linux guest that
-//! is emulated, without hardware support and without an image. The guest is the programs of this machine, a kernel
-//! with its modules, and one shell script.
+//! Tests that need kernel modules or a udev that the test machine may lack. They run in an emulated Linux guest,
+//! without hardware support and without an image. The guest consists of programs of this machine, a kernel with its
+//! modules, and one shell script.
 //!
-//! `RAVELIN_GUEST` names a directory into which a Debian kernel package has been unpacked (`dpkg -x`); without it, the
-//! kernel that is installed here is taken. What is missing is named, and the test is skipped.
+//! `RAVELIN_GUEST` names a directory into which a Debian kernel package has been unpacked (`dpkg -x`); the default is
+//! the kernel that is installed here. Missing parts are named, and the test is skipped.
 
 #[expect(dead_code, reason = "shared with other tests")]
 #[path = "guest/kit.rs"]
@@ -11,7 +11,7 @@ mod kit;
 
 use kit::Kit;
 
-/// `/dev/ravelin/POOL/VOLUME` leads to the device of the kernel's NBD client, from the connection to its end.
+/// `/dev/ravelin/POOL/VOLUME` links to the device of the kernel's NBD client as long as the client is connected.
 #[test]
 fn a_device_of_the_kernels_nbd_client_has_a_name_that_stays() {
     let programs = ["udevadm", "nbd-client"];

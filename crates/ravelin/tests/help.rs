@@ -1,11 +1,11 @@
-//! What `--help` says, whole: a change in it is seen by whoever reviews it.
+//! The whole output of `--help`, so that a review sees each change of it.
 
 use std::process::Command;
 
 fn said(arguments: &[&str]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_ravelin"))
         .args(arguments)
-        // The text must not depend on who runs the test, and where.
+        // The text must not depend on the environment of the test.
         .env_remove("RAVELIN_SOCKET")
         .env("COLUMNS", "100")
         .output()

@@ -1,4 +1,4 @@
-//! `ravelin lab` from outside: what it prints and writes, and what it does with bad input and ^C.
+//! `ravelin lab` from outside: its output and files, and how it reacts to bad input and ^C.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -16,7 +16,7 @@ fn run(arguments: &[&str]) -> Output {
     ravelin(arguments).output().unwrap()
 }
 
-/// A folder that is not there, and is removed at the end.
+/// A folder that does not exist yet, and is removed at the end.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -100,7 +100,7 @@ fn results_are_written_for_people_and_programs() {
     assert!(read("dcode-fig6.csv").starts_with("study,id,name,ours,low,high,paper,unit,"));
     let page = read("dcode.html");
     assert!(page.contains("<svg") && page.contains("id=\"dcode-fig5\""));
-    // Nothing runs and nothing is fetched.
+    // The page runs no script and loads nothing.
     for forbidden in ["<script", "src=", "@import", "<link", "url("] {
         assert!(!page.contains(forbidden), "{forbidden} in the page");
     }

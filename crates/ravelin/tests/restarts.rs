@@ -1,11 +1,11 @@
-//! Lives of the daemon and of its clients, ended in every order while they write: nothing hangs,
-//! nothing that was flushed is lost, and no socket, mount or loop device is left behind.
+//! The daemon and its clients end in every order while the clients write. Nothing hangs, no flushed data is lost, and
+//! no socket, mount or loop device is left behind.
 //!
-//! The clients are processes of their own, so that they can be killed. Write number k goes to a
-//! block, and with bytes, that k alone determines; what has been flushed stands in the client's log.
-//! So whoever reads the volume later can tell what each block must at least hold.
+//! The clients are processes of their own, so that they can be killed. The number k alone determines the block and the
+//! bytes of write number k; the client's log lists what has been flushed. From the log a reader knows what each block
+//! must hold at least.
 //!
-//! What needs root or a tool that is absent is named as skipped.
+//! Tests that need root or a missing tool are reported as skipped.
 
 #![expect(clippy::print_stdout, reason = "tests say what they skip")]
 
@@ -26,9 +26,9 @@ use export::fuse::loops;
 use writer::{Target, Writer};
 
 const MIB: u64 = 1 << 20;
-/// What each client writes to.
+/// The range that each client writes to.
 const REGION_BYTES: u64 = 2 * MIB;
-/// How long everything goes well before something ends.
+/// How long everything runs before something ends.
 const LOAD: Duration = Duration::from_millis(300);
 /// Longer than any end or start takes here.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -39,7 +39,7 @@ enum End {
     Kill,
 }
 
-/// Who ends first. A client that stays sees the daemon end and come back.
+/// Which side ends first. A client that stays sees the daemon end and start again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
     ClientsFirst(End, End),
@@ -49,7 +49,7 @@ enum Order {
     OneStays(End),
 }
 
-/// Each once; twenty times over where there is time.
+/// Each order once; twenty times in the long form.
 fn orders(with_stays: bool) -> Vec<Order> {
     let rounds = match std::env::var_os("RAVELIN_LONG") {
         Some(_) => 20,
@@ -94,7 +94,7 @@ fn end_clients(clients: Vec<Writer>, end: End) {
     }
 }
 
-/// Runs one order with clients that are started by `start`, and leaves the daemon running.
+/// Runs one order with the clients that `start` starts, and leaves the daemon running.
 fn live(bench: &mut Bench, order: Order, start: &dyn Fn(&Bench) -> Vec<Writer>) {
     let mut clients = start(bench);
     for client in &mut clients {
@@ -132,7 +132,7 @@ fn pool_of(bench: &Bench) {
     bench.ok(&["volume", "create", "tank/v", "--size", "16M"]);
 }
 
-/// Nothing of the daemon's is left in its directory, nor mounted there, nor below a loop device.
+/// Nothing of the daemon is left: no file in its directory, no mount there, no loop device over one.
 fn nothing_is_left(bench: &Bench, names: &[&str]) {
     for name in names {
         let path = bench.path(name);
@@ -218,7 +218,7 @@ fn read_region(device: &Path) -> Vec<u8> {
     bytes
 }
 
-/// `place` says what a client opens.
+/// `place` returns the path that a client opens.
 fn over_fuse(mut bench: Bench, more: &[&str], place: &dyn Fn(&Bench) -> PathBuf) {
     pool_of(&bench);
     let attach = ["volume", "attach", "tank/v", "--fuse", "restarts.img"];
@@ -241,17 +241,17 @@ fn over_fuse(mut bench: Bench, more: &[&str], place: &dyn Fn(&Bench) -> PathBuf)
     }
     end_daemon(&mut bench, End::Stop);
     nothing_is_left(&bench, &["socket", "restarts.img"]);
-    // What is below a loop device has no name any more when its mount is gone.
+    // When the mount is gone, the file below a loop device has no name any more.
     for device in used.iter().filter_map(|device| device.file_name()) {
         let device = Path::new(device);
         let below = Path::new("/sys/block")
             .join(device)
             .join("loop/backing_file");
-        // The kernel lets a device go when the last one that has it open does, and others look at it.
+        // The kernel detaches a device when its last user closes it, and other programs may look at it.
         let is_left = || {
             let below = std::fs::read_to_string(&below).unwrap_or_default();
             let below = Path::new(below.trim());
-            // The device may be another test's by now.
+            // By now the device may belong to another test.
             let ours = below.starts_with(bench.path("")) || below.components().count() <= 2;
             ours && !below.as_os_str().is_empty()
         };
@@ -282,8 +282,8 @@ fn users_of_a_fuse_file_and_the_daemon_end_in_every_order_and_leave_nothing() {
     }
 }
 
-/// With the namespace of a killed daemon its mount goes, and the file below the loop device has no
-/// name any more by which it could be known.
+/// The mount of a killed daemon goes with its mount namespace. After that the file below the loop device has no name by
+/// which it could be recognised.
 #[test]
 fn loop_devices_of_a_daemon_with_mounts_of_its_own_are_not_left_either() {
     if can_loop() && tools::installed("unshare") {
@@ -292,8 +292,8 @@ fn loop_devices_of_a_daemon_with_mounts_of_its_own_are_not_left_either() {
     }
 }
 
-/// A mounted file system is the client that cannot be asked to go first. At a stop of the daemon it
-/// is written back; what is mounted then has nothing below it, and goes without a hang.
+/// A mounted file system is a client that does not end before the daemon. When the daemon stops, the file system is
+/// written back; the mount that remains has no device, and is unmounted without a hang.
 #[test]
 fn a_mounted_file_system_is_written_back_when_the_daemon_stops_and_mounts_again_after_a_kill() {
     if !can_loop() || !tools::installed("mkfs.ext4") {
@@ -312,7 +312,7 @@ fn a_mounted_file_system_is_written_back_when_the_daemon_stops_and_mounts_again_
         let name = format!("{root}/{end:?}");
         std::fs::write(&name, vec![7_u8; 100_000]).unwrap();
         if end == End::Kill {
-            // Nobody can write back for a daemon that is killed.
+            // No program writes back when the daemon is killed, so the test does so before.
             rustix::fs::syncfs(std::fs::File::open(root).unwrap()).unwrap();
         }
         bench
@@ -330,7 +330,7 @@ fn a_mounted_file_system_is_written_back_when_the_daemon_stops_and_mounts_again_
         tools::unmount(root);
     }
     end_daemon(&mut bench, End::Kill);
-    // A pool that does not come back: what was served of it is cleaned up all the same.
+    // The pool cannot be opened; its exports are cleaned up all the same.
     for drive in ["d0", "d1", "d2", "d3", "d4"] {
         std::fs::rename(bench.path(drive), bench.path(&format!("gone-{drive}"))).unwrap();
     }

@@ -1,5 +1,4 @@
-//! The daemon as a service: what the supervisor hears, what the shipped unit says, and how it goes
-//! when memory is short.
+//! The daemon as a service: messages to the supervisor, the shipped unit, and work under a memory limit.
 
 #![expect(clippy::print_stdout, reason = "tests say what they skip")]
 
@@ -42,7 +41,7 @@ fn the_supervisor_hears_ready_when_pools_are_open_then_heartbeats_then_stopping(
     socket
         .set_read_timeout(Some(Duration::from_secs(20)))
         .unwrap();
-    // The pool's drives are not there yet.
+    // One of the pool's drives is not there yet.
     std::fs::rename(bench.path("d1"), bench.path("late")).unwrap();
     bench.launch(&[
         ("NOTIFY_SOCKET", path.to_str().unwrap()),
@@ -82,7 +81,7 @@ fn the_shipped_unit_is_one_that_systemd_takes() {
     let bench = Bench::without_daemon("unit");
     let unit =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/systemd/ravelin.service");
-    // It is to be checked also where Ravelin is not installed.
+    // The unit is checked also where Ravelin is not installed.
     let text = std::fs::read_to_string(unit).unwrap();
     let here = text.replace("/usr/bin/ravelin", env!("CARGO_BIN_EXE_ravelin"));
     assert_ne!(text, here);
@@ -120,7 +119,7 @@ fn locked_memory_is_locked() {
     assert_eq!(bench.terminate(), Some(0));
 }
 
-/// Nanoseconds that each thread of a process has been on a CPU.
+/// CPU time of each thread of a process, in nanoseconds.
 fn cpu_nanoseconds(pid: u32) -> BTreeMap<String, u64> {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
     let of_one = |task: std::io::Result<std::fs::DirEntry>| {
@@ -135,7 +134,7 @@ fn cpu_nanoseconds(pid: u32) -> BTreeMap<String, u64> {
 #[test]
 fn an_idle_daemon_with_ten_volumes_uses_less_than_a_thousandth_of_a_core() {
     let mut bench = Bench::without_daemon("idle");
-    // The watchdog is part of what it does when it does nothing, here six times as often as shipped.
+    // The watchdog is a part of the idle load; here it runs six times as often as in the shipped unit.
     bench.launch(&[("WATCHDOG_USEC", "10000000")]);
     bench.wait_until_it_answers();
     let drives = bench.drives("d", 6, 96 * MIB);
@@ -159,12 +158,12 @@ fn an_idle_daemon_with_ten_volumes_uses_less_than_a_thousandth_of_a_core() {
     std::thread::sleep(Duration::from_millis(500));
     let long = std::env::var_os("RAVELIN_LONG").is_some();
     let time = Duration::from_secs(if long { 20 } else { 6 });
-    // A wake that finds its core and caches taken by another program costs ten times as much. What the daemon does again
-    // and again is in each of the stretches.
+    // A wake-up costs ten times as much when another program has taken its core and caches, so one quiet period of
+    // several is enough: each contains all of the daemon's periodic work.
     let mut shares = (0..5).map(|_| {
         let before = cpu_nanoseconds(bench.pid());
         std::thread::sleep(time);
-        // The runtime lets threads go that it has not needed for some seconds.
+        // The runtime ends threads that have been idle for some seconds.
         let each = cpu_nanoseconds(bench.pid()).into_iter();
         let used = each.map(|(thread, now)| now - before.get(&thread).unwrap_or(&0));
         let used = Duration::from_nanos(used.sum());
@@ -187,7 +186,7 @@ fn an_idle_daemon_with_ten_volumes_uses_less_than_a_thousandth_of_a_core() {
 struct Group(PathBuf);
 
 impl Group {
-    /// By the second version of control groups or the first; `None` where neither can be had.
+    /// By version 2 or 1 of control groups; `None` where neither is available.
     fn new(name: &str, limit_bytes: u64) -> Option<Self> {
         let name = format!("ravelin-test-{}-{name}", std::process::id());
         for (root, file) in [
@@ -195,12 +194,12 @@ impl Group {
             ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
         ] {
             let group = Self(Path::new(root).join(&name));
-            // Where it is delegated already, it need not be.
+            // The controller may be delegated already, so an error does not matter.
             let _ = std::fs::write(Path::new(root).join("cgroup.subtree_control"), "+memory");
             if std::fs::create_dir(&group.0).is_err() {
                 continue;
             }
-            // In a directory that is no control group these files do not come by themselves.
+            // Only in a real control group do these files appear.
             let is_group = ["cgroup.procs", file].map(|name| group.0.join(name).exists());
             if is_group == [true; 2]
                 && std::fs::write(group.0.join(file), limit_bytes.to_string()).is_ok()
@@ -212,7 +211,7 @@ impl Group {
         None
     }
 
-    /// The most memory that it has had.
+    /// The highest memory use so far.
     fn most_used(&self) -> u64 {
         let peaks = ["memory.peak", "memory.max_usage_in_bytes"];
         let found = peaks.map(|name| std::fs::read_to_string(self.0.join(name)));
@@ -227,7 +226,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // The last process may still be on its way out.
+        // The last process may still be exiting.
         for _ in 0..100 {
             if std::fs::remove_dir(&self.0).is_ok() {
                 return;
@@ -237,7 +236,7 @@ impl Drop for Group {
     }
 }
 
-/// A mount, ended also after a failure.
+/// A mount, unmounted also after a failure.
 struct Mounted(PathBuf);
 
 impl Drop for Mounted {
@@ -246,14 +245,13 @@ impl Drop for Mounted {
     }
 }
 
-/// The daemon has a control group whose memory is less than what is written to a file system on its
-/// volume. Where it may say that it cleans pages for others (`PR_SET_IO_FLUSHER`), whoever dirties
-/// them is in the same group: were the daemon to wait for pages to be cleaned, it would wait for
-/// itself. Without that word it does just that, so there the writer has a group of its own.
+/// The daemon runs in a control group with less memory than the amount written to a file system on its volume. Where
+/// the daemon may set `PR_SET_IO_FLUSHER`, the writer is in the same group: if the daemon waited for dirty pages to be
+/// cleaned, it would wait for itself. Without this flag the daemon does wait, so the writer has a group of its own.
 #[test]
 fn a_file_system_is_filled_in_less_memory_than_it_holds() {
-    // The journals have 60 MiB, which the daemon keeps in memory until it is in place, beside what is
-    // in flight: 249 to 294 MiB in all. `docs/daemon.md` says what follows.
+    // The journals have 60 MiB. The daemon keeps logged blocks in memory until they are in place, and also the data in
+    // flight: 249 to 294 MiB in all. `docs/daemon.md` says what follows.
     const DAEMON_BYTES: u64 = 352 * MIB;
     const WRITER_BYTES: u64 = 80 * MIB;
     const WRITTEN: usize = 408;
@@ -305,7 +303,7 @@ fn a_file_system_is_filled_in_less_memory_than_it_holds() {
             break status;
         }
         if since.elapsed() > Duration::from_secs(60) {
-            // Nothing else lets go of it.
+            // Only a forced unmount frees the hanging processes.
             let _ = Command::new("umount")
                 .arg("-f")
                 .arg(bench.path("v.img"))

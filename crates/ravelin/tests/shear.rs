@@ -6,12 +6,12 @@
 //! | `safety` | no byte changes, also when the run is killed while it writes; opened read-only without `--writes` |
 //! | `btrfs` | a file on btrfs over four drives |
 //! | `md` | Linux md in an emulated guest, on null_blk drives |
-//! | `answer` | what an answer is worth: right, none, or wrong |
+//! | `answer` | the verdict on an answer: right, cannot tell, or wrong |
 //! | `volume` | a filled volume and its exports |
 //!
-//! A wrong answer fails its test at once. "Cannot tell" is asked again, with other random choices, as a busy host
-//! can be the cause; three times in all. Tests are ignored unless asked for, as the times are the host's. Drives sleep:
-//! four tests at once do not disturb each other on two processors. What is missing is named as skipped.
+//! A wrong answer fails its test at once. After "cannot tell", which a busy host can cause, the test runs again with
+//! other random choices, three times in all. The tests are ignored by default, because the times are the host's. Drives
+//! sleep: four tests at once do not disturb each other on two processors. Missing tools are reported as skipped.
 
 #![expect(clippy::print_stdout, reason = "tests say what they skip and found")]
 

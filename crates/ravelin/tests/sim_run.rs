@@ -1,6 +1,6 @@
-//! `ravelin sim run` as transcripts: the examples of `docs/sim-run.md`, and files that are wrong.
+//! `ravelin sim run` as transcripts: the examples of `docs/sim-run.md`, and invalid files.
 //!
-//! `TRYCMD=overwrite cargo test -p ravelin --test sim_run` writes the transcripts anew; what changed is reviewed.
+//! `TRYCMD=overwrite cargo test -p ravelin --test sim_run` writes the transcripts anew; review the changes.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ fn examples_and_broken_files_say_what_their_transcripts_say() {
     trycmd::TestCases::new()
         .case("../../docs/sim-run.md")
         .case("tests/sim_run/broken.md");
-    // A file that is wrong leaves nothing behind.
+    // An invalid file leaves no output behind.
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sim_run/broken.in");
     for entry in std::fs::read_dir(here).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
@@ -20,7 +20,7 @@ fn examples_and_broken_files_say_what_their_transcripts_say() {
     }
 }
 
-/// Not a transcript: the order of two streams is not fixed.
+/// No transcript, because the order of the two streams is not fixed.
 #[test]
 fn a_broken_file_is_an_error_in_json_too() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sim_run/broken.in");

@@ -1,8 +1,8 @@
-//! Words that the project has retired do not come back: not in names of files, identifiers, help, events or JSON. And the
-//! machines of a lane do not know the lane.
+//! Retired words do not return: not in names of files, identifiers, help, events or JSON. And the state machines of a
+//! lane do not name the lane.
 //!
-//! `tidy/words.rs` has the words, and the standard word for each. Comments and sentences are for reviewers. A place is a
-//! file's name, an identifier (once for each file), a name in a string (so a key of JSON, or an event), or a page of help.
+//! `tidy/words.rs` has the words, and the standard word for each. Reviewers check comments and sentences. A place is a
+//! file's name, an identifier (once for each file), a name in a string (a key of JSON, or an event), or a page of help.
 
 #[path = "tidy/words.rs"]
 mod words;
@@ -86,7 +86,7 @@ fn names_in(source: &str) -> BTreeSet<String> {
     names
 }
 
-/// A string literal at the beginning of `rest`: what is in it, and its length with quotes.
+/// A string literal at the beginning of `rest`: its contents, and its length with quotes.
 fn string(rest: &str) -> (&str, usize) {
     let mut escaped = false;
     for (at, letter) in rest.char_indices().skip(1) {
@@ -100,7 +100,7 @@ fn string(rest: &str) -> (&str, usize) {
     (&rest[1..], rest.len())
 }
 
-/// Places that still say a retired word, by word.
+/// Places that still have a retired word, by word.
 fn places() -> BTreeMap<&'static str, Vec<String>> {
     let root = root();
     let mut found = Vec::new();
@@ -146,15 +146,15 @@ fn note(words: &[String], place: &str, places: &mut BTreeMap<&'static str, Vec<S
     }
 }
 
-/// Files of the lane, beside those of `routes/`, that name it. Every other file there is a machine of its own, or a part of one: it
-/// has its own state, and is given the context and typed inputs. None is added. Files of `routes/` hand what comes to the lane, or
-/// from one machine, to the next one, and decide nothing.
+/// Files of the lane, beside those of `routes/`, that name `Lane`. Every other file in the folder is a state machine or
+/// a part of one: it has its own state, and gets the context and typed inputs. Do not add files here. Files of
+/// `routes/` pass inputs to the lane, or from one machine to the next, and decide nothing.
 const OF_LANE: &[&str] = &[
-    // Looks at all machines of a lane, and changes none.
+    // Reads all machines of a lane, and changes none.
     "check.rs", "mod.rs",
 ];
 
-/// What is before a file's tests.
+/// The part of a file before its tests.
 fn without_tests(source: &str) -> &str {
     source.split("#[cfg(test)]").next().unwrap_or(source)
 }

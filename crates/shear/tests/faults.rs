@@ -1,5 +1,4 @@
-//! Arrays that are not as they should be (the paper's figures 17 to 19), and noise: what is wrong is named, and nothing
-//! wrong is said.
+//! Faulty arrays (the paper's figures 17 to 19), and noise: each fault is named, and no answer is wrong.
 
 #![expect(clippy::print_stdout, reason = "what a run found, and what is skipped")]
 
@@ -47,7 +46,8 @@ fn two_seats_on_one_spindle_are_named() {
     }
 }
 
-/// Figure 18: one drive of RAID-0 on four is one and a half times as fast or as slow, or turns or seeks so.
+/// Figure 18: in RAID-0 on four drives, one drive is faster or slower by a factor of one and a half, in everything, in
+/// rotation or in seeks.
 #[test]
 fn a_slow_and_a_fast_drive_are_named_and_nothing_else() {
     let cases = [
@@ -88,7 +88,8 @@ fn the_missing_drive_of_ten_is_named() {
     }
 }
 
-/// 30 % foreign load and 20 % noise on the paper's arrays, by reads and with writes: right or "cannot tell".
+/// 30 % foreign load and 20 % noise on the paper's arrays, by reads and by writes: each answer is right or "cannot
+/// tell".
 #[test]
 fn noise_makes_no_answer_wrong() {
     let seeds = match seeds() {
@@ -130,7 +131,7 @@ fn noise_makes_no_answer_wrong() {
     println!("{unknown} of {} cannot be told", seeds.len());
 }
 
-/// One drive, and a volume without stripes, are no arrays: nothing is said, and why is.
+/// One drive, or a volume without stripes, is no array: the answer is "unknown", with reasons.
 #[test]
 fn what_has_no_stripes_cannot_be_told_and_says_why() {
     for target in ["raid0:2c?chunk=1G&drive=4G", "raid1:2c?chunk=64K"] {

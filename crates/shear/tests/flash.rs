@@ -1,4 +1,5 @@
-//! Arrays of flash drives: these answer in the order in which they were asked, and so show themselves.
+//! Arrays of flash drives. A flash drive answers requests in the order of their arrival, and this order shows the
+//! drive.
 
 mod support;
 
@@ -8,7 +9,7 @@ use support::run;
 #[test]
 fn flash_drives_are_told_from_their_dies() {
     let cases: [(&str, u64, u16, &[&str], Redundancy); 7] = [
-        // The same times by bursts: chunks of one page and of eight.
+        // Bursts take the same time with chunks of one page and of eight.
         ("raid0:4c?chunk=16K", 16, 4, &["raid0"], Redundancy::None),
         ("raid0:5c?chunk=128K", 128, 5, &["raid0"], Redundancy::None),
         (
@@ -18,7 +19,7 @@ fn flash_drives_are_told_from_their_dies() {
             &["raid5"],
             Redundancy::Parity,
         ),
-        // A drive of parity alone beside parity that rotates.
+        // A drive that holds only parity, beside rotating parity.
         (
             "raid6:la6:6c?chunk=4K",
             4,
@@ -33,7 +34,7 @@ fn flash_drives_are_told_from_their_dies() {
             &["raid6:shear"],
             Redundancy::DoubleParity,
         ),
-        // One chunk of data and three of parity: no write reads, as without parity.
+        // One data chunk and three parities: no write needs a read, as without parity.
         (
             "raid7:4c?chunk=8K&cache=read",
             8,
@@ -60,8 +61,8 @@ fn flash_drives_are_told_from_their_dies() {
     }
 }
 
-/// Called `raid5:rs`: writes of one chunk were slower than those of all by 0.22, as reads of two busy drives are than those
-/// of one, and 0.18 was the limit.
+/// Regression: called `raid5:rs`. Writes of one chunk were slower than writes of all chunks by 0.22, as reads of two
+/// busy drives are compared with one; the limit was 0.18.
 #[test]
 fn a_drive_of_parity_alone_is_told_from_one_that_is_busy() {
     let target = "raid6:rs6:16c?chunk=128K&disk=ssd&cache=writeback&seed=10294";
@@ -70,7 +71,7 @@ fn a_drive_of_parity_alone_is_told_from_one_that_is_busy() {
     assert_eq!(belief.redundancy, Redundancy::DoubleParity, "{belief:?}");
 }
 
-/// Nearly all reads wait for those before them on one drive, and on two drives whose chunks are longer than strides.
+/// Nearly all reads wait for earlier ones: on one drive, and on two drives whose chunks are longer than the strides.
 #[test]
 fn flash_without_stripes_cannot_be_told() {
     for target in ["raid0:2c?chunk=1G&drive=4G", "raid1:2c?chunk=64K"] {

@@ -1,4 +1,5 @@
-//! Volumes that begin inside the array's pattern, as partitions do: stripes begin later, and chunks may.
+//! Volumes that begin inside the array's pattern, as partitions do: the first stripe begins later, and the first chunk
+//! may.
 
 mod support;
 
@@ -7,12 +8,13 @@ use support::{run, run_behind};
 
 const KIB: u64 = 1024;
 
-/// `raid5:3c` on a partition was `raid6`: writes were compared from the volume's first border on only, none of which was
-/// that of a stripe, and what has no stripes and costs three operations was two parities of one chunk. Right-symmetric
-/// layouts that begin one chunk later were striping with chunks of twice the size.
+/// Regression: `raid5:3c` on a partition was called `raid6`. Writes were compared only from the volume's first border
+/// on, and no such border was that of a stripe. An array without stripes that costs three operations was taken for one
+/// chunk with two parities. Right-symmetric layouts that begin one chunk later were taken for striping with chunks of
+/// twice the size.
 #[test]
 fn writes_find_where_stripes_begin() {
-    // Scheme, where the volume begins, and its first stripe, in KiB; chunks of 32 KiB.
+    // Scheme, begin of the volume and of its first stripe, in KiB; chunks of 32 KiB.
     let cases: [(&str, u64, u64, &[&str]); 9] = [
         ("raid5:3c", 8, 56, &["raid5", "raid6:ls6:4c"]),
         ("raid5:3c", 16, 48, &["raid5", "raid6:ls6:4c"]),
@@ -37,7 +39,8 @@ fn writes_find_where_stripes_begin() {
     }
 }
 
-/// Chunks of 64 KiB that begin at the second half of one, or two of 32 KiB in a row on each drive.
+/// Two readings: chunks of 64 KiB, with the volume's begin in the middle of one; or two chunks of 32 KiB in a row on
+/// each drive.
 #[test]
 fn reads_alone_have_two_readings_of_half_a_chunk() {
     let halves = run("raid5:rs:3c?chunk=32K", false, 1, Method::Ours);

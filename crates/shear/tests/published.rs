@@ -1,6 +1,6 @@
-//! The paper's method on the paper's arrays, as the yardstick: its results and its signatures.
+//! The paper's method on the paper's arrays, as a reference: its results and its signatures.
 //!
-//! Long: only in `make verify`, one seed each, with the paper's 500 requests a burst and ten trials.
+//! Long, so only in `make verify`, with one seed each, and with the paper's 500 requests a burst and ten trials.
 
 #![expect(clippy::print_stdout, reason = "what a run found, and what is skipped")]
 

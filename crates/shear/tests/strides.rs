@@ -1,12 +1,12 @@
-//! Strides that keep most of their requests on one drive, and not all.
+//! Strides that put most of their requests on one drive, but not all.
 
 mod support;
 
 use shear::Method;
 use support::run;
 
-/// Called `raid5:p0:4c`: at each place of a stride of three chunks, three of five requests are on one drive. All places
-/// and all divisors are alike in that, and the stride was taken for one that keeps to a drive.
+/// Regression: called `raid5:p0:4c`. At each place of a stride of three chunks, three of five requests are on one
+/// drive. This is so at all places and for all divisors, so the stride was taken for one that stays on one drive.
 #[test]
 fn a_stride_with_a_slower_multiple_is_no_pattern() {
     let target = "raid6:nr:5c?chunk=4K&disk=nearline&cache=read&seed=16783";

@@ -1,5 +1,5 @@
-//! A seeded sample of settings: drives × chunk × every classic layout × disk × the array's cache. What is said is
-//! right, or nothing is said.
+//! A seeded sample of settings: drives × chunk × every classic layout × disk × the array's cache. Each answer is right
+//! or "cannot tell".
 
 #![expect(clippy::print_stdout, reason = "figures of a run")]
 
@@ -20,17 +20,17 @@ use support::run;
 const DISKS: [&str; 4] = ["9lzx", "15k", "nearline", "ssd"];
 const CACHES: [&str; 3] = ["off", "read", "writeback"];
 
-/// Data chunks of a stripe up to which the simulated arrays make every small write by reconstruct-write: with one parity
-/// and three of them it reads two chunks as read-modify-write does, and they take it then; with more parities it reads
-/// fewer.
+/// Up to this many data chunks in a stripe, the simulated arrays make every small write by reconstruct-write. With
+/// three data chunks and one parity it reads two chunks, as many as read-modify-write, and is preferred; with more
+/// parities it reads fewer.
 const NARROW: u16 = 3;
 
-/// One array and what it is.
+/// One array and its true properties.
 struct Setting {
     target: String,
     disk: &'static str,
     cache: &'static str,
-    /// What cannot be told from it with writes: schemes without drives, and drives.
+    /// Layouts that writes cannot distinguish from this one: schemes without drives, and drives.
     class: Vec<(String, u16)>,
     chunk: u64,
     pattern: u64,
@@ -48,7 +48,7 @@ fn redundancy_of(geometry: &Geometry) -> Redundancy {
     }
 }
 
-/// Schemes that are seen as this one is, by reads and writes, and how all of them protect data.
+/// Schemes that reads and writes cannot distinguish from this one, and the redundancy that all of them have.
 fn class_of(geometry: &Geometry) -> (Vec<(String, u16)>, Redundancy) {
     let seen = |geometry: &Geometry| {
         let signature = signature(geometry, Probe::Writes);
@@ -104,14 +104,14 @@ fn sample(rng: &mut ChaCha8Rng) -> Setting {
     }
 }
 
-/// What an answer is worth.
+/// The verdict on an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     /// The exact class.
     Right,
-    /// No answer, or a longer list that has the right ones.
+    /// No answer, or a longer list that contains the right schemes.
     CannotTell,
-    /// Anything that is not so.
+    /// Any other answer.
     Wrong,
 }
 
@@ -143,7 +143,7 @@ fn judge(setting: &Setting, belief: &Belief) -> Verdict {
     }
 }
 
-/// Seeds: `RAVELIN_SWEEP=FROM..TO,FROM..TO…` takes parts. With `RAVELIN_SHOW` right answers are printed too.
+/// Seeds: `RAVELIN_SWEEP=FROM..TO,FROM..TO…` selects ranges. With `RAVELIN_SHOW` right answers are printed too.
 fn seeds(long: bool) -> Vec<u64> {
     let Ok(parts) = std::env::var("RAVELIN_SWEEP") else {
         return (0..if long { 5000 } else { 4 }).collect();
@@ -155,7 +155,8 @@ fn seeds(long: bool) -> Vec<u64> {
     parts.split(',').flat_map(part).collect()
 }
 
-/// Whether a setting is asked for: `RAVELIN_SWEEP_OF=raid1,chained,disk=ssd` takes those with any of these words in their names.
+/// Whether a setting is selected: `RAVELIN_SWEEP_OF=raid1,chained,disk=ssd` selects those with any of these words in
+/// their names.
 fn is_asked(target: &str) -> bool {
     let words = std::env::var("RAVELIN_SWEEP_OF");
     words.map_or(true, |words| {
@@ -163,7 +164,7 @@ fn is_asked(target: &str) -> bool {
     })
 }
 
-/// 4 of them in `make test`, 5,000 in `make verify`.
+/// 4 settings in `make test`, 5,000 in `make verify`.
 #[test]
 fn what_is_said_of_sampled_arrays_is_right() {
     let long = std::env::var_os("RAVELIN_LONG").is_some();

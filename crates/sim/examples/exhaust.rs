@@ -1,7 +1,7 @@
-//! Runs an enumeration and prints what it came to: `exhaust cuts|said|silent|phases ONE_IN [AGAIN_ONE_IN [WORKLOAD]]`.
+//! Runs an enumeration and prints its result: `exhaust cuts|reported|silent|phases ONE_IN [AGAIN_ONE_IN [WORKLOAD]]`.
 //!
-//! One case in `ONE_IN` is run; of the cuts within recoveries of these one in `AGAIN_ONE_IN`. `WORKLOAD` is the beginning
-//! of a name.
+//! One case in `ONE_IN` is run; of the cuts within the recoveries of these cases, one in `AGAIN_ONE_IN`. `WORKLOAD` is
+//! the beginning of a name.
 
 use sim::enumerate::{Share, Tally, cuts, phases, reported, silent, workloads};
 use sim::schedule::Runner;

@@ -1,4 +1,4 @@
-//! Runs seeds and prints how fast that goes: `swarm FIRST COUNT [SCOPE [SETTING]]`, of all pools or of those whose name begins
+//! Runs seeds and prints the rate: `swarm FIRST COUNT [SCOPE [SETTING]]`, of all pools or of those whose name begins
 //! with SETTING (`pddl2`).
 
 #![expect(clippy::print_stdout, reason = "an example prints what it found")]

@@ -1,8 +1,8 @@
-//! Drives that cannot be spared refuse what they are asked: lanes try again at growing intervals, requests
-//! end in errors, and when the drives take everything again the pool goes on by itself.
+//! Drives that cannot be spared refuse operations: lanes try again at growing intervals, and requests end
+//! in errors. When the drives accept all operations again, the pool goes on without a command.
 //!
-//! Before, a lane began the next try when the last one had failed: 20 million events in three minutes, and
-//! no request ever ended.
+//! Before, a lane began the next try as soon as the last one had failed: 20 million events in three
+//! minutes, and no request ever ended.
 
 use std::time::Duration;
 
@@ -55,7 +55,8 @@ impl Bench {
         }
     }
 
-    /// From now on these seats' drives refuse. What lies before the journal has its space already.
+    /// From now on the drives in these seats refuse. The regions before the journal have their space
+    /// already.
     fn refuse(&mut self, seats: &[u16], refused: Refused) {
         let (counted, regions, fault) = match refused {
             Refused::Writes(fault) => (
@@ -93,7 +94,7 @@ impl Bench {
         } else {
             0
         };
-        // The first half of the volume is left alone.
+        // The first half of the volume is never written.
         let block = self.world.rng().random_range(self.blocks / 2..self.blocks);
         let offset = if length > 0 { block * BLOCK_BYTES } else { 0 };
         let mut bytes = vec![0; usize::try_from(length).unwrap()];
@@ -107,8 +108,8 @@ impl Bench {
         (self.world.submit(VOLUME, request, &bytes), self.world.now())
     }
 
-    /// A client that writes and flushes and begins again whatever it is told, for so long; how many of
-    /// its requests went well and how many did not.
+    /// A client that writes and flushes for `time`, and begins a new request after each end, success or
+    /// error. Returns how many of its requests succeeded, and how many failed.
     fn hammer(&mut self, time: Duration, requests_max: u64) -> (u64, u64) {
         let until = self.world.now() + time;
         let mut open = Vec::new();
@@ -173,7 +174,7 @@ impl Bench {
     }
 }
 
-/// A minute of refusals: few tries, few reports, every request ends; then everything goes on.
+/// A minute of refusals: few tries, few reports, every request ends. Then the pool goes on.
 fn a_minute_of(refused: Refused, out: &[u16], seats: &[u16], seed: u64) {
     let what = format!("{refused:?} on {seats:?} with {out:?} out, seed {seed}");
     let mut bench = Bench::new("raid6", 6, seed);
@@ -184,7 +185,7 @@ fn a_minute_of(refused: Refused, out: &[u16], seats: &[u16], seed: u64) {
     bench.refuse(seats, refused);
     bench.world.reports.clear();
     let before = bench.world.ios();
-    // The first failures put out what can be spared, and fill the journal's memory.
+    // The first failures put out the drives that can be spared, and fill the journal's memory.
     bench.hammer(Duration::from_secs(10), 20_000);
     let begun = bench.world.ios();
     let (_, ill) = bench.hammer(Duration::from_secs(50), 20_000);
@@ -207,7 +208,7 @@ fn a_minute_of(refused: Refused, out: &[u16], seats: &[u16], seed: u64) {
     assert!(begun > before);
 
     bench.end_of_faults();
-    // Whatever still waits for its next try.
+    // Until no lane waits for its next try any more.
     let until = bench.world.now() + Duration::from_secs(3);
     while bench.world.now() < until {
         bench.hammer(Duration::from_millis(1), u64::MAX);
@@ -222,12 +223,12 @@ fn a_minute_of(refused: Refused, out: &[u16], seats: &[u16], seed: u64) {
         bench.world.reports
     );
     bench.world.settle();
-    // What had been flushed before, and nobody has written since, is what it was: now, and at an opening.
+    // Blocks that were flushed before, and not written since, are unchanged: now, and after an opening.
     for again in 0..2 {
         let half = bench.size / 2;
         let read = bench.world.read(VOLUME, 0, half).unwrap();
         bench.oracle.check(0, &read, &what);
-        // Nothing else is unreadable.
+        // All other blocks can be read, too.
         bench.world.read(VOLUME, half, half).unwrap();
         bench.world = World::open(bench.world.kill(), false, seed + again).unwrap();
     }
@@ -254,8 +255,8 @@ fn a_pool_with_more_failing_drives_than_it_can_spare_rests_between_tries() {
     }
 }
 
-/// A lane used to go on with a checkpoint whose flush had failed, and so wrote in place what the journal
-/// might not have: a cut then leaves a stripe half written, and its record nowhere.
+/// Before, a lane went on with a checkpoint whose flush had failed, and so put blocks in place whose
+/// records the journal might not have. A cut then left a stripe half written, and its record nowhere.
 #[test]
 fn nothing_is_put_in_place_before_a_flush_covers_its_record() {
     let mut bench = Bench::new("raid6", 6, 5);
@@ -277,7 +278,7 @@ fn nothing_is_put_in_place_before_a_flush_covers_its_record() {
     let before = data(&mut bench.world);
     bench.refuse(&[0, 2, 3, 5], Refused::Flushes);
     bench.world.write(VOLUME, 0, &[7; 4096]).unwrap();
-    // The lane is idle for long enough to begin a checkpoint by itself.
+    // The lane is idle for long enough to begin a checkpoint.
     bench.run(Duration::from_secs(5));
     assert!(before == data(&mut bench.world), "installed unflushed");
 }

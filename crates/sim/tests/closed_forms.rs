@@ -1,8 +1,8 @@
-//! The simulator checked with pencil and paper: each measured mean has its 95 % interval, whose half-width is at most
-//! 2 %, and the closed form lies in it.
+//! The simulator compared with closed forms: the 95 % interval of each measured mean has a half-width of at most 2 %,
+//! and contains the closed form.
 //!
-//! Seeds are fixed, so a test either passes or a model has changed. An interval of 95 % misses its closed form for one
-//! seed in twenty; a change that moves the choices may therefore need another seed, and then says so.
+//! Seeds are fixed, so a result changes only when a model changes. An interval of 95 % misses its closed form for one
+//! seed in twenty; a change that alters the random choices may therefore need another seed, and must say so.
 
 use block::Instant;
 use sim::load::{Access, Arrivals, Load, LoadOptions, Lone, Run, Target};
@@ -11,7 +11,7 @@ use sim::model::{IoKind, Model, ModelOptions, Operation, Order, Preset, Work, pr
 use sim::plain::{MirrorReads, PlainArray, PlainOptions};
 use stats::{BatchMeans, Interval, Moments};
 
-/// The closed form lies in the interval, and the interval is narrow.
+/// Checks that the closed form lies in the interval, and that the interval is narrow.
 fn check(name: &str, closed: f64, measured: Interval) {
     assert!(
         measured.relative() <= 0.02,
@@ -28,7 +28,7 @@ const fn to_f64(value: u64) -> f64 {
     value as f64
 }
 
-/// Operations of `length` bytes at places that a generator chooses, one after the other, and what each one cost.
+/// Runs operations of `length` bytes at generated places, one after the other, and gives `each` the cost of each one.
 fn one_by_one(
     drive: &mut Box<dyn Model>,
     capacity_bytes: u64,
@@ -63,8 +63,8 @@ fn one_by_one(
 
 // --- queues ----------------------------------------------------------------------------------
 
-/// A queue with one server, by the recursion of Lindley: the arrivals are the load's, the services are drawn or fixed.
-/// The server under test is `model::Server`; exponential services come as operations whose lengths are so distributed.
+/// A queue with one server, by Lindley's recursion: the load makes the arrivals, the services are drawn or fixed. The
+/// server under test is `model::Server`; exponential services are operations with exponentially distributed lengths.
 fn waits(load: f64, exponential: bool, seed: u64) -> Interval {
     use rand::{RngExt, SeedableRng};
     let mean_ns = 1_000_000.0;
@@ -158,9 +158,9 @@ fn disk(name: &str) -> (Preset, DiskOptions) {
     (found, options)
 }
 
-/// The mean seek of two random sectors: each distance by how many pairs of sectors lie that far apart. Zones have
-/// different numbers of sectors per cylinder, so cylinders are weighted; with one zone this is the integral over
-/// 2 (C − x) / C².
+/// The mean seek of two random sectors: each distance is weighted by the number of pairs of sectors that lie so far
+/// apart. Zones have different numbers of sectors per cylinder, so cylinders are weighted; with one zone this is the
+/// integral over 2 (C − x) / C².
 fn seek_integral(options: &DiskOptions) -> f64 {
     let cylinders = options.cylinders();
     let weights: Vec<f64> = options
@@ -171,8 +171,8 @@ fn seek_integral(options: &DiskOptions) -> f64 {
         })
         .collect();
     let all: f64 = weights.iter().sum();
-    // Pairs of zones instead of pairs of cylinders: within a pair of zones each distance has as many pairs of cylinders
-    // as the two ranges overlap when shifted.
+    // Pairs of zones instead of pairs of cylinders: within a pair of zones, the number of pairs of cylinders at a
+    // distance is the overlap of the two ranges when one is shifted by this distance.
     let mut begin = 0_i64;
     let ranges: Vec<(i64, i64, f64)> = options
         .zones
@@ -244,7 +244,7 @@ fn the_mean_wait_for_a_sector_is_half_a_turn() {
             60_000,
             1,
             |_, before, after| {
-                // Reads from memory do not wait.
+                // Reads that are served from memory do not wait for a rotation.
                 if after.rotations > before.rotations {
                     waits.add(to_f64(after.rotation_ns - before.rotation_ns));
                 }
@@ -262,7 +262,7 @@ fn a_stream_gets_what_passes_under_the_head() {
         let zone = options.zones[0];
         let cylinder_bytes =
             u64::from(zone.sectors_per_track) * u64::from(options.heads) * SECTOR_BYTES;
-        // As much of the outermost zone as whole requests fill.
+        // The part of the outermost zone that whole requests fill.
         let bytes = cylinder_bytes * u64::from(zone.cylinders).min(40) / 65536 * 65536;
         let closed = to_f64(options.zone_pass_ns(&zone))
             / f64::from(zone.cylinders)
@@ -282,7 +282,7 @@ fn a_stream_gets_what_passes_under_the_head() {
             capacity_bytes: found.capacity_bytes(),
         };
         let mut run = Run::new(Load::new(&load, target.capacity_bytes(), 1).unwrap(), None);
-        // Nothing here is random: nanoseconds per byte of batches of requests, for the interval.
+        // Nothing here is random: the interval is over nanoseconds per byte of batches of requests.
         let mut rates = BatchMeans::default();
         let mut before = 0;
         for _ in 0..bytes / 65536 {
@@ -310,7 +310,7 @@ fn random_reads_over_a_whole_9lzx_take_9_55_ms() {
 
 // --- arrays ----------------------------------------------------------------------------------
 
-/// Nanoseconds per read with so many clients, by batch means over intervals of a second.
+/// Nanoseconds per read with `clients` clients, by batch means over intervals of a second.
 fn per_read(target: &mut impl Target, clients: u32, seconds: u64) -> Interval {
     let options = LoadOptions {
         arrivals: Arrivals::Closed {
@@ -346,7 +346,7 @@ fn a_mirror_reads_twice_as_much_as_a_drive() {
             ..PlainOptions::new("raid1:2c", found.clone())
         };
         let mut mirror = PlainArray::new(&options).unwrap();
-        // Twice the clients: each drive has as many as the lone one.
+        // Twice the clients: each drive has as many as the single drive.
         let two = per_read(&mut mirror, 32, 2_000);
         check(&format!("{policy:?}"), 2.0, one.quotient(&two));
     }

@@ -1,4 +1,5 @@
-//! Whole stripes onto space that holds nothing go in place at once: what that saves, and that nothing is lost by it.
+//! Writes of whole stripes to space that holds no data go in place at once: how many bytes this saves, and that no data
+//! is lost.
 
 use block::{BLOCK_BYTES, Seat};
 use sim::{CutSpec, WorldOptions};
@@ -19,7 +20,7 @@ fn bench(scheme: &str, drives: u16, seed: u64) -> Bench {
     Bench::of(&options, GROUPS)
 }
 
-/// With chunks so long that headers, pages and anchors are little beside the blocks.
+/// With chunks so long that headers, pages and anchors are small beside the blocks.
 fn bench_with_long_chunks(scheme: &str, drives: u16) -> Bench {
     let options = WorldOptions {
         drive_bytes: 128 << 20,
@@ -36,7 +37,7 @@ fn write_neighbours(bench: &mut Bench) {
     bench.write_in_parts(length, 16);
 }
 
-/// Scheme, drives, data and all columns of a stripe.
+/// Scheme, drives, a stripe's data and all of its columns as a ratio.
 const POOLS: [(&str, u16, u64, u64); 7] = [
     ("raid0", 4, 1, 1),
     ("raid1:2r", 2, 1, 2),
@@ -47,7 +48,7 @@ const POOLS: [(&str, u16, u64, u64); 7] = [
     ("pddl2:2d:7c:1s", 7, 2, 4),
 ];
 
-/// Through the journal they were on the drives twice, and its parity with them.
+/// Through the journal, these blocks were on the drives twice, with the journal's parity in addition.
 #[test]
 fn a_first_write_is_on_the_drives_once() {
     for (scheme, drives, data, all) in POOLS {
@@ -65,8 +66,9 @@ fn a_first_write_is_on_the_drives_once() {
     }
 }
 
-/// An overwrite of whole stripes is on the drives once in its place, and its data once in the journal, with the parity of
-/// batches. A tenth is for headers, pages and anchors; the stripes' parity in the journal would be 17 to 50 in a hundred.
+/// An overwrite of whole stripes is on the drives once in its place, and its data once in the journal, with the parity
+/// of batches. A tenth is allowed for headers, pages and anchors; the stripes' parity in the journal would be 17 to 50
+/// percent.
 #[test]
 fn the_journal_has_no_parity_that_follows_from_its_data() {
     for (scheme, drives, data, all) in POOLS {
@@ -90,8 +92,8 @@ fn the_journal_has_no_parity_that_follows_from_its_data() {
     }
 }
 
-/// A page cache writes 64 KiB at a time: several of these are in flight, and none has a stripe of its own. Where such a
-/// stream begins and ends, and at the ends of groups, parts of stripes are logged.
+/// A page cache writes 64 KiB at a time: several such requests are in flight, and none covers a whole stripe. Parts of
+/// stripes are logged where such a stream begins and ends, and at the ends of groups.
 #[test]
 fn neighbours_in_flight_become_whole_stripes() {
     for (scheme, drives, data, all) in POOLS {
@@ -111,7 +113,7 @@ fn neighbours_in_flight_become_whole_stripes() {
     }
 }
 
-/// The record is flushed with what it is about.
+/// The record is flushed with the blocks that it describes.
 #[test]
 fn what_is_flushed_survives_the_power_and_each_drive() {
     for (scheme, drives, _, _) in POOLS {

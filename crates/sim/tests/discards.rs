@@ -1,4 +1,4 @@
-//! What holds nothing is discarded on the drives, and what is not there any more is nobody's.
+//! Space that holds no data is discarded on the drives, and no later read or volume sees its old content.
 
 use block::{BLOCK_BYTES, Request, RequestKind, Seat};
 use rand::{Rng, RngExt};
@@ -78,7 +78,7 @@ impl Bench {
         }
     }
 
-    /// Bytes of cells that the drives were told to forget, all together.
+    /// Bytes of cells that all drives together have discarded.
     fn discarded_bytes(&self) -> u64 {
         self.discarded_bytes_of(Region::Data)
     }
@@ -88,7 +88,7 @@ impl Bench {
         drives.map(|drive| drive.discarded_bytes(region)).sum()
     }
 
-    /// What the volume takes on the drives if all of it is written.
+    /// Bytes that the volume takes on the drives if all of it is written.
     fn bytes_on_drives(&self) -> u64 {
         let geometry = self.world.pool().geometry();
         let (code, groups) = (geometry.code(), self.size / geometry.group_data_bytes());
@@ -108,7 +108,7 @@ impl Bench {
     }
 }
 
-/// A trim changed entries only, and the drives kept everything.
+/// Before, a trim changed entries only, and the drives kept all blocks.
 #[test]
 fn whatever_whole_stripes_are_trimmed_is_discarded_once() {
     for (scheme, drives) in POOLS {
@@ -120,7 +120,7 @@ fn whatever_whole_stripes_are_trimmed_is_discarded_once() {
         bench.world.settle();
         assert_eq!(bench.discarded_bytes(), bench.bytes_on_drives(), "{scheme}");
         bench.check(scheme);
-        // Written and settled again it is as any other space, also without a drive.
+        // Written and settled again, the space is like any other, also without a drive.
         bench.write(0, bench.size);
         bench.write(BLOCK_BYTES, BLOCK_BYTES);
         bench.world.settle();
@@ -132,8 +132,8 @@ fn whatever_whole_stripes_are_trimmed_is_discarded_once() {
     }
 }
 
-/// Free stripes are written again at once, as long as there is something to overwrite: discards of them would be for
-/// nothing. With the last of their group's data they go, too.
+/// Free stripes are soon overwritten while their group has data: discards of them would be wasted. They are
+/// discarded with the last data of their group.
 #[test]
 fn free_stripes_are_discarded_with_the_last_data_of_their_group() {
     for (scheme, drives) in POOLS {
@@ -173,7 +173,7 @@ fn free_stripes_are_discarded_with_the_last_data_of_their_group() {
     }
 }
 
-/// What is written to a stripe between its trim and the checkpoint stays.
+/// Blocks that are written to a stripe between its trim and the checkpoint stay.
 #[test]
 fn only_what_still_holds_nothing_is_discarded() {
     for (scheme, drives) in POOLS {
@@ -193,7 +193,7 @@ fn only_what_still_holds_nothing_is_discarded() {
     }
 }
 
-/// Groups that a volume gives up are discarded, written or not; those that nobody ever wrote are not asked for.
+/// Groups that a volume gives up are discarded, written or not. Groups that are still uninitialized are not.
 #[test]
 fn what_a_deleted_volume_had_is_discarded_and_the_next_one_reads_zeros() {
     for (scheme, drives) in POOLS {
@@ -228,8 +228,8 @@ fn what_a_deleted_volume_had_is_discarded_and_the_next_one_reads_zeros() {
     }
 }
 
-/// A drive that is away when stripes are trimmed and discarded comes back with what it had, and one that was there
-/// without what it gave up.
+/// A drive that is away when stripes are trimmed and discarded returns with the old blocks; the drives that were
+/// there have discarded them.
 #[test]
 fn drives_that_come_back_agree_with_those_that_discarded() {
     for (scheme, drives) in [("raid5", 4), ("raid6", 6), ("pddl2:2d:7c:1s", 7)] {
@@ -249,7 +249,7 @@ fn drives_that_come_back_agree_with_those_that_discarded() {
     }
 }
 
-/// The power goes while discards are under way: each of them is lost, kept or torn.
+/// The power goes while discards are in flight: each of them is lost, done or torn.
 #[test]
 fn a_cut_in_the_middle_of_discards_loses_nothing() {
     for (scheme, drives) in POOLS {

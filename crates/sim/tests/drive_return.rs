@@ -1,4 +1,5 @@
-//! Drives that were away come back: what they missed is copied, and nothing else is believed.
+//! Drives that were away return: the blocks that they missed are copied. A drive whose state does not fit is filled
+//! as a whole.
 
 #![expect(clippy::print_stdout, reason = "a test prints what it measured")]
 
@@ -58,7 +59,7 @@ impl Run {
         self.oracle.wrote(offset, &bytes);
     }
 
-    /// Changes `blocks` blocks anywhere.
+    /// Changes `blocks` blocks at random places.
     fn scribble(&mut self, blocks: u64) {
         for _ in 0..blocks {
             let at = self.world.rng().random_range(0..self.size / BLOCK);
@@ -99,7 +100,7 @@ impl Run {
         })
     }
 
-    /// Everything is right, a scrub finds nothing, and as many drives may go as the code survives.
+    /// Checks that all data is right, that a scrub finds nothing, and that the drives `others` may be lost.
     fn stands(&mut self, others: &[u16]) {
         self.check("caught up");
         self.world.scrub().unwrap();
@@ -116,7 +117,7 @@ impl Run {
     }
 }
 
-/// What a fill of a whole drive writes to it, for comparison.
+/// The bytes that a fill of a whole drive writes to the drive, for comparison.
 fn whole_fill(options: &WorldOptions, groups: u64, seat: Seat) -> u64 {
     let mut run = Run::new(options, groups);
     run.world.fail_drive(seat, false).unwrap();
@@ -135,7 +136,7 @@ fn a_drive_that_missed_a_hundredth_is_written_less_than_a_twentieth_of_a_full_fi
         let mut run = Run::new(&options, groups);
         run.world.pull(seat);
         run.scribble(run.size / BLOCK / 100);
-        // With distributed spares, what it held is on other drives meanwhile, and is copied back.
+        // With distributed spares, the drive's columns are on other drives meanwhile, and are copied back.
         run.world.settle();
         assert!(!run.is_complete(seat), "{scheme}: it is out");
         run.world.plug_in(seat, None);
@@ -179,8 +180,8 @@ fn a_drive_catches_up_after_every_cut_of_its_catching_up() {
                 }
                 cut.world.settle();
                 if !cut.is_complete(seat) {
-                    // The cut came before its new label. If the others know of its new identity,
-                    // it is a stranger, and filled as a whole.
+                    // The cut came before the drive's new label. If the other labels have its new identity, the
+                    // drive is a stranger, and is filled as a whole.
                     let stranger = cut.world.drive_in(seat).is_none();
                     let instead = stranger.then(|| cut.world.drives()[seat.index()].clone());
                     assert!(cut.world.begin_return_drive(seat, instead));
@@ -190,7 +191,7 @@ fn a_drive_catches_up_after_every_cut_of_its_catching_up() {
                 assert!(cut.is_complete(seat), "{scheme} cut {cuts}");
                 cut.stands(&[0, 2]);
                 cuts += 1;
-                // Every moment near the begin, samples later.
+                // Every step near the beginning, sampled steps later.
                 for _ in 0..1 + cuts / 4 {
                     back.world.step();
                 }
@@ -202,7 +203,7 @@ fn a_drive_catches_up_after_every_cut_of_its_catching_up() {
 
 #[test]
 fn what_a_drive_had_not_flushed_when_it_lost_power_is_copied() {
-    // Nothing is asked to be flushed before the drive goes: of what it was given, any part is there.
+    // No flush is requested before the drive leaves: any part of its writes may be on it.
     for seed in 0..24 {
         let options = small("raid5", 4);
         let seat = Seat(2);
@@ -302,7 +303,7 @@ fn a_stale_snapshot_of_a_drive_is_copied_what_changed_since_the_snapshot() {
     let options = small("raid5", 4);
     let seat = Seat(1);
     let mut run = Run::new(&options, 6);
-    // With the very label that the drive has when it leaves.
+    // The snapshot has the same label as the drive when it leaves.
     let snapshot = run.world.drive(seat).clone();
     run.scribble(10);
     run.world.settle();
@@ -312,7 +313,7 @@ fn a_stale_snapshot_of_a_drive_is_copied_what_changed_since_the_snapshot() {
     assert!(run.world.begin_return_drive(seat, Some(snapshot)));
     run.world.settle();
     assert_eq!(run.rejected(), None);
-    // Half of all writes change a block of a drive of four: itself or its parity.
+    // In a pool of four drives half of all block writes change a given drive: its data or its parity.
     assert!(run.copied() > Some(3 * BLOCK), "{:?}", run.copied());
     run.stands(&[3]);
 }
@@ -329,7 +330,7 @@ fn a_clone_of_a_drive_that_came_back_is_a_stranger() {
     run.world.return_drive(seat).unwrap();
     run.world.settle();
     run.scribble(5);
-    // Beside the original, at an opening: nobody looks at it.
+    // The clone is beside the original at an opening: the clone is ignored.
     let again = clone.clone();
     let mut run = run.reopen(|mut drives| {
         drives.insert(0, again);
@@ -337,7 +338,8 @@ fn a_clone_of_a_drive_that_came_back_is_a_stranger() {
     });
     assert!(run.is_complete(seat));
     run.check("with a clone beside the original");
-    // In the original's place it has missed its successor's life, and is filled as a whole.
+    // In place of the original, the clone has missed everything since the original's return, and is filled as a
+    // whole.
     let mut run = run.reopen(|mut drives| {
         drives.remove(0);
         drives[1] = clone;
@@ -359,7 +361,7 @@ fn a_drive_whose_label_does_not_fit_is_filled_as_a_whole() {
     out.world.settle();
     let own = out.world.drive(seat).clone();
 
-    // It has gone on elsewhere, with others as they were then.
+    // The drive is used elsewhere, in a pool with earlier copies of two other drives.
     let half = vec![own.clone(), other.clone(), third];
     let mut elsewhere = World::open(half, true, 9).unwrap();
     elsewhere.settle();
@@ -393,7 +395,7 @@ fn a_drive_whose_label_does_not_fit_is_filled_as_a_whole() {
         run.stands(&[0, 4]);
     }
 
-    // A replacement that leaves before it was complete.
+    // A replacement that leaves before it is complete.
     incomplete.world.fail_drive(seat, false).unwrap();
     let drive = Drive::new(options.drive_bytes, options.pace);
     incomplete.world.replace_drive(seat, drive).unwrap();
@@ -406,8 +408,8 @@ fn a_drive_whose_label_does_not_fit_is_filled_as_a_whole() {
     incomplete.stands(&[0, 4]);
 }
 
-/// Its anchor had the higher number, so that the next opening followed a journal of another history, and writes that
-/// had been answered were gone.
+/// Before, the anchor of such a drive had the higher number, so that the next opening followed the journal of
+/// another history, and acknowledged writes were lost.
 #[test]
 fn the_journal_of_a_drive_that_went_on_elsewhere_is_never_read() {
     let options = small("raid6", 5);
@@ -417,7 +419,7 @@ fn the_journal_of_a_drive_that_went_on_elsewhere_is_never_read() {
     out.world.fail_drive(seat, false).unwrap();
     out.world.settle();
     let own = out.world.drive(seat).clone();
-    // It goes on elsewhere, and its journal there is longer than the pool's own.
+    // The drive is used elsewhere, and its journal there becomes longer than the pool's own.
     let half = vec![own, other, third];
     let world = World::open(half, true, 9).unwrap();
     let mut elsewhere = Run {

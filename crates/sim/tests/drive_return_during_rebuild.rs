@@ -1,5 +1,5 @@
-//! Two cases that others got wrong: more drives fail during a rebuild than the code survives, and
-//! some come back; and a failed drive is replaced or comes back while spares are in use.
+//! Two cases that other implementations got wrong: more drives fail during a rebuild than the code
+//! survives, and some return; and a failed drive is replaced or returns while spares are in use.
 
 #![expect(clippy::print_stdout, reason = "a test prints what it measured")]
 
@@ -48,7 +48,8 @@ impl Run {
         bytes
     }
 
-    /// Single blocks anywhere. Returns those that could not be written: they may be old or new.
+    /// Writes single blocks at random places. Returns those that could not be written: they may be old
+    /// or new.
     fn scribble(&mut self, count: u64) -> Vec<u64> {
         let mut refused = Vec::new();
         for _ in 0..count {
@@ -63,7 +64,7 @@ impl Run {
         refused
     }
 
-    /// Reads block by block: how many cannot be read. Those that can be are right.
+    /// Reads block by block. Returns the blocks that cannot be read, and checks the others.
     fn unreadable(&mut self, when: &str) -> Vec<u64> {
         let blocks = (0..self.size / BLOCK_BYTES).map(|block| block * BLOCK_BYTES);
         let mut lost = Vec::new();
@@ -88,10 +89,10 @@ impl Run {
     }
 }
 
-/// Two drives of a pool that survives two are being rebuilt into spare space when a third and a
-/// fourth go. Meanwhile what has lost too much is refused, and the rest is served and written to.
-/// The later two come back as they were, with or without what was in their caches: then everything
-/// is there again, and not a byte is wrong at any time.
+/// A pool that survives two failures is rebuilding two drives into spare space when a third and a fourth
+/// fail. Groups that have lost too much refuse requests; the others are read and written. The last two
+/// drives return as they were, with or without the writes in their caches: then all data is there again,
+/// and not a byte is wrong at any time.
 #[test]
 fn more_than_p_drives_fault_during_a_distributed_rebuild_and_some_come_back() {
     for steps in [0, 150, 300] {
@@ -113,7 +114,8 @@ fn more_than_p_drives_fault_during_a_distributed_rebuild_and_some_come_back() {
             for seat in [4, 7] {
                 run.world.pull(Seat(seat));
             }
-            // A cell whose fill was about to end may yet save a group that refuses writes now.
+            // A fill of a cell that was about to end may yet make a group writable that refuses writes
+            // now.
             run.scribble(10);
             run.world.settle();
             let without = run.unreadable("four out");
@@ -141,7 +143,7 @@ fn more_than_p_drives_fault_during_a_distributed_rebuild_and_some_come_back() {
                 "{steps}, {lost:?}: {:#?}",
                 run.world.reports
             );
-            // What is still out is in spare space, so any two more may go.
+            // The columns of the drives that are still out are in spare space, so any two more may fail.
             assert_eq!(run.world.pool().absent_columns(), 0, "{steps}");
             for seat in [4, 9] {
                 run.world.pull(Seat(seat));
@@ -151,8 +153,8 @@ fn more_than_p_drives_fault_during_a_distributed_rebuild_and_some_come_back() {
     }
 }
 
-/// A failed drive's columns live in spare space. It comes back, or another one takes its seat, while
-/// a second failure is filling other spare cells; and the other way round.
+/// A failed drive's columns are in spare space. The drive returns, or another takes its seat, while a
+/// second failure is filling other spare cells; and the other way round.
 #[test]
 fn a_failed_drive_with_an_active_spare_is_cleared_while_another_spare_is_in_use() {
     for (scheme, drives, spares) in [("pddl2:4d:14c:2s", 14, 0), ("raid6", 6, 2)] {
@@ -169,7 +171,7 @@ fn a_failed_drive_with_an_active_spare_is_cleared_while_another_spare_is_in_use(
                 for _ in 0..steps {
                     run.world.step();
                 }
-                // With waiting spares the drive that failed has left its seat to one of them.
+                // With waiting spares, one of them has taken the seat of the drive that failed.
                 let facts = run.world.pool().facts();
                 let out = facts
                     .seats()
@@ -200,7 +202,7 @@ fn a_failed_drive_with_an_active_spare_is_cleared_while_another_spare_is_in_use(
                     run.state(seat)
                 );
                 assert_eq!(run.world.pool().absent_columns(), 0, "{when}");
-                // All redundancy is there: any two go.
+                // All redundancy is there: any two drives may fail.
                 run.world.pull(Seat(0));
                 run.world.pull(Seat(5));
                 assert_eq!(run.unreadable(&when), [0_u64; 0], "{when}, two others out");

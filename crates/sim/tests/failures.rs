@@ -1,5 +1,5 @@
-//! Drives fail one after another; every byte stays right as long as the code survives, and what
-//! is lost beyond that is said.
+//! Drives fail one after another. Every byte stays right as long as the code survives; data that is lost
+//! beyond that is reported.
 
 use block::{Fault, Seat};
 use rand::{Rng, RngExt};
@@ -12,7 +12,7 @@ const VOLUME: &str = "v";
 fn options(scheme: &str, drives: u16) -> WorldOptions {
     WorldOptions {
         cell_bytes: 8192,
-        // As new pools are: of the classic levels it changes nothing.
+        // As in new pools. Has no effect on the classic levels.
         interleave: true,
         free_stripes: false,
         seed: u64::from(drives),
@@ -60,8 +60,8 @@ fn check_all(world: &mut World, oracle: &Oracle, size: u64, when: &str) {
     oracle.check(0, &read, when);
 }
 
-/// A pool like [`filled_world`]'s, closed: opening a copy of its drives is quicker than searching
-/// a layout's bases and filling a volume anew for each pair.
+/// A closed pool like [`filled_world`]'s: opening a copy of its drives is quicker than searching a
+/// layout's bases and filling a volume anew for each pair.
 struct Template {
     options: WorldOptions,
     size: u64,
@@ -83,7 +83,7 @@ impl Template {
     }
 }
 
-/// The first failure, writes while it is rebuilt, the second failure, a full read after each step.
+/// The first failure, writes during its rebuild, the second failure, and a full read after each step.
 fn fail_pair(template: &Template, first: Seat, second: Seat, wait: bool) {
     let Template { options, size, .. } = template;
     let size = *size;
@@ -100,7 +100,7 @@ fn fail_pair(template: &Template, first: Seat, second: Seat, wait: bool) {
         world.settle();
         check_all(&mut world, &oracle, size, &step("first rebuilt"));
     }
-    // Pulled, not failed by command: the array has to find out.
+    // Pulled, not failed by command: the pool has to detect the failure.
     world.pull(second);
     scribble(&mut world, &mut oracle, size, 3);
     check_all(&mut world, &oracle, size, &step("two out"));
@@ -126,7 +126,7 @@ fn fail_pair(template: &Template, first: Seat, second: Seat, wait: bool) {
             step("redundancy is back")
         );
     }
-    // And it is: any other two may go.
+    // Redundancy is indeed back: any other two drives may fail.
     let others: Vec<Seat> = (0..options.drives)
         .map(Seat)
         .filter(|&seat| seat != first && seat != second)
@@ -145,7 +145,7 @@ fn all_pairs(options: WorldOptions, groups: u64) {
     let mut turn = 0;
     for first in 0..options.drives {
         for second in (0..options.drives).filter(|&second| second != first) {
-            // Both ways in the long form; alternating otherwise.
+            // With and without the wait in the long form; alternating otherwise.
             for wait in [false, true] {
                 if long || usize::from(wait) == turn % 2 {
                     fail_pair(&template, Seat(first), Seat(second), wait);
@@ -176,7 +176,7 @@ fn every_ordered_pair_of_failures_on_pddl2_of_14_loses_nothing() {
     all_pairs(options("pddl2:4d:14c:2s", 14), 28);
 }
 
-/// Codes with several rows, mirrors, and three parities: the same life, with fewer pairs.
+/// Codes with several rows, mirrors, and three parities: the same steps, with fewer pairs.
 #[test]
 fn other_codes_and_layouts_survive_pairs_of_failures_too() {
     for (scheme, drives, groups) in [
@@ -210,7 +210,7 @@ fn every_declustered_layout_survives_pairs_of_failures() {
 
 fn a_few_pairs(scheme: &str, drives: u16, groups: u64) {
     let mut options = options(scheme, drives);
-    // Eleven rows of chunks for the widest code, and then some.
+    // Eleven rows of chunks for the widest code, and some more.
     options.cell_bytes = 64 << 10;
     let template = Template::new(options, groups);
     for (first, second, wait) in [(0, 1, false), (2, 0, true), (drives - 1, 1, false)] {
@@ -223,7 +223,7 @@ fn a_third_failure_is_reported_and_what_can_be_read_is_right() {
     let options = options("pddl2:4d:13c:1s", 13);
     let (mut world, oracle) = filled_world(&options, 26);
     let group_bytes = world.pool().geometry().group_data_bytes();
-    // Everything in place: what is still in memory could be read without any drive.
+    // All blocks are in place: blocks in memory could be read without any drive.
     world.settle();
     for seat in [2, 5, 11] {
         world.pull(Seat(seat));
@@ -262,7 +262,7 @@ fn failing_a_drive_that_is_needed_is_refused_unless_forced() {
     let refused = world.fail_drive(Seat(2), false).unwrap_err().to_string();
     assert!(refused.contains("without the drive in seat 2"), "{refused}");
     check_all(&mut world, &oracle, size, "still one out");
-    // Everything in place: what is logged could be read without any drive.
+    // All blocks are in place: logged blocks could be read without any drive.
     world.settle();
     world.fail_drive(Seat(2), true).unwrap();
     world.settle();
@@ -287,8 +287,8 @@ fn a_waiting_spare_takes_the_seat_by_itself() {
         facts.seats[6].state,
         array::pool::SeatState::Out { .. }
     ));
-    // A new drive where the failed one waits to be taken away is a spare again, and takes the
-    // next seat that needs one.
+    // A new drive in the seat of the failed one is a waiting spare again, and takes the next seat that
+    // needs a drive.
     let drive = Drive::new(options.drive_bytes, options.pace);
     world.replace_drive(Seat(6), drive).unwrap();
     let waiting = world.pool().facts().seats[6].state;
@@ -302,15 +302,14 @@ fn a_waiting_spare_takes_the_seat_by_itself() {
     assert!(current(0) != current(1), "one of the two was replaced");
 }
 
-/// A drive that came back while its columns were on their way into spare space stayed "filling" for
-/// ever: a column that had settled in a spare cell only after its home had come back was not moved
-/// home, since it had been under way when the queue was made anew. And a fill must not begin to go
-/// home before the lanes have heard of the new drive, or they skip its writes and the cell holds
-/// zeros.
+/// Before, a drive that returned while its columns were on their way into spare space stayed "filling"
+/// for ever: a column that reached a spare cell only after its home had returned was not moved home,
+/// since it was in flight when the queue was made anew. And a move home must not begin before the lanes
+/// know of the new drive; otherwise they skip its writes, and the cell holds zeros.
 #[test]
 fn a_drive_that_comes_back_during_its_rebuild_is_filled_to_the_end() {
     let options = options("pddl2:4d:14c:2s", 14);
-    // More cells than are filled at once: some still wait when the drive comes back.
+    // More cells than are filled at once: some still wait when the drive returns.
     let template = Template::new(options, 140);
     for steps in 0..40 {
         let drives = template.drives.clone();
@@ -328,8 +327,8 @@ fn a_drive_that_comes_back_during_its_rebuild_is_filled_to_the_end() {
     }
 }
 
-/// Half of a RAID-10's drives can go without a loss, if they are the right ones; the count of
-/// missing columns alone used to call such a pool unusable.
+/// Half of a RAID-10's drives can fail without a loss if every mirror keeps a copy. Before, the count of
+/// missing columns alone made such a pool unusable.
 #[test]
 fn a_mirror_that_has_a_copy_of_everything_has_lost_nothing() {
     let (mut world, oracle) = filled_world(&options("raid10", 4), 8);
@@ -354,7 +353,7 @@ fn rebuild_onto_distributed_spares_is_faster_than_onto_one_drive() {
             cell_bytes: Some(1 << 20),
             ..StudyOptions::new(scheme, preset("server").unwrap())
         };
-        // Full, for cells that were never written cost only their pages.
+        // Full, because cells that were never written cost only their pages.
         let mut pool = StudyVolume::create(&options, Some(24 << 30)).unwrap();
         pool.fail(Seat(3)).unwrap();
         while pool.rebuild().ended.is_none() {
@@ -383,7 +382,7 @@ fn a_pool_that_was_killed_opens_with_everything_that_was_acknowledged() {
         scribble(&mut world, &mut oracle, size, 5);
         world.pull(Seat(7));
         scribble(&mut world, &mut oracle, size, 2);
-        // Somewhere in the rebuild.
+        // At some step of the rebuild.
         for _ in 0..seed * 40 {
             world.step();
         }
@@ -396,7 +395,7 @@ fn a_pool_that_was_killed_opens_with_everything_that_was_acknowledged() {
         let drives = world.close().unwrap();
         let mut world = World::open(drives, false, seed).unwrap();
         check_all(&mut world, &oracle, size, "closed and opened");
-        // One has been rebuilt: two more may go.
+        // One drive has been rebuilt: two more may fail.
         world.pull(Seat(0));
         world.pull(Seat(12));
         check_all(&mut world, &oracle, size, "two out");
@@ -404,8 +403,8 @@ fn a_pool_that_was_killed_opens_with_everything_that_was_acknowledged() {
     }
 }
 
-/// Trims and writes of zeros used to be planned only as whole stripes; a part of a stripe made of
-/// whole blocks reads nothing before it writes, which a read plan without pieces did not survive.
+/// Before, trims and writes of zeros were planned only as whole stripes. A part of a stripe made of
+/// whole blocks reads nothing before it is written, and such a read plan without pieces failed.
 #[test]
 fn zeroes_and_trims_of_any_range_read_back_as_zeros() {
     for (scheme, drives, out) in [
@@ -458,7 +457,7 @@ fn a_bad_block_is_read_around_and_mended() {
     }
     check_all(&mut world, &oracle, size, "bad blocks on one drive");
     world.settle();
-    // What was found was mended: now the same block of another drive may go.
+    // The bad block was repaired: now the same block of another drive may go bad.
     world.drive(Seat(3)).spoil(data_offset);
     check_all(&mut world, &oracle, size, "one bad block after the other");
     world.settle();

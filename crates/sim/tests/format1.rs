@@ -1,9 +1,10 @@
-//! Pools of format 1 as they were on their drives once: whatever comes later opens them and reads
+//! Pools of format 1 as earlier versions left them on drives: every later version opens them and reads
 //! every byte.
 //!
 //! `format1/*.txt` are the blocks of each drive that are not zero. They are never written anew, for a
-//! pool that a version makes today is not what was promised then. A later format, or a feature of this
-//! one, gets pools of its own, by `RAVELIN_WRITE_POOLS=1` with a life added to [`LIVES`].
+//! pool that today's version makes is not the one that must stay readable. A later format, or a feature
+//! of this one, gets pools of its own: add a history to [`HISTORIES`] and run with
+//! `RAVELIN_WRITE_POOLS=1`.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -17,14 +18,14 @@ const VOLUME: &str = "v";
 const BLOCK: usize = 4096;
 const SECTOR: u64 = 512;
 
-/// A pool's life up to when its drives were kept.
+/// What happens to a pool until its drives are stored.
 struct History {
     name: &'static str,
     scheme: &'static str,
     drives: u16,
-    /// Drives that may be taken away, one at a time, after all that has happened.
+    /// Drives that may be missing at the opening, one at a time.
     spared: &'static [usize],
-    /// Whether the journal has what is nowhere else.
+    /// Whether the journal has blocks that are nowhere else.
     journalled: bool,
     live: fn(World) -> Vec<Drive>,
 }
@@ -88,7 +89,7 @@ const HISTORIES: [History; 11] = [
         journalled: true,
         live: cut,
     },
-    // The feature `direct-writes`: the journal has checksums of what is in place.
+    // The feature `direct-writes`: the journal has checksums of blocks that are in place.
     History {
         name: "direct-raid6-cut",
         scheme: "raid6",
@@ -106,7 +107,7 @@ const HISTORIES: [History; 11] = [
         journalled: true,
         live: cut,
     },
-    // The feature `interleaved-volumes`: a set of five groups, and one of three that are left.
+    // The feature `interleaved-volumes`: a set of five groups, and a set of the remaining three.
     History {
         name: "interleaved-pddl2-cut",
         scheme: "pddl2:2d:5c:1s",
@@ -115,7 +116,7 @@ const HISTORIES: [History; 11] = [
         journalled: true,
         live: cut,
     },
-    // The feature `free-stripes`: some stripes of the data are not in their own place.
+    // The feature `free-stripes`: some stripes of the data are not in their home place.
     History {
         name: "moved-raid6-cut",
         scheme: "raid6",
@@ -126,8 +127,7 @@ const HISTORIES: [History; 11] = [
     },
 ];
 
-/// What a sector of the volume holds after it was written for the `version`th time. 0: never, or
-/// trimmed.
+/// Content of a sector of the volume after its `version`th write. Version 0: never written, or trimmed.
 fn content(sector: u64, version: u64) -> u8 {
     let mixed = (sector * 37 + version * 101) % 251 + 1;
     match version {
@@ -136,8 +136,8 @@ fn content(sector: u64, version: u64) -> u8 {
     }
 }
 
-/// What sector `sector` of `sectors` holds at the end of each life. All lives write the same: first
-/// everything but the last eighth, then from a quarter to a half again, then trim from three
+/// Content of sector `sector` of `sectors` at the end of each history. All histories write the same:
+/// first everything but the last eighth, then from a quarter to a half again, then trim from three
 /// eighths to a half.
 fn at_the_end(sector: u64, sectors: u64) -> u8 {
     let eighth = sector * 8 / sectors;
@@ -148,7 +148,8 @@ fn at_the_end(sector: u64, sectors: u64) -> u8 {
 }
 
 fn size(world: &World) -> u64 {
-    // Two groups, on two lanes, or a little less: an eighth is whole blocks. Or a group for each eighth.
+    // Two groups, on two lanes, or a little less, so that an eighth is whole blocks. Or a group for each
+    // eighth.
     let groups = match world.pool().facts().has(LAZY_INITIALIZATION) {
         true => 8,
         false => 2,
@@ -165,7 +166,7 @@ fn write(world: &mut World, from: u64, to: u64, version: u64) {
     world.write(VOLUME, from * eighth, &bytes).unwrap();
 }
 
-/// The last change, and a flush.
+/// The last change, a trim, and a flush.
 fn trim_and_flush(world: &mut World) {
     let eighth = size(world) / 8;
     let request = |kind, offset, length| Request {
@@ -181,7 +182,7 @@ fn trim_and_flush(world: &mut World) {
         .unwrap();
 }
 
-/// The power goes when what was written last is in the journal alone.
+/// The power goes while the last writes are only in the journal.
 fn cut(mut world: World) -> Vec<Drive> {
     write(&mut world, 0, 7, 1);
     world.settle();
@@ -190,7 +191,7 @@ fn cut(mut world: World) -> Vec<Drive> {
     world.cut(CutSpec::None)
 }
 
-/// The power goes when nothing has been put in place but what went there at once.
+/// The power goes before a checkpoint: only direct writes are in place.
 fn cut_at_once(mut world: World) -> Vec<Drive> {
     write(&mut world, 0, 7, 1);
     write(&mut world, 2, 4, 2);
@@ -205,7 +206,7 @@ fn closed(mut world: World) -> Vec<Drive> {
     world.close().unwrap()
 }
 
-/// A drive is lost and what it held is in spare cells; then the daemon is killed.
+/// A drive is lost, and its columns are in spare cells; then the daemon is killed.
 fn rebuilt(mut world: World) -> Vec<Drive> {
     write(&mut world, 0, 7, 1);
     world.fail_drive(Seat(1), false).unwrap();
@@ -215,7 +216,7 @@ fn rebuilt(mut world: World) -> Vec<Drive> {
     world.kill()
 }
 
-/// A drive is lost, and the journal has checksums of what was to be written to it.
+/// A drive is lost, and the journal has checksums of the blocks that it has missed.
 fn lost(mut world: World) -> Vec<Drive> {
     write(&mut world, 0, 7, 1);
     world.settle();
@@ -225,7 +226,7 @@ fn lost(mut world: World) -> Vec<Drive> {
     world.cut(CutSpec::None)
 }
 
-/// A drive has missed what was written last, and is catching up.
+/// A drive has missed the last writes, and is catching up.
 fn away(mut world: World) -> Vec<Drive> {
     write(&mut world, 0, 7, 1);
     world.fail_drive(Seat(1), false).unwrap();
@@ -241,8 +242,8 @@ fn path(history: &History) -> PathBuf {
     place.join(history.name).with_extension("txt")
 }
 
-/// A line for each drive with its size, and one for each block that is not zero: where it is, then
-/// runs of a byte as `BYTExTIMES` and other bytes one behind the other, in hexadecimal.
+/// A line for each drive with its size, and one for each block that is not zero: its offset, then runs
+/// of a byte as `BYTExTIMES` and other bytes one after the other, in hexadecimal.
 fn as_text(drives: &mut [Drive]) -> String {
     let mut text = String::new();
     for drive in drives {
@@ -301,7 +302,7 @@ fn from_text(text: &str) -> Vec<Drive> {
     drives
 }
 
-/// Opens the pool, reads everything, uses it, and opens it again.
+/// Opens the pool, reads everything, scrubs and overwrites the volume, and opens the pool again.
 fn check(history: &History, drives: Vec<Drive>, when: &str) {
     let mut world = World::open(drives, true, 1).unwrap_or_else(|error| panic!("{when}: {error}"));
     let mut reports = world.reports.iter();

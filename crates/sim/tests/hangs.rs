@@ -1,5 +1,4 @@
-//! A drive that does not answer holds nobody up for longer than it must, and what it says at last
-//! touches nothing.
+//! A drive that does not answer delays clients no longer than necessary, and its late answers change nothing.
 
 #![expect(clippy::print_stdout, reason = "figures for the documents")]
 
@@ -66,7 +65,7 @@ impl Filled {
         self.world.submit(VOLUME, request, &[])
     }
 
-    /// Lets things happen until a request has ended; what it brought.
+    /// Runs the world until the request has ended; returns its bytes.
     fn end(&mut self, id: u64) -> Vec<u8> {
         loop {
             if let Some(ended) = self.world.ended(id) {
@@ -76,7 +75,7 @@ impl Filled {
         }
     }
 
-    /// Lets things happen for a while.
+    /// Runs the world for `time`.
     fn run(&mut self, time: Duration) {
         let until = self.world.now() + time;
         while self.world.now() < until && self.world.step() {}
@@ -96,9 +95,9 @@ const POOLS: [(&str, u16); 5] = [
     ("pddl2:2d:7c:1s", 7),
 ];
 
-/// Whatever a hung drive was asked ends when it is taken out: reads in the client's own memory, writes
-/// that change part of a block, flushes. What it says afterwards is looked at by nobody, and does not
-/// land in memory that is another's by then.
+/// Every operation that a hung drive has not answered ends when the drive is taken out: reads into the
+/// client's own memory, writes that change part of a block, flushes. Late answers of the drive are ignored,
+/// and do not land in memory that another request has by then.
 #[test]
 fn what_waits_for_a_hung_drive_goes_on_when_it_is_taken_out() {
     for (scheme, drives) in POOLS {
@@ -131,7 +130,7 @@ fn what_waits_for_a_hung_drive_goes_on_when_it_is_taken_out() {
         }
         filled.world.settle();
         filled.check_all(scheme);
-        // A new drive sits in the seat when the old one answers at last.
+        // A new drive is in the seat when the old drive answers at last.
         let fresh = Drive::new(16 << 20, Pace::Null);
         filled.world.replace_drive(Seat(1), fresh).unwrap();
         filled.world.release();
@@ -140,7 +139,7 @@ fn what_waits_for_a_hung_drive_goes_on_when_it_is_taken_out() {
     }
 }
 
-/// The same with writes and a flush under way when the drive goes silent.
+/// The same with writes and a flush in flight when the drive stops answering.
 #[test]
 fn writes_that_a_hung_drive_got_are_done_without_it() {
     for (scheme, drives) in POOLS {
@@ -174,7 +173,7 @@ fn writes_that_a_hung_drive_got_are_done_without_it() {
     }
 }
 
-/// How long reads of single blocks take, one after the other: the median and the slowest hundredth.
+/// Latencies of single-block reads, one after the other: the median and the 99th percentile.
 fn latencies(filled: &mut Filled, count: u64) -> (Duration, Duration) {
     let blocks = filled.size / BLOCK;
     let mut took: Vec<Duration> = (0..count)
@@ -191,15 +190,15 @@ fn latencies(filled: &mut Filled, count: u64) -> (Duration, Duration) {
     (took[took.len() / 2], took[took.len() * 99 / 100])
 }
 
-/// A drive that takes a thousand times as long is late a few times, then suspect; from then on reads
-/// go around it. Without that the slowest tenth of the reads would take 100 ms.
+/// A drive that takes a thousand times as long is late a few times, then suspect; from then on reads avoid the
+/// drive. Otherwise the slowest tenth of the reads would take 100 ms.
 #[test]
 fn one_slow_drive_does_not_slow_reads() {
     for (scheme, drives) in POOLS {
         let mut filled = Filled::new(scheme, drives);
         let healthy = latencies(&mut filled, 4000);
         let slow = DriveFault::Slow { factor: 1000 };
-        // Mirrors are read where the first copy is.
+        // Reads of a mirror go to the drive with the first copy.
         let seat = Seat(u16::from(!scheme.starts_with("raid1")));
         filled.world.drive(seat).inject(Trigger::nth(0), slow);
         let before = latencies(&mut filled, 100);
@@ -219,8 +218,8 @@ fn one_slow_drive_does_not_slow_reads() {
     }
 }
 
-/// The first read that meets a hung drive is answered by others within the time that a read may be
-/// late, and not when the drive is put out.
+/// The first read that meets a hung drive is answered from other drives as soon as the read counts as late,
+/// not only when the drive is put out.
 #[test]
 fn a_read_does_not_wait_for_the_deadline_of_a_hung_drive() {
     for (scheme, drives) in POOLS {
@@ -248,8 +247,8 @@ fn a_read_does_not_wait_for_the_deadline_of_a_hung_drive() {
     }
 }
 
-/// A write that needs an old block from a drive that hangs gets it from others; what it must write there
-/// ends when the drive is put out, and that is soon after the deadline.
+/// A write that needs an old block from a hung drive gets the block from other drives. What the write must
+/// store on the hung drive ends when the drive is put out, soon after the deadline.
 #[test]
 fn a_hung_drive_is_put_out_at_its_deadline_and_clients_get_their_answers() {
     for (scheme, drives) in POOLS {
@@ -297,7 +296,7 @@ fn outs(world: &World) -> usize {
     world.reports.iter().filter(out).count()
 }
 
-/// A host that is slow, or stops for a while, makes all drives slow at once. None of them is blamed.
+/// A host that is slow, or stops for a while, makes all drives slow at once. No drive is put out or suspected.
 #[test]
 fn when_all_drives_are_slow_nobody_is_put_out() {
     for (scheme, drives) in POOLS {
@@ -345,8 +344,8 @@ fn when_all_drives_are_slow_nobody_is_put_out() {
     }
 }
 
-/// Two drives that do not answer are one more than raid5 survives: at most one goes, and what does not need
-/// the other is served. When they answer, everything is there.
+/// raid5 survives the loss of one drive, and two do not answer. At most one of them is put out; requests that
+/// do not need the other are served. When both answer again, all data is there.
 #[test]
 fn of_two_slow_drives_in_raid5_at_most_one_is_put_out() {
     for fault in [
@@ -383,7 +382,7 @@ fn of_two_slow_drives_in_raid5_at_most_one_is_put_out() {
     }
 }
 
-/// Suspicion ends after a clean time, comes back with the next slowness, and then takes twice as long.
+/// Suspicion ends after a clean time, returns with the next slowness, and then lasts twice as long.
 #[test]
 fn a_drive_that_was_slow_is_trusted_again_after_a_clean_time() {
     let mut filled = Filled::new("raid6", 6);
@@ -409,7 +408,7 @@ fn a_drive_that_was_slow_is_trusted_again_after_a_clean_time() {
     assert_eq!(outs(&filled.world), 0);
 }
 
-/// What a drive fails once it is asked once more: one error puts nobody out.
+/// An operation that fails once is tried again: one error puts no drive out.
 #[test]
 fn one_failed_write_puts_nobody_out() {
     for (scheme, drives) in POOLS {
@@ -440,8 +439,8 @@ fn one_failed_write_puts_nobody_out() {
     }
 }
 
-/// A spare takes the seat of a drive that hangs, so that drive sits in another now. It may not be put in there
-/// before it has answered: what it was asked before could still be done.
+/// A spare takes the seat of a hung drive, and the hung drive gets another seat. The drive may not return
+/// there before it has answered: its earlier operations could still be carried out.
 #[test]
 fn a_drive_that_hangs_is_not_put_in_again_where_a_spare_was() {
     let mut world = World::create(&WorldOptions {

@@ -1,5 +1,5 @@
-//! Long reads wait for a drive that has enough of them and go out with their neighbours; whatever happens to the drive
-//! meanwhile, they end, with what was written.
+//! Long reads wait while their drive has enough of them, and go out with their neighbours. Whatever happens to the
+//! drive meanwhile, the reads end with the data that was written.
 
 use block::Seat;
 use rand::RngExt;
@@ -77,7 +77,7 @@ fn reads_end_when_a_drive_fails_or_stalls_or_has_a_bad_block_while_they_wait() {
                 }
             });
             bench.world.settle();
-            // And again, of a drive that is out or in doubt.
+            // Again, with a drive that is out or suspect.
             bench.read_in_parts(length, |_| {});
             bench.world.settle();
         }

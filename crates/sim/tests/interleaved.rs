@@ -1,5 +1,5 @@
-//! Volumes that are interleaved over the groups of a declustered pool: a stream has all drives, and no byte moves when the
-//! volume grows, shrinks, is opened again or loses drives.
+//! Volumes that are interleaved over the groups of a declustered pool: a stream uses all drives, and no byte moves when
+//! the volume grows or shrinks, is opened again, or loses drives.
 
 use block::{Request, RequestKind, Seat};
 use rand::{Rng, RngExt};
@@ -61,7 +61,7 @@ impl Bench {
         self.oracle.wrote(offset, &zeros);
     }
 
-    /// The volume and the oracle get another size. What was behind the end before may be there again.
+    /// Resizes the volume and the oracle, which expects zeros in new space.
     fn resize(&mut self, size: u64) {
         self.world.resize_volume(VOLUME, size).unwrap();
         let mut bytes = self.world.read(VOLUME, 0, size.min(self.size)).unwrap();
@@ -85,13 +85,13 @@ fn written(world: &World, before: &[u64]) -> Vec<u64> {
     now.zip(before).map(|(now, before)| now - before).collect()
 }
 
-/// A group of thirteen drives has six of them. What is written at a time is as much as one group holds.
+/// Of thirteen drives a group uses six. The test writes as much at a time as one group holds.
 #[test]
 fn a_stream_as_long_as_a_group_has_all_drives() {
     for (scheme, drives) in POOLS {
         let used = |interleave: bool| {
             let mut bench = Bench::new(&options(scheme, drives, interleave), u64::from(drives));
-            // Groups are blank and written through once, so that only data is counted.
+            // All groups are made blank and written once before, so that only data is counted.
             bench.write(0, bench.size);
             bench.world.settle();
             let before = vec![0; usize::from(drives)];
@@ -119,7 +119,7 @@ fn what_was_written_stays_when_a_volume_grows_and_shrinks() {
         let mut bench = Bench::new(&options(scheme, drives, true), 2);
         let group = bench.group_bytes;
         bench.write(0, bench.size);
-        // Behind the end of a set of two: a set of its own, and then into the middle of a third one.
+        // Past the end of a set of two groups: first a new set, then into the middle of a third one.
         for groups in [3, 11, 20] {
             let old = bench.size;
             bench.resize(groups * group - 8192);
@@ -130,13 +130,13 @@ fn what_was_written_stays_when_a_volume_grows_and_shrinks() {
             bench.check("grown");
         }
         let drives = bench.world.cut(CutSpec::None);
-        // Flushed by the growths' labels or not: what is there now is what counts from here on.
+        // The labels of the growths may have flushed writes or not: the content that is there now counts from here on.
         let mut world = World::open(drives, true, 3).unwrap();
         let bytes = world.read(VOLUME, 0, bench.size).unwrap();
         bench.oracle.wrote(0, &bytes);
         bench.world = world;
         bench.write(0, bench.size);
-        // Into the middle of sets, to their ends, and away from all but the first one.
+        // Into the middle of sets, to their ends, and down to the first set.
         for blocks in [
             19 * group / 4096 - 1,
             11 * group / 4096,
@@ -152,7 +152,7 @@ fn what_was_written_stays_when_a_volume_grows_and_shrinks() {
     }
 }
 
-/// What a volume that has shrunk no longer has, another one can have: the two share no byte.
+/// Groups that a volume gives up when it shrinks can go to another volume: the two share no byte.
 #[test]
 fn the_groups_that_a_smaller_volume_gives_back_are_another_ones() {
     for (scheme, drives) in POOLS {
@@ -176,7 +176,7 @@ fn the_groups_that_a_smaller_volume_gives_back_are_another_ones() {
     }
 }
 
-/// Requests of all kinds and sizes over the ends of units, groups and sets, with drives going one after the other.
+/// Requests of all kinds and sizes across the ends of units, groups and sets, while drives fail one after the other.
 #[test]
 fn every_request_is_where_the_oracle_has_it() {
     for (scheme, drives) in POOLS {

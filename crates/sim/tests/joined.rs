@@ -1,5 +1,5 @@
-//! Neighbours on a drive go out as one operation: what that is good for, and that whatever happens to it happens to
-//! each member by itself.
+//! Neighbours on a drive go out as one operation: what this saves, and that whatever happens to the operation is
+//! handled for each member separately.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use rand::Rng;
 use sim::{Counted, CutSpec, Drive, DriveFault, Oracle, Region, Trigger, World, WorldOptions};
 
 const VOLUME: &str = "v";
-/// Bytes of a chunk: operations of small pools are of whole chunks at most unless they are joined.
+/// Bytes of a chunk: in small pools an operation that is not joined is at most a chunk long.
 const CHUNK: u64 = 4 << 10;
 
 struct Bench {
@@ -81,7 +81,7 @@ impl Bench {
         matches!(state, SeatState::Out { .. })
     }
 
-    /// A scrub finds so many bad blocks.
+    /// Runs a scrub; returns how many bad blocks it finds.
     fn scrub(&mut self) -> u64 {
         self.world.reports.clear();
         assert!(self.world.begin_scrub());
@@ -107,12 +107,13 @@ const POOLS: [(&str, u16); 5] = [
     ("pddl2:2d:7c:1s", 7),
 ];
 
-/// A checkpoint wrote in place block by block: neighbours on a drive lie in different batches and columns of memory.
+/// Before, a checkpoint wrote in place block by block: neighbours on a drive lie in different batches and columns of
+/// memory.
 #[test]
 fn a_checkpoint_writes_neighbours_in_few_operations() {
     for (scheme, drives) in POOLS {
         let mut bench = Bench::empty(scheme, drives, 3);
-        // First writes of whole stripes are in place before a checkpoint.
+        // First writes of whole stripes are in place without a checkpoint.
         bench.write_all();
         bench.world.settle();
         bench.write_all();
@@ -126,7 +127,8 @@ fn a_checkpoint_writes_neighbours_in_few_operations() {
     }
 }
 
-/// A client's long read has several chunks of each drive, which are neighbours there and not in its memory.
+/// A client's long read has several chunks of each drive, which are neighbours on the drive and not in the client's
+/// memory.
 #[test]
 fn a_long_read_is_few_operations() {
     let mut bench = Bench::new("raid0", 3, 4);
@@ -140,7 +142,7 @@ fn a_long_read_is_few_operations() {
     );
 }
 
-/// The oldest trap of joining: one bad block, and all that was asked with it counts as unreadable.
+/// The classic fault of joining: after one bad block, all members of the operation count as unreadable.
 #[test]
 fn a_bad_block_in_a_joined_read_takes_no_other_with_it() {
     for (scheme, drives) in POOLS {
@@ -153,7 +155,7 @@ fn a_bad_block_in_a_joined_read_takes_no_other_with_it() {
             let what = format!("{scheme} {skip}: {:?}", bench.world.reports);
             assert!(bench.work().0 > before && bench.bad_blocks() <= 1, "{what}");
             assert!(!bench.is_out(1), "{what}");
-            // Where a drive has fewer reads than that, the scrub meets the fault.
+            // If the drive has fewer reads than `skip`, the scrub meets the fault.
             let found = bench.bad_blocks();
             assert!(bench.scrub() <= 1 - found, "{what}");
             assert_eq!(bench.scrub(), 0, "{what}: the block was written anew");
@@ -161,8 +163,8 @@ fn a_bad_block_in_a_joined_read_takes_no_other_with_it() {
     }
 }
 
-/// Whatever happens to any write of a checkpoint, at any drive: nothing is lost, and what is there is right on every
-/// drive that stays.
+/// Whatever happens to any write of a checkpoint, on any drive: no data is lost, and every drive that stays has the
+/// right blocks.
 #[test]
 fn each_write_of_a_checkpoint_may_fail_hang_or_take_its_drive_with_it() {
     let faults = [
@@ -198,8 +200,8 @@ fn each_write_of_a_checkpoint_may_fail_hang_or_take_its_drive_with_it() {
     }
 }
 
-/// The same with a write that fails while another drive is out already, where the code survives both: what a member
-/// did not get must not be believed.
+/// The same with a write that fails while another drive is out already, where the code survives both: a member that was
+/// not written must not count as written.
 #[test]
 fn a_member_that_failed_is_not_taken_for_written() {
     for skip in 0..12 {
@@ -219,8 +221,7 @@ fn a_member_that_failed_is_not_taken_for_written() {
     }
 }
 
-/// A joined read that does not come back is read around, and what was in it is free to be used again only when the
-/// drive has answered.
+/// A joined read that is late is hedged. The memory of its members may be used again only when the drive has answered.
 #[test]
 fn a_late_joined_read_is_hedged_member_by_member() {
     for (scheme, drives) in POOLS {
@@ -243,7 +244,7 @@ fn a_late_joined_read_is_hedged_member_by_member() {
         let took = bench.world.now().since(begun);
         assert!(took < Duration::from_secs(1), "{scheme}: {took:?}");
         bench.oracle.check(0, &read, scheme);
-        // The drive answers at last, into memory that is another's by then.
+        // The drive answers at last, when the read has long ended.
         bench.write_all();
         bench.world.release();
         bench.world.settle();
@@ -251,13 +252,13 @@ fn a_late_joined_read_is_hedged_member_by_member() {
     }
 }
 
-/// The power goes while joined writes are on their way: each of them may be on its medium whole, in part, or not at all.
+/// The power goes while joined writes are in flight: each of them may be on its medium whole, in part, or not at all.
 #[test]
 fn a_joined_write_may_be_torn_anywhere() {
     for (scheme, drives) in POOLS {
         for steps in 0..4 {
             let mut bench = Bench::new(scheme, drives, 60 + steps);
-            // Logged and flushed: from here on it counts.
+            // Logged and flushed: from here on these blocks must survive.
             bench.write_all();
             let flush = Request {
                 kind: RequestKind::Flush,
@@ -293,7 +294,7 @@ fn a_joined_write_may_be_torn_anywhere() {
     }
 }
 
-/// A drive that comes new into its seat gets what a checkpoint writes, as one with neighbours or not.
+/// A drive that is new in its seat gets the writes of a checkpoint, joined or not.
 #[test]
 fn a_replaced_drive_has_every_member() {
     let mut bench = Bench::new("raid5", 4, 80);

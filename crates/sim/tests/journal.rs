@@ -1,4 +1,4 @@
-//! What only the journal holds survives as many drives as everything else.
+//! Blocks that only the journal has survive the loss of as many drives as all other blocks.
 
 use block::{Request, RequestKind};
 use rand::Rng;
@@ -7,8 +7,8 @@ use sim::{Drive, Oracle, World, WorldOptions};
 const VOLUME: &str = "v";
 const BLOCK: u64 = 4096;
 
-/// A killed world with flushed batches of `blocks` blocks each that no checkpoint has put in place,
-/// and what a drive's rings are.
+/// A killed world with flushed batches of `blocks` blocks each that no checkpoint has put in place, and
+/// the byte range of the rings on a drive.
 struct Killed {
     drives: Vec<Drive>,
     oracle: Oracle,
@@ -51,7 +51,7 @@ impl Killed {
         }
     }
 
-    /// Opens what is left, which holds everything.
+    /// Opens the pool on these drives and checks that all data is there.
     fn check(&self, drives: Vec<Drive>, when: &str) {
         let mut world = World::open(drives, false, 1).unwrap();
         for again in ["", ", settled"] {
@@ -62,7 +62,7 @@ impl Killed {
         }
     }
 
-    /// All drives but those.
+    /// All drives except `gone`.
     fn without(&self, gone: &[usize]) -> Vec<Drive> {
         let left = self.drives.iter().enumerate();
         left.filter(|(index, _)| !gone.contains(index))
@@ -71,7 +71,7 @@ impl Killed {
     }
 }
 
-/// Sets of `count` drives.
+/// All sets of `count` drives.
 fn sets(drives: usize, count: usize) -> Vec<Vec<usize>> {
     if count == 0 {
         return vec![Vec::new()];
@@ -85,10 +85,10 @@ fn sets(drives: usize, count: usize) -> Vec<Vec<usize>> {
         .collect()
 }
 
-/// When two data columns of one batch were both on drives that were not there at the opening, the
-/// lane that read the journal panicked: two columns are solved for by way of sums of their own, and
-/// there was no place for these. The pool opened, and every request to that lane hung. Kills of a
-/// real daemon with drives taken away meanwhile found it.
+/// Before, the lane that read the journal panicked when two data columns of a batch were on drives that
+/// were missing at the opening: solving for two columns needs sums of their own, for which there was no
+/// place. The pool opened, and every request to that lane hung. Kills of a real daemon, with drives
+/// taken away meanwhile, found this.
 #[test]
 fn what_is_in_the_journal_alone_is_there_after_a_kill_and_as_many_losses_as_the_code_survives() {
     let pools = [
@@ -110,8 +110,8 @@ fn what_is_in_the_journal_alone_is_there_after_a_kill_and_as_many_losses_as_the_
     }
 }
 
-/// The zeros that fill up a batch's last row count towards its parity. They used to be believed
-/// unseen, so that a drive with wrong ones spoilt what was computed for another that was not there.
+/// The zeros that fill up a batch's last row count towards its parity. Before, they were not compared: a
+/// drive with wrong bytes there spoilt the block that was computed for a missing drive.
 #[test]
 fn a_drive_whose_ring_is_garbage_is_one_loss_and_no_more() {
     for (scheme, drives) in [("raid6", 6), ("pddl2:2d:7c:1s", 7)] {

@@ -1,8 +1,8 @@
-//! Damage beyond what the code survives: what the pool says is lost is exactly what nobody can have.
+//! Damage beyond what the code survives: the pool names as lost exactly the blocks that cannot be reconstructed.
 //!
-//! Blocks of drives are overwritten behind the pool's back. After a scrub every block of the volume is read:
-//! it is what was written, or an error; and the blocks that are an error are those that the pool names, no more
-//! and no less. So it is after a restart, and until they are written again.
+//! Blocks of drives are overwritten behind the pool's back. After a scrub every block of the volume is read: its
+//! content is what was written, or the read is an error. The blocks with errors are exactly those that the pool
+//! names. This holds after a restart, too, and until the blocks are written again.
 
 use std::collections::BTreeSet;
 
@@ -33,12 +33,12 @@ fn content(block: u64, version: u64) -> Vec<u8> {
     bytes
 }
 
-/// A pool whose volume has been written as a whole, everything in its place.
+/// A pool with a fully written volume, all blocks in place.
 fn filled(scheme: &str, drives: u16) -> (World, u64) {
     let mut world = World::create(&WorldOptions {
         chunk_bytes: 8 << 10,
         cell_bytes: 64 << 10,
-        // As new pools are: of the classic levels it changes nothing.
+        // As in new pools. Has no effect on the classic levels.
         interleave: true,
         ..WorldOptions::small(scheme, drives)
     });
@@ -64,7 +64,7 @@ fn blocks_of(lost: &[LostData]) -> BTreeSet<u64> {
         .collect()
 }
 
-/// Reads every block by itself: those that are an error. The others are what was written.
+/// Reads every block separately; returns those whose read is an error, and checks the others.
 fn unreadable(world: &mut World, size: u64, version: u64, when: &str) -> BTreeSet<u64> {
     let mut errors = BTreeSet::new();
     for block in 0..size / BLOCK {
@@ -83,7 +83,8 @@ fn scrub(world: &mut World) {
     world.settle();
 }
 
-/// What the pool names is what cannot be read; it stays over a restart, and ends when it is written again.
+/// Checks that the pool names exactly the unreadable blocks, also after a restart, and none once all are written
+/// again.
 fn is_exact(mut world: World, size: u64, when: &str) -> usize {
     scrub(&mut world);
     let named = blocks_of(&world.pool().lost_data());
@@ -120,7 +121,7 @@ fn is_exact(mut world: World, size: u64, when: &str) -> usize {
     );
     let mut world = World::open(world.close().unwrap(), false, 3).unwrap();
     assert!(!world.pool().has_lost_data(), "{when}");
-    // With its redundancy: a lost drive takes nothing with it.
+    // Redundancy is complete: the loss of a drive loses no data.
     world.pull(Seat(0));
     assert_eq!(unreadable(&mut world, size, 1, when), [].into(), "{when}");
     errors.len()
@@ -130,7 +131,7 @@ fn map_of(world: &World) -> DriveMap {
     *world.drive_at(Seat(0)).and_then(Drive::map).expect("a map")
 }
 
-/// Random blocks of the data of `drives` drives, some of them rotten and some not readable at all.
+/// Damages random data blocks of `drives` drives: some return wrong bytes, some cannot be read.
 #[test]
 fn what_is_named_as_lost_is_what_cannot_be_read() {
     let mut lost = 0;
@@ -144,7 +145,7 @@ fn what_is_named_as_lost_is_what_cannot_be_read() {
             for _ in 0..generator.random_range(1..60) {
                 let seat = Seat(generator.random_range(0..drives));
                 let offset = map.data_offset + generator.random_range(0..used / BLOCK) * BLOCK;
-                // Sixteen that cannot be read put a drive out, if it can be spared.
+                // Sixteen unreadable blocks put a drive out, if it can be spared.
                 match generator.random_range(0..10) {
                     0 => world.drive(seat).spoil(offset),
                     _ => world.drive(seat).flip(offset, 77),
@@ -159,8 +160,8 @@ fn what_is_named_as_lost_is_what_cannot_be_read() {
     );
 }
 
-/// The metadata pages of as many drives and more are overwritten: blocks whose checksums are nowhere are
-/// reconstructed, or lost.
+/// The metadata pages of one to all drives are overwritten: blocks that have no checksum left are reconstructed,
+/// or lost.
 #[test]
 fn pages_that_are_lost_lose_what_cannot_be_reconstructed_and_no_more() {
     for (scheme, drives) in POOLS {
@@ -182,8 +183,8 @@ fn pages_that_are_lost_lose_what_cannot_be_reconstructed_and_no_more() {
     }
 }
 
-/// Labels, cell tables and journals of all drives but one are overwritten while the pool is closed: it opens and
-/// everything is there, or it says why it does not.
+/// Labels, cell tables or journals of up to all drives but one are overwritten while the pool is closed: the
+/// pool opens with all data, or the opening says why not.
 #[test]
 fn a_region_that_is_lost_is_made_up_for_or_told() {
     for (scheme, drives) in POOLS {
@@ -213,7 +214,7 @@ fn a_region_that_is_lost_is_made_up_for_or_told() {
     }
 }
 
-/// The story: 1,280 neighbouring blocks of two drives out of three were called "reconstructed", and the pool
+/// Before, 1,280 neighbouring blocks of two drives out of three were called "reconstructed", and the pool
 /// healthy. Now they are lost, by volume and byte, in one report for each run.
 #[test]
 fn damage_that_cannot_be_repaired_is_not_called_repaired() {
@@ -239,11 +240,11 @@ fn damage_that_cannot_be_repaired_is_not_called_repaired() {
         let bad = world.pool().bad_blocks(Seat(seat));
         assert_eq!(bad, if seat == 1 { 0 } else { 8 }, "seat {seat}");
     }
-    // A second scrub finds the same, and blames nobody for it again.
+    // A second scrub finds the same, and does not count it against the drives again.
     scrub(&mut world);
     assert_eq!(world.pool().lost_data(), named);
     assert_eq!(world.pool().bad_blocks(Seat(0)), 8);
-    // Clients that ask for it again and again are no news.
+    // More reads of the same blocks make no new reports.
     let before = world.reports.len();
     let errors = unreadable(&mut world, size, 0, "asked");
     assert_eq!(errors, blocks_of(&named));
@@ -251,8 +252,8 @@ fn damage_that_cannot_be_repaired_is_not_called_repaired() {
     assert_eq!(world.reports[before..].iter().find(news), None);
 }
 
-/// One bad block held up the whole cell: it was not filled, for ever. All of it that can be had is filled, the
-/// rest is named, and when that is written again nothing is missing.
+/// Before, one bad block stopped the fill of the whole cell for ever. Now all blocks that can be reconstructed
+/// are filled, the others are named, and when these are written again nothing is missing.
 #[test]
 fn a_rebuild_fills_everything_but_what_nobody_has() {
     for (scheme, drives, out) in [
@@ -270,7 +271,7 @@ fn a_rebuild_fills_everything_but_what_nobody_has() {
         }
         for seat in 0..out {
             world.pull(Seat(seat));
-            // Somebody must ask the drive for something before it is missed.
+            // A pulled drive is detected only at its next operation.
             world.fail_drive(Seat(seat), true).unwrap();
         }
         world.settle();
@@ -288,7 +289,7 @@ fn a_rebuild_fills_everything_but_what_nobody_has() {
         let named = blocks_of(&world.pool().lost_data());
         let errors = unreadable(&mut world, size, 0, scheme);
         assert_eq!(named, errors, "{scheme}");
-        // Where there is spare space, one column may be there again before the next drive goes.
+        // Where there is spare space, one column may be rebuilt before the next drive fails.
         let spares = world.pool().geometry().layout().spares() > 0;
         assert!(spares || !named.is_empty(), "{scheme}");
         assert!(named.len() < 40, "{scheme}: {named:?}");

@@ -1,4 +1,4 @@
-//! Whole stripes that are overwritten go to free stripes: what that saves, and that nothing is lost by it.
+//! Overwrites of whole stripes go to free stripes: how many bytes this saves, and that no data is lost.
 
 use block::Seat;
 use sim::{CutSpec, WorldOptions};
@@ -9,8 +9,8 @@ mod volume;
 
 use volume::Bench;
 
-/// Groups of eight stripes, two of which are free; chunks are so long that headers, pages and anchors are little beside
-/// them.
+/// Groups of eight stripes, two of which are free. Chunks are long, so that headers, pages and anchors are small in
+/// comparison.
 fn bench(scheme: &str, drives: u16, code_rows: u64, seed: u64) -> Bench {
     let chunk_bytes = 64 << 10;
     let options = WorldOptions {
@@ -26,12 +26,12 @@ fn bench(scheme: &str, drives: u16, code_rows: u64, seed: u64) -> Bench {
     bench
 }
 
-/// Writes everything, a stripe in each request, so many at a time.
+/// Writes the whole volume, one stripe in each request, `depth` requests at a time.
 fn write_stripes(bench: &mut Bench, depth: usize) {
     bench.write_in_parts(bench.stripe_bytes(), depth);
 }
 
-/// Scheme, drives, data and all columns of a stripe, rows of its code.
+/// Scheme, drives, a stripe's data and all of its columns as a ratio, rows of its code.
 const POOLS: [(&str, u16, u64, u64, u64); 7] = [
     ("raid0", 4, 1, 1, 1),
     ("raid1:2r", 2, 1, 2, 1),
@@ -42,7 +42,7 @@ const POOLS: [(&str, u16, u64, u64, u64); 7] = [
     ("pddl2:2d:7c:1s", 7, 2, 4, 1),
 ];
 
-/// Through the journal they are on the drives twice.
+/// Through the journal, these stripes would be on the drives twice.
 #[test]
 fn an_overwrite_is_on_the_drives_once() {
     for (scheme, drives, data, all, rows) in POOLS {
@@ -65,7 +65,8 @@ fn an_overwrite_is_on_the_drives_once() {
     }
 }
 
-/// The map is durable with the flush that covers its record, wherever it is: in the journal, or in all columns' pages.
+/// The map of moved stripes is durable with the flush that covers its record, whether the record is in the journal or
+/// in the pages of all columns.
 #[test]
 fn what_has_moved_is_found_after_the_power_and_each_drive() {
     for (scheme, drives, _, _, rows) in POOLS {
@@ -91,7 +92,7 @@ fn what_has_moved_is_found_after_the_power_and_each_drive() {
     }
 }
 
-/// Small writes, trims and reads meet stripes that are not where they were.
+/// Small writes, trims and reads of stripes that are not in their home place.
 #[test]
 fn what_has_moved_is_written_trimmed_and_read_in_its_new_place() {
     for (scheme, drives, _, _, rows) in POOLS {

@@ -1,5 +1,5 @@
-//! A volume that writes more than checkpoints can put in place waits for them; another one in the same lane does not wait
-//! with it.
+//! A volume that writes faster than checkpoints can put blocks in place waits for the checkpoints. Another volume in
+//! the same lane does not wait with it.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use sim::{Pace, World, WorldOptions};
 
 const KIB: u64 = 1 << 10;
 
-/// A pool of slow drives with one lane, whose ring is short: two full volumes in it.
+/// A pool of slow drives with one lane and a short ring, and two full volumes.
 fn pool() -> World {
     let small = WorldOptions::small("raid6", 6).with_one_lane(2 << 20);
     let mut world = World::create(&WorldOptions {
@@ -45,8 +45,8 @@ fn submit(world: &mut World, volume: &str, length: u64) -> u64 {
     world.submit(volume, write, &vec![7; usize::try_from(length).unwrap()])
 }
 
-/// The times of 400 writes of the neighbour, one after the other and in order of their length, while the other one has so many in flight; and how many
-/// of the other's ended.
+/// The sorted times of 400 writes of the neighbour, made one after the other while the other volume has `depth` writes
+/// in flight; and how many writes of the other volume ended.
 fn commits(world: &mut World, depth: usize) -> (Vec<Duration>, usize) {
     let (mut in_flight, mut ended) = (VecDeque::new(), 0);
     let mut times = Vec::new();
@@ -84,7 +84,7 @@ fn a_writer_that_fills_the_ring_waits_and_its_neighbour_does_not() {
     let (beside, hogs) = commits(&mut world, 64);
     let median = |times: &[Duration]| times[times.len() / 2];
     let (alone, beside) = (median(&alone), median(&beside));
-    // Where both wait together it is twenty times.
+    // The factor is twenty if both volumes wait together.
     assert!(
         beside < 4 * alone,
         "{beside:?} beside a writer, {alone:?} alone"

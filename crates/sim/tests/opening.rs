@@ -1,4 +1,4 @@
-//! Whom to believe when a pool is opened.
+//! Which drives count when a pool is opened.
 
 use array::pool::{OpenError, SeatState};
 use block::Seat;
@@ -117,7 +117,7 @@ fn a_minority_that_went_on_alone_does_not_overrule_the_others() {
     let (drives, _) = closed("raid6", 5);
     let opened = |drives: &[Drive]| World::open(drives.to_vec(), true, 2).unwrap();
     let (few, all) = (opened(&drives[..2]), opened(&drives));
-    // Those that stayed say nothing against the few, which say that the others are out.
+    // The labels of the three do not contradict those of the two, which say that the three are out.
     assert_eq!(few.pool().generation(), all.pool().generation());
     let together = [&few.kill()[..], &all.kill()[2..]].concat();
     for degraded in [false, true] {
@@ -182,7 +182,7 @@ fn parity_is_computed_anew_after_a_kill() {
     world.create_volume(VOLUME, size).unwrap();
     let bytes: Vec<u8> = (0..size).map(|at| (at / 777 % 251) as u8).collect();
     world.write(VOLUME, 0, &bytes).unwrap();
-    // A write that is cut in the middle: some drives have it, some not.
+    // A write is interrupted: some drives have it, some do not.
     let request = block::Request {
         kind: block::RequestKind::Write,
         offset: 0,
@@ -196,7 +196,7 @@ fn parity_is_computed_anew_after_a_kill() {
     let mut world = World::open(world.kill(), false, 2).unwrap();
     world.settle();
     let before = world.read(VOLUME, 0, size).unwrap();
-    // Parity agrees with whatever is there now: a drive may go.
+    // Parity agrees with the data that is there now: any drive may be lost.
     world.pull(Seat(0));
     assert!(world.read(VOLUME, 0, size).unwrap() == before);
     for (at, (block, old)) in before.chunks(4096).zip(bytes.chunks(4096)).enumerate() {
@@ -206,8 +206,9 @@ fn parity_is_computed_anew_after_a_kill() {
     world.settle();
 }
 
-/// The failed drive of a seat that a spare took sits behind the layout's seats, and used to be
-/// counted as one of them: the pool opened with a layout of one drive more, and found nothing.
+/// When a spare takes a seat, the failed drive gets a seat behind those of the layout. Before, an
+/// opening counted this seat as one of the layout's: the pool opened with a layout of one drive more,
+/// and found no data.
 #[test]
 fn a_pool_opens_as_wide_as_it_was_after_a_spare_took_a_seat() {
     let mut options = options("raid5", 6);

@@ -1,7 +1,7 @@
-//! Neighbouring pages of checksums are one read, and are as safe as if each were read by itself.
+//! Neighbouring pages of checksums are one read, and are as safe as if each were read separately.
 //!
-//! Before, every copy of every page was a read of its own: beside a cell that was filled they were three operations
-//! for each one of the cell itself.
+//! Before, every copy of every page was a read of its own: a fill needed three such operations for each operation
+//! on the cell itself.
 
 use array::pool::Report;
 use sim::load::Target;
@@ -13,7 +13,7 @@ use block::Seat;
 const VOLUME: &str = "v";
 const PAGE: u64 = array::format::PAGE_BYTES;
 
-/// A pool whose cells have five pages, with a volume that has been written as a whole.
+/// A pool whose cells have five pages, with a fully written volume.
 fn filled(scheme: &str, drives: u16) -> (World, Vec<u8>) {
     let mut world = World::create(&WorldOptions {
         drive_bytes: 48 << 20,
@@ -35,12 +35,12 @@ fn filled(scheme: &str, drives: u16) -> (World, Vec<u8>) {
     (reopened(world), bytes)
 }
 
-/// Nothing of it is in memory.
+/// Closes and opens the pool, so that no page is in memory.
 fn reopened(world: World) -> World {
     World::open(world.close().unwrap(), false, 1).unwrap()
 }
 
-/// One page of those beside each cell of a drive cannot be read.
+/// Makes one of the pages beside each cell of a drive unreadable.
 fn spoil(world: &mut World, seat: Seat, place: u64) {
     let beside = world.pool().geometry().pages_beside_bytes();
     let rows = world.pool().geometry().rows();
@@ -51,8 +51,8 @@ fn spoil(world: &mut World, seat: Seat, place: u64) {
     }
 }
 
-/// On every drive some page beside each cell cannot be read, and each page has one copy that can: whoever takes the
-/// neighbours of a bad sector for bad too has lost pages.
+/// On every drive some page beside each cell cannot be read, and each page has one copy that can. If the neighbours
+/// of a bad sector counted as bad, too, pages would be lost.
 #[test]
 fn a_bad_sector_costs_one_copy_of_one_page() {
     for (scheme, drives) in [("raid5", 4), ("raid6", 5), ("raid1:3r", 3)] {
@@ -76,7 +76,7 @@ fn a_bad_sector_costs_one_copy_of_one_page() {
     }
 }
 
-/// A rebuild with checksums takes little more operations than one without.
+/// A rebuild with checksums takes few more operations than one without.
 #[test]
 fn a_fill_reads_the_pages_beside_a_cell_a_few_times() {
     let operations = |journal| {
@@ -99,7 +99,7 @@ fn a_fill_reads_the_pages_beside_a_cell_a_few_times() {
     };
     let (with, without) = (operations(true), operations(false));
     eprintln!("{with} operations for each cell with journal, {without} without");
-    // 16 steps of four mebibytes read four columns and write one; and pages are written when the cell is done.
+    // 16 steps of 4 MiB read four columns and write one; the pages are written when the cell is done.
     assert!(
         with < without + 50.0,
         "{with} with journal, {without} without"

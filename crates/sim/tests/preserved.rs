@@ -1,8 +1,9 @@
-//! Writes are acknowledged, and before they are in place more drives go than the code survives. They come
-//! back, last out first: as soon as no more are out than the code survives everything is there.
+//! Writes are acknowledged, and before they are in place more drives fail than the code survives. The drives return
+//! in reverse order of failure: as soon as no more drives are out than the code survives, all data is there.
 //!
-//! In another order it need not be. What was logged for the first drive that went is let go while the others
-//! can tell it; if one of these goes, and the first comes back alone, nobody can.
+//! In another order data may be lost. Blocks that are logged for the drive that failed first are released while the
+//! other drives can reconstruct them. If one of these fails, and the first drive returns alone, the blocks cannot be
+//! reconstructed.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +20,7 @@ struct Run {
     oracle: Oracle,
     blocks: u64,
     rng: SmallRng,
-    /// Blocks of which a write was refused: old or new.
+    /// Blocks of which a write was refused: their content is old or new.
     refused: BTreeSet<u64>,
 }
 
@@ -77,7 +78,7 @@ impl Run {
         }
     }
 
-    /// Blocks that cannot be read; the others are right.
+    /// Returns the blocks that cannot be read, and checks the others.
     fn unreadable(&mut self, when: &str) -> Vec<u64> {
         let mut lost = Vec::new();
         for block in 0..self.blocks {
@@ -92,7 +93,7 @@ impl Run {
     }
 }
 
-/// `load` other writes while the drives are out, to what is still whole: they want room in the journal.
+/// Makes `load` more writes while the drives are out. Groups that can be written need room in the journal for them.
 fn live(scheme: &str, drives: u16, seed: u64, load: u64) {
     let mut run = Run::new(scheme, drives, seed);
     let tolerance = run.world.pool().geometry().code().tolerance();
@@ -108,7 +109,7 @@ fn live(scheme: &str, drives: u16, seed: u64, load: u64) {
             run.world.pull(seat);
         }
         run.steps(300);
-        // Reads find out who is there.
+        // Reads detect which drives are out.
         run.unreadable(&when);
         for _ in 0..load {
             run.write();
@@ -171,8 +172,8 @@ fn it_is_there_after_the_journal_has_been_round_many_times_too() {
     all(1000, 1);
 }
 
-/// A group that is given to a new volume must have nothing of its earlier life in the journal: what is kept of others
-/// makes way without being lost.
+/// A group that is given to a new volume must have no blocks of its earlier volume in the journal. Preserved blocks
+/// of other groups make room without being lost.
 #[test]
 fn what_is_kept_survives_a_new_volume() {
     for seed in 0..20 {
@@ -187,7 +188,7 @@ fn what_is_kept_survives_a_new_volume() {
             run.world.pull(Seat(seat));
         }
         run.unreadable(&when);
-        // While the other one's blocks are kept its group is given away.
+        // The group of the volume `old` is given to a new volume while blocks are preserved.
         run.world.write("old", 0, &old).ok();
         run.world.delete_volume("old").unwrap();
         run.world.create_volume("new", group).unwrap();

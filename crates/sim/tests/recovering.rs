@@ -1,5 +1,5 @@
-//! Drives that fail while the journal is being read, and a power cut right after: what was read between
-//! is what is read for ever.
+//! Drives fail while the journal is read, and the power goes right after: a read in between and every
+//! later read return the same data.
 
 use block::{Request, RequestKind};
 use rand::rngs::SmallRng;
@@ -25,7 +25,7 @@ fn filled(scheme: &str, drives: u16, spares: u16) -> (Vec<Drive>, u64) {
     (world.close().unwrap(), size)
 }
 
-/// A few writes, trims and flushes, and the power goes in the middle of them.
+/// A few writes, trims and flushes; the power goes in the middle of them.
 fn changed(mut world: World, size: u64, rng: &mut SmallRng) -> Vec<Drive> {
     for version in 0..rng.random_range(1..8) {
         let first = rng.random_range(0..size / BLOCK);
@@ -57,7 +57,7 @@ fn changed(mut world: World, size: u64, rng: &mut SmallRng) -> Vec<Drive> {
     world.cut(CutSpec::Seed(rng.random()))
 }
 
-/// The n-th operation on each of a few drives fails, and perhaps all that follow.
+/// The n-th operation on each of a few drives fails, and with some faults all later ones, too.
 fn hurt(drives: &mut [Drive], tolerance: usize, rng: &mut SmallRng) {
     let mut indices: Vec<usize> = (0..drives.len()).collect();
     indices.shuffle(rng);
@@ -71,9 +71,9 @@ fn hurt(drives: &mut [Drive], tolerance: usize, rng: &mut SmallRng) {
     }
 }
 
-/// A batch of the journal that had reached one drive alone was believed to be whole if that drive went
-/// out just after its header had been read: it was counted, and written nowhere. A read told of it, and
-/// after the next cut it was gone. The swarm found it once in four million lives.
+/// Before, a journal batch that had reached one drive alone counted as whole if that drive went out just
+/// after its header had been read: the batch was counted, and not written again. A read returned its
+/// data, and after the next cut the data was gone. The swarm found this once in four million runs.
 #[test]
 fn what_a_recovery_has_found_is_found_again_whatever_fails_meanwhile() {
     let long = std::env::var_os("RAVELIN_LONG").is_some();

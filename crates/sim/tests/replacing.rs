@@ -1,5 +1,5 @@
-//! Working drives are replaced: what they hold counts until their successors have everything. Every block of every
-//! other drive goes bad meanwhile, either drive fails, and the power goes, at sampled steps.
+//! Working drives are replaced: a drive's blocks count until its successor has all of them. Meanwhile every block of
+//! every other drive goes bad, either drive fails, and the power goes, at sampled steps.
 
 use array::pool::{Report, SeatState};
 use block::{Request, RequestKind, Seat};
@@ -50,7 +50,7 @@ impl Template {
         (0..self.options.drives).map(Seat)
     }
 
-    /// Bytes of every block that is in use in the drive's cells.
+    /// Byte offsets on the drive of all blocks of its cells that are in use.
     fn blocks(&self, world: &World, seat: Seat) -> Vec<u64> {
         let geometry = world.pool().geometry();
         let groups = world.pool().facts().allocated_groups();
@@ -87,7 +87,7 @@ fn flush(world: &mut World) {
     world.request(VOLUME, flush, &[]).unwrap();
 }
 
-/// Some blocks, anywhere, durably.
+/// Writes some blocks at random places, and flushes.
 fn scribble(world: &mut World, oracle: &mut Oracle, size: u64) {
     for _ in 0..3 {
         let offset = world.rng().random_range(0..size / BLOCK) * BLOCK;
@@ -109,8 +109,8 @@ fn all_current(world: &World, when: &str) {
     }
 }
 
-/// A drive that worked was put out before its successor was filled, so a block that had gone bad on another drive
-/// unnoticed could not be reconstructed any more, though the drive just taken out had what was needed.
+/// Before, a working drive was put out before its successor was filled. A block that had silently gone bad on another
+/// drive could then not be reconstructed, although the drive just taken out had the data for it.
 fn every_bad_block_beside_every_replaced_drive(scheme: &str, drives: u16, groups: u64) {
     let template = Template::new(scheme, drives, groups);
     let mut pairs = 0;
@@ -154,9 +154,9 @@ fn nothing_is_lost_that_a_replaced_drive_of_pddl2_has() {
     every_bad_block_beside_every_replaced_drive("pddl2:2d:1s", 7, 14);
 }
 
-/// A fill wrote pages of checksums that had not changed to cells in a lane's view that were being filled, and to nothing
-/// else. A successor has no cell there: it gets what is written to the drive that it succeeds. It took the seat without
-/// these pages, and with the other drives lost its blocks could not be read.
+/// Before, a fill wrote unchanged checksum pages only to cells that the lane's view showed as being filled. A successor
+/// has no cell in the view: it gets the writes that go to the drive it succeeds. It took the seat without these pages,
+/// and its blocks could not be read once the other drives were lost.
 #[test]
 fn a_successor_has_the_pages_that_have_not_changed() {
     for (scheme, drives, groups) in SCHEMES {
@@ -179,7 +179,8 @@ fn a_successor_has_the_pages_that_have_not_changed() {
     }
 }
 
-/// Begins a replacement of seat 1 and lets so many things happen, writes among them; false if it was done before.
+/// Begins a replacement of seat 1 and runs `steps` steps, with writes among them; false if the replacement ended
+/// before.
 fn replace_for(
     template: &Template,
     world: &mut World,
@@ -198,8 +199,7 @@ fn replace_for(
     (with, true)
 }
 
-/// One drive beside the pair may be lost as before: whatever has become of the replacement, all that the code
-/// survives is survived.
+/// Whatever has become of the replacement, the pool survives the loss of as many drives as its code does.
 fn the_code_survives_as_much_as_ever(
     template: &Template,
     mut world: World,
@@ -294,7 +294,7 @@ fn the_power_goes_at_any_step_and_either_drive_is_the_member() {
                 ended[usize::from(going_on)] += 1;
                 template.check(&mut world, &oracle, &when);
                 the_code_survives_as_much_as_ever(&template, world, &oracle, &when);
-                // And as many drives as the code survives are lost with the power.
+                // The same if as many drives as the code survives are lost with the power.
                 let mut world = World::open(left.clone(), false, 7).expect(&when);
                 let tolerance = world.pool().geometry().code().tolerance();
                 for lost in template.seats().take(usize::from(tolerance)) {

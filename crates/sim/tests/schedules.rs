@@ -1,4 +1,5 @@
-//! Schedules: the same seed is the same run, and each has what the definition asks for.
+//! Schedules: the same seed is the same run, and each schedule has the parts that its definition
+//! requires.
 
 use sim::enumerate::{Share, Tally, cuts, phases, reported, silent, workloads};
 use sim::schedule::{Event, Runner, Schedule, Scope};
@@ -71,7 +72,7 @@ fn fixed_parts_of_the_enumerations_find_nothing() {
     }
     assert_eq!(all.violations, Vec::<String>::new());
     assert!(all.merged > 1000, "{}", all.merged);
-    // Some faults are of those that end an attempt to make a pool.
+    // Some faults end an attempt to create a pool.
     assert!(
         all.refused > 0 && all.refused < all.merged / 10,
         "{}",

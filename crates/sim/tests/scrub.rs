@@ -1,4 +1,4 @@
-//! Scrubs that are planned, make way for clients, and go on where an earlier life of the pool left off.
+//! Scrubs that are planned, make way for clients, and resume where an earlier run of the pool left off.
 
 #![expect(clippy::print_stdout, reason = "figures for the documents")]
 
@@ -12,7 +12,7 @@ const VOLUME: &str = "v";
 const BLOCK: u64 = 4096;
 const DAY: u64 = 86_400;
 
-/// A pool of disks with a volume that has been written as a whole: enough for a scrub of seconds.
+/// A pool of disks with a fully written volume: enough for a scrub of seconds.
 fn filled() -> (World, u64) {
     let mut world = World::create(&WorldOptions {
         scheme: "raid6".to_owned(),
@@ -76,7 +76,7 @@ fn a_scrub_is_resumed_where_it_was_when_the_pool_was_closed() {
     assert_eq!((progress.groups_done, progress.groups_total), (24, 24));
     assert!(progress.blocks > blocks, "{progress:?}");
     let all = progress.blocks;
-    // As many as a scrub that nobody interrupts reads.
+    // As many blocks as an uninterrupted scrub reads.
     let mut world = reopened(world.close().unwrap());
     assert_eq!(goes_on_at(&world), None, "it has ended");
     assert!(world.begin_scrub());
@@ -84,7 +84,7 @@ fn a_scrub_is_resumed_where_it_was_when_the_pool_was_closed() {
     assert_eq!(world.scrub_progress().blocks, all);
 }
 
-/// What is noted is at most a minute old, and never ahead of what is done.
+/// The recorded position is at most a minute old, and never ahead of the work that is done.
 #[test]
 fn a_scrub_is_resumed_near_where_it_was_when_the_daemon_died() {
     let (mut world, _) = filled();
@@ -100,7 +100,7 @@ fn a_scrub_is_resumed_near_where_it_was_when_the_daemon_died() {
     );
     world.settle();
     assert_eq!(done(&world), 24);
-    // A plan is looked at now and then, so that time goes by.
+    // A plan makes the pool check the time now and then, so that virtual time passes.
     world.plan_scrub(30).unwrap();
     assert!(world.begin_scrub());
     world.pause_scrub_after(6);
@@ -115,7 +115,8 @@ fn a_scrub_is_resumed_near_where_it_was_when_the_daemon_died() {
     assert!((6..=at).contains(&noted), "{noted} of {at}");
 }
 
-/// Reads beside a scrub take little longer than without, and the scrub comes to its end. It runs free when the client is gone.
+/// Reads beside a scrub take little longer than without, and the scrub comes to its end. Without clients the scrub runs
+/// at full speed.
 #[test]
 fn a_scrub_makes_way_for_clients_and_goes_on() {
     let (mut world, size) = filled();
@@ -147,7 +148,7 @@ fn a_scrub_makes_way_for_clients_and_goes_on() {
     let beside = beside.iter().sum::<Duration>() / u32::try_from(beside.len()).unwrap();
     println!("reads alone {alone:?}, beside a scrub {beside:?}, which took {time:?}");
     assert!(beside < alone * 2, "{alone:?} and {beside:?}");
-    // The client has gone.
+    // The client has stopped.
     run(&mut world, Duration::from_secs(2));
     assert!(world.begin_scrub());
     let began = world.now();

@@ -1,7 +1,7 @@
 //! The simulator finds seeded faults: how soon, and by which invariant.
 //!
-//! Without `RAVELIN_LONG=1` one seed each of those that are found quickly; with it five first seeds each, at most
-//! a minute of CPU time, and a table. `docs/design/seeded-faults.md` has the list.
+//! Without `RAVELIN_LONG=1`: one first seed for each fault that is found quickly. With it: five first seeds for each
+//! fault, at most a minute of CPU time for each, and a table. `docs/design/seeded-faults.md` has the list.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use sim::{CutSpec, SeededFault, seed_fault};
 
 /// CPU time that the search for one fault may take.
 const LIMIT: Duration = Duration::from_secs(60);
-/// Schedules between two looks at the clock.
+/// Schedules between two checks of the CPU clock.
 const STRIDE: u64 = 32;
 
 /// CPU time of this thread.
@@ -27,7 +27,8 @@ struct Found {
     seed: u64,
 }
 
-/// Schedules with silent and with reported drive faults by turns: each seeded fault is looked for in the same schedules.
+/// Schedules with silent and with reported drive faults in turn: every seeded fault is searched for in the same
+/// schedules.
 fn schedule(seed: u64) -> Schedule {
     let scope = if seed % 3 == 2 {
         Scope::Silent
@@ -45,7 +46,7 @@ fn find(fault: SeededFault, first: u64, limit: Duration) -> Option<Found> {
     for seed in first.. {
         let schedule = schedule(seed);
         if let Some(violation) = runner.run(&schedule).violation {
-            // It must be the seeded fault that fails.
+            // The seeded fault must be the cause of the violation.
             seed_fault(None);
             let without = Runner::new().run(&schedule).violation;
             seed_fault(Some(fault));
@@ -157,12 +158,12 @@ fn schedules_that_failed_once_fail_again_without_their_fix() {
     }
 }
 
-/// How many neighbours of one schedule are tried. At which operation a fault strikes and which writes a cut keeps
-/// changes with every change of the order in which drives are asked: one schedule alone soon shows nothing.
+/// How many neighbours of one schedule are tried. Each change of the order of drive operations changes at which
+/// operation a fault strikes and which writes survive a cut, so one schedule alone soon shows no violation.
 const NEIGHBOURS: u64 = 400;
 
-/// This schedule, with other un-flushed writes surviving its cuts, and its faults a few operations earlier or
-/// later. Number 0 is itself.
+/// This schedule, with other un-flushed writes surviving its cuts, and its faults a few operations earlier or later.
+/// Number 0 is the schedule itself.
 fn neighbour(schedule: &Schedule, number: u64) -> Schedule {
     let mut schedule = schedule.clone();
     for (at, event) in (1..).zip(&mut schedule.events) {
@@ -179,7 +180,7 @@ fn neighbour(schedule: &Schedule, number: u64) -> Schedule {
     schedule
 }
 
-/// Found in more than two seconds: only in the long form.
+/// Faults whose search takes more than two seconds: only in the long form.
 const SLOW: &[SeededFault] = &[
     SeededFault::AnchorBeforePages,
     SeededFault::SkipFillTarget,

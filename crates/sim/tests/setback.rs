@@ -1,8 +1,8 @@
-//! A drive, or a region of it, is as it was at an earlier moment, and says nothing of it.
+//! A drive, or a region of it, silently returns to the state of an earlier moment.
 //!
-//! Such a drive has blocks and checksums that agree with each other. What is read, beside as many lost
-//! drives as the code survives, must be what was written last, or an error; never anything that was
-//! not written there.
+//! The blocks and checksums of such a drive agree with each other. If this drive and the lost drives together
+//! are no more than the code survives, a read returns the data that was written last. With one drive more, a
+//! read may return the old data or an error; never data that was not written there.
 
 use array::pool::{RegionSizes, Report};
 use block::{Fault, Request, RequestKind, Seat};
@@ -11,7 +11,7 @@ use sim::{CutSpec, Drive, Region, Regions, World, WorldOptions};
 const VOLUME: &str = "v";
 const BLOCK: u64 = 4096;
 
-/// A pool, and how many drives its code survives.
+/// A pool, and the number of lost drives that its code survives.
 struct Pool {
     scheme: &'static str,
     drives: u16,
@@ -46,7 +46,7 @@ const POOLS: [Pool; 5] = [
     },
 ];
 
-/// What is set back: each region by itself, all but the journal, and the whole drive.
+/// What is set back: each region alone, metadata with data, all but the journal, and the whole drive.
 fn regions() -> Vec<Regions> {
     let mut all: Vec<Regions> = Region::ALL.map(|region| Regions::of(&[region])).to_vec();
     all.push(Regions::of(&[Region::Metadata, Region::Data]));
@@ -60,7 +60,7 @@ fn regions() -> Vec<Regions> {
     all
 }
 
-/// What block `block` holds after it was written for the `version`th time.
+/// Content of block `block` after its `version`th write.
 fn content(block: u64, version: u64) -> u8 {
     u8::try_from((block * 37 + version * 101) % 251 + 1).expect("below 252")
 }
@@ -79,7 +79,7 @@ fn flush(world: &mut World) {
     world.request(VOLUME, request, &[]).unwrap();
 }
 
-/// Writes the blocks that `chosen` chooses.
+/// Writes the blocks that `chosen` selects.
 fn write(world: &mut World, version: u64, chosen: impl Fn(u64) -> bool) {
     let blocks = size(world) / BLOCK;
     let mut from = 0;
@@ -98,7 +98,7 @@ fn write(world: &mut World, version: u64, chosen: impl Fn(u64) -> bool) {
     flush(world);
 }
 
-/// What is in a block when it is read.
+/// What a read of a block returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Seen {
     New,
@@ -107,7 +107,7 @@ enum Seen {
     Garbage,
 }
 
-/// Reads every block by itself, so that an error of one does not hide another.
+/// Reads every block separately, so that an error of one does not hide another.
 fn read_all(world: &mut World, new: impl Fn(u64) -> u8, old: impl Fn(u64) -> u8) -> Vec<Seen> {
     let blocks = size(world) / BLOCK;
     let mut all = Vec::new();
@@ -124,7 +124,7 @@ fn read_all(world: &mut World, new: impl Fn(u64) -> u8, old: impl Fn(u64) -> u8)
     all
 }
 
-/// A third of all blocks is written once, the others twice: stripes are changed in part and as a whole.
+/// A third of all blocks is written once, the others twice, so that stripes are changed in part and as a whole.
 fn rewritten(block: u64) -> bool {
     block % 3 != 1
 }
@@ -154,7 +154,7 @@ fn begin(pool: &Pool, first_format: bool) -> World {
     world
 }
 
-/// All sets of at most `most` of the other drives.
+/// All sets of at most `most` of the drives other than `back`.
 fn losses(drives: u16, back: u16, most: usize) -> Vec<Vec<Seat>> {
     let others = (0..drives).filter(|&seat| seat != back).map(Seat);
     let mut sets = vec![Vec::new()];
@@ -173,14 +173,14 @@ fn count(seen: &[Seen], what: Seen) -> usize {
     seen.iter().filter(|&&seen| seen == what).count()
 }
 
-/// What was broken before reconstructed blocks were compared with their checksums: `raid6` of six, every
-/// block written and flushed, overwritten and flushed, the pool closed; metadata and data of one drive set
-/// back to the first state; the pool opened, and another drive failed. The stale blocks passed their stale
-/// entries and went into the reconstruction of the lost column, whose right entries were known and not
-/// asked: 1,280 blocks of 40 MiB were neither old nor new nor an error. A scrub found nothing.
+/// This failed before reconstructed blocks were compared with their checksums: `raid6` of six, every block
+/// written and flushed, overwritten and flushed, the pool closed; metadata and data of one drive set back to
+/// the first state; the pool opened, and another drive failed. The stale blocks passed their stale entries and
+/// were used to reconstruct the lost column, whose right entries were known and not compared: 1,280 blocks of
+/// 40 MiB were neither old nor new nor an error. A scrub found nothing.
 ///
-/// Pools of the first format keep two copies of a page: without the neighbour the old ones count. With one
-/// copy more everything is new.
+/// Pools of the first format keep two copies of a page: without the neighbour's copy the old entries count.
+/// With one copy more everything is new.
 #[test]
 fn what_is_reconstructed_beside_a_drive_that_was_set_back_is_what_was_written() {
     let pool = &POOLS[1];
@@ -213,11 +213,11 @@ fn what_is_reconstructed_beside_a_drive_that_was_set_back_is_what_was_written() 
 enum When {
     /// After the pool has been opened with the old drive.
     Last,
-    /// Before the second writes, so that what these change on them is written nowhere.
+    /// Before the second writes, so that the changes for the lost drives are written nowhere.
     First,
 }
 
-/// The pool after the second writes: closed, or cut off with these in the journal.
+/// The pool after the second writes: closed, or stopped by a power cut with these writes in the journal.
 fn stopped(world: &World, pool: &Pool, lost: &[Seat], closed: bool) -> Vec<Drive> {
     let mut world = world.clone();
     for &seat in lost {
@@ -233,10 +233,10 @@ fn stopped(world: &World, pool: &Pool, lost: &[Seat], closed: bool) -> Vec<Drive
     }
 }
 
-/// Every drive, every region of it and more than one, with every set of as many lost drives as the code
-/// survives (lost before the last writes, and lost after the pool has been opened), after a clean stop and
-/// after a power cut, when the journal has what was written last. With the old drive there is one drive too
-/// many in the largest sets: an old block or an error then; in the others everything is new.
+/// Every drive, and each element of `regions()`, with every set of as many lost drives as the code survives
+/// (lost before the last writes, or after the pool has been opened), after a clean stop and after a power cut
+/// that leaves the last writes in the journal. In the largest sets the old drive is one drive too many: a read
+/// returns an old block or an error. In the other sets everything is new.
 fn set_back(when: When) {
     let long = std::env::var_os("RAVELIN_LONG").is_some();
     let mut cases = 0;
@@ -250,7 +250,7 @@ fn set_back(when: When) {
                 for back in (0..pool.drives).filter(|&back| !lost.contains(&Seat(back))) {
                     for (kind, regions) in regions().into_iter().enumerate() {
                         let case = number + usize::from(back) + kind + which + usize::from(closed);
-                        // Without RAVELIN_LONG a part of them.
+                        // Without RAVELIN_LONG only a part of the cases.
                         if !long && !case.is_multiple_of(5) {
                             continue;
                         }
@@ -270,7 +270,7 @@ fn set_back(when: When) {
                         let within = lost.len() < pool.survives;
                         let mut world = match World::open(drives, true, 7) {
                             Ok(world) => world,
-                            // More is missing than the code survives, and that is said.
+                            // More is missing than the code survives, and the opening says so.
                             Err(_) if !within => continue,
                             Err(error) => panic!("{story}: {error}"),
                         };
@@ -300,8 +300,8 @@ fn nothing_that_was_not_written_is_read_if_drives_were_lost_before() {
     set_back(When::First);
 }
 
-/// All drives are there, and one is old: reads, and a scrub that compares parity with data and copies with each
-/// other, make it as it was; then as many drives can be lost as ever.
+/// All drives are there, and one is old. Reads, and a scrub that compares parity with data and copies with each
+/// other, restore the drive; then as many drives can be lost as before.
 #[test]
 fn a_scrub_makes_a_drive_that_was_set_back_as_it_was() {
     for pool in &POOLS {
@@ -316,7 +316,7 @@ fn a_scrub_makes_a_drive_that_was_set_back_as_it_was() {
                 let at = usize::from(back);
                 drives[at].set_back(&then[at], Regions::of(&[Region::Metadata, Region::Data]));
                 if drives[at].digest() == now[at].digest() {
-                    // It has spare cells of these groups.
+                    // The drive has only spare cells of these groups.
                     continue;
                 }
                 let mut world = World::open(drives, false, 7).unwrap();
@@ -339,8 +339,8 @@ fn a_scrub_makes_a_drive_that_was_set_back_as_it_was() {
     }
 }
 
-/// Both copies of a drive's checksums are old, its own and its neighbour's, and so are its blocks: nothing
-/// contradicts a block but its row. Parity tells.
+/// Both copies of a drive's checksums are old, its own and its neighbour's, and so are its blocks. Only the
+/// other blocks of the row contradict such a block: parity does not match.
 #[test]
 fn a_scrub_finds_old_blocks_whose_checksums_are_all_old() {
     let pool = &POOLS[1];
@@ -372,7 +372,7 @@ fn a_scrub_finds_old_blocks_whose_checksums_are_all_old() {
     }
 }
 
-/// A drive whose label is current and whose journal was set back is named.
+/// A drive whose label is current and whose journal was set back is reported.
 #[test]
 fn a_drive_whose_journal_is_older_than_its_label_is_named() {
     let pool = &POOLS[0];

@@ -1,4 +1,4 @@
-//! The whole pool without bytes: what it costs, and that nothing in it waits for content.
+//! The whole pool without bytes: its cost, and that nothing in it depends on content.
 
 use block::{Instant, Seat};
 use sim::load::{Access, Arrivals, Load, LoadOptions, Run, Target};
@@ -75,7 +75,7 @@ fn deep_queues_of_writes_and_reads_go_through_the_journal() {
         let mut run = run(&mut pool, &load(500, 50), 20_000);
         assert_eq!(run.numbers().errors(), 0, "{scheme}");
         assert!(run.numbers().requests() >= 20_000, "{scheme}");
-        // All that are in flight end.
+        // All requests in flight end.
         run.stop();
         run.requests(&mut pool, u64::MAX);
         assert_eq!(run.numbers().errors(), 0, "{scheme}");
@@ -132,8 +132,8 @@ fn a_fresh_drive_is_filled_where_there_is_no_spare_space() {
     assert_eq!(run.numbers().errors(), 0);
 }
 
-/// The same on every platform and in every build: a change of these numbers is a change of a model or of a load, and is
-/// meant or is a bug.
+/// The same on every platform and in every build: if these numbers change, a model or a load has changed, on purpose or
+/// by a bug.
 #[test]
 fn traces_are_what_they_were() {
     let mut traces = Vec::new();
@@ -189,8 +189,8 @@ fn what_does_not_fit_is_told_in_a_sentence() {
 }
 
 /// 60 drives of 300 GB, one of them fails: `RAVELIN_LONG=1 cargo test --release -p ravelin-sim --test study --
-/// --nocapture sixty` says what that takes: a rebuild runs in one thread, so its time by the clock is no less than
-/// that of the CPU.
+/// --nocapture sixty` prints how long this takes. A rebuild runs in one thread, so its wall-clock time is no less than
+/// its CPU time.
 #[test]
 fn sixty_drives_of_300_gb_are_rebuilt() {
     if std::env::var_os("RAVELIN_LONG").is_none() {
@@ -230,10 +230,10 @@ fn sixty_drives_of_300_gb_are_rebuilt() {
     }
 }
 
-/// Virtual time of so many random reads at depth 16.
+/// Virtual time of 4000 random reads at depth 16.
 fn reads_take(scheme: &str, journal: bool) -> u64 {
     let mut pool = pool(scheme, journal);
-    // The checksum pages of all copies are loaded meanwhile.
+    // These reads load the checksum pages of all copies.
     let mut run = run(&mut pool, &load(16, 100), 4000);
     let begun = pool.now();
     run.requests(&mut pool, 4000);
@@ -246,7 +246,7 @@ fn mirrors_read_from_the_drive_that_has_least_to_do() {
         let stripes = reads_take("raid0:4c", journal);
         for scheme in ["raid10:4c", "raid1:2r:4c"] {
             let copies = reads_take(scheme, journal);
-            // With the first copies alone two drives of four would do it: twice the time.
+            // With the first copies alone, two of the four drives would serve all reads: twice the time.
             assert!(
                 copies < stripes * 5 / 4,
                 "{scheme}, journal: {journal}: {copies} ns beside {stripes}"

@@ -1,4 +1,4 @@
-//! What a holder that was stopped had in flight when another took over.
+//! Writes that a paused holder of a pool had in flight when another took the pool over.
 
 #![expect(clippy::print_stdout, reason = "a test prints what it measured")]
 
@@ -8,10 +8,10 @@ use sim::{Oracle, World, WorldOptions};
 
 const VOLUME: &str = "v";
 
-/// A holder is frozen at any moment. Another opens the pool, writes and flushes; then what the first had in
-/// flight lands, one write after the other, over journal, pages and blocks. None of it is taken for
-/// what the second has written: not a byte is wrong. While it lands on no more drives than the code
-/// survives, everything is there; beyond, what is not is said.
+/// A holder is paused at any moment. Another opens the pool, writes and flushes. Then the writes that the
+/// first had in flight land, one after the other, over journal, pages and blocks. None of them is taken for
+/// data of the second: not a byte is wrong. While they land on no more drives than the code survives, all
+/// data is there; beyond that, lost blocks are read errors.
 #[test]
 fn what_a_paused_holder_had_in_flight_is_caught_by_its_old_generation() {
     let (mut landed, mut unreadable) = (0, 0);
@@ -32,7 +32,7 @@ fn what_a_paused_holder_had_in_flight_is_caught_by_its_old_generation() {
         oracle.wrote(0, &bytes);
         world.settle();
 
-        // The first holder is in the middle of something that nobody has been told of.
+        // The first holder has writes in flight; the client does not wait for their ends.
         let whole = usize::try_from(BLOCK_BYTES).unwrap();
         let unsure: Vec<u64> = (0..6)
             .map(|_| world.rng().random_range(0..size / BLOCK_BYTES) * BLOCK_BYTES)
@@ -52,7 +52,7 @@ fn what_a_paused_holder_had_in_flight_is_caught_by_its_old_generation() {
         let stray = world.clone().in_flight();
         let mut second = World::open(world.kill(), false, seed).unwrap();
         for &offset in &unsure {
-            // Old or new: decided by the takeover.
+            // Old or new: the takeover decides.
             let read = second.read(VOLUME, offset, BLOCK_BYTES).unwrap();
             oracle.wrote(offset, &read);
         }
@@ -71,7 +71,7 @@ fn what_a_paused_holder_had_in_flight_is_caught_by_its_old_generation() {
             stray.land(number, second.drives_mut());
             landed += 1;
         }
-        // Now, and by whoever opens the pool next.
+        // Now, and after the next opening.
         for again in ["at once", "after another opening"] {
             for offset in (0..size).step_by(whole) {
                 match second.read(VOLUME, offset, BLOCK_BYTES) {

@@ -1,16 +1,17 @@
-//! Drives that misbehave together, more of them than the code survives: what was flushed is there again when
-//! they are, and while they are not, whatever a drive still holds can be read.
+//! More drives than the code survives misbehave together. When they work again, all flushed data is there; meanwhile,
+//! every block that some drive still holds can be read.
 //!
-//! *Refusals*: drives that take no writes or no flushes for a while, and the pool is stopped in the middle of that.
+//! *Refusals*: drives refuse writes or flushes for a while, and the pool is stopped in the middle of this.
 //!
-//! Before, a checkpoint whose pages or anchor such drives had refused let go of the records all the same; what no
-//! drive had taken was put in place without a record, and what was logged behind it was acknowledged; and drives
-//! that could not be spared went out when they refused a label, so that the pool had lost everything.
+//! Before, a checkpoint released its records even if such drives had refused its pages or anchor. Blocks whose record
+//! no drive had accepted were put in place, and writes that were logged behind them were acknowledged. Drives that
+//! could not be spared went out when they refused a label, so that the pool had lost everything.
 //!
-//! *Absence*: drives that are gone, together or one after another, and come back.
+//! *Absence*: drives are gone, together or one after another, and return.
 //!
-//! Before, what a drive that came back held did not count where all copies of its pages had been gone with others, and
-//! the first to be back were told that nothing was known: half of a volume could be lost that every drive still had.
+//! Before, the blocks of a drive that returned did not count if all copies of its pages had been gone with other
+//! drives, and the first drives to return got pages of unknown entries: half of a volume could be lost although every
+//! drive still had its blocks.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,7 +26,7 @@ const VOLUME: &str = "v";
 /// More operations than are refused in one run.
 const FAULTS: u64 = 1_500;
 
-/// The first seeds, or with `RAVELIN_LONG` so many more, and such as have found a fault once.
+/// The first seeds, or more of them with `RAVELIN_LONG`, and seeds that found a fault once.
 fn seeds((first, long): (u64, u64), found: &[u64]) -> impl Iterator<Item = u64> {
     let first = match std::env::var_os("RAVELIN_LONG") {
         Some(_) => long,
@@ -41,7 +42,7 @@ fn content(block: u64, version: u64) -> Vec<u8> {
     bytes
 }
 
-/// A client, and what each block may be.
+/// A client, and the versions that each block may have.
 struct Client {
     blocks: u64,
     versions: u64,
@@ -69,7 +70,7 @@ impl Client {
         client
     }
 
-    /// Begins to write some block; its request, the block and the version.
+    /// Begins to write some block; returns the request, the block and the version.
     fn submit(&mut self, world: &mut World) -> (u64, u64, u64) {
         let block = world.rng().random_range(0..self.blocks);
         self.submit_to(world, block)
@@ -108,7 +109,7 @@ impl Client {
         }
     }
 
-    /// Writes some different blocks at once, then flushes; whether all went well.
+    /// Writes `writes` different blocks at once, then flushes; true if all requests succeeded.
     fn turn(&mut self, world: &mut World, writes: usize) -> bool {
         let mut blocks = BTreeSet::new();
         while blocks.len() < writes {
@@ -133,7 +134,7 @@ impl Client {
         well && flushed
     }
 
-    /// What was acknowledged is what a block is from now on, or what was tried after that.
+    /// From now on an acknowledged block has its acknowledged version, or one that was tried after it.
     fn flushed(&mut self) {
         for (block, version) in std::mem::take(&mut self.acknowledged) {
             let may_be = &mut self.may_be[usize::try_from(block).unwrap()];
@@ -149,7 +150,7 @@ impl Client {
             .any(|&version| bytes == content(block, version))
     }
 
-    /// Reads these blocks one by one; those that are an error.
+    /// Reads these blocks one by one; returns those whose read is an error.
     fn unreadable(&self, world: &mut World, blocks: &BTreeSet<u64>, when: &str) -> Vec<u64> {
         let mut errors = Vec::new();
         for &block in blocks {
@@ -189,7 +190,7 @@ impl Client {
 /// What drives refuse.
 #[derive(Clone, Copy, Debug)]
 enum Refused {
-    /// Writes behind the labels and cell tables: a file system without space, on files that have those.
+    /// Writes behind the labels and cell tables: a full file system, in which only these have their space.
     Space,
     /// Writes of any kind.
     Writes,
@@ -216,7 +217,7 @@ fn refuse(world: &mut World, seats: &[u16], refused: Refused) {
         ),
     };
     for &seat in seats {
-        // They do not all begin at the same operation.
+        // The drives do not all begin at the same operation.
         let begin = world.rng().random_range(0..6);
         for &region in &regions {
             for skip in begin..begin + FAULTS {
@@ -239,7 +240,8 @@ fn take_everything(world: &mut World) {
     }
 }
 
-/// Twice refused, with a rest between; then stopped in the middle of it, and opened when the fault has ended.
+/// The drives refuse twice, with a pause between. The pool is stopped in the middle of the second time, and opened
+/// when the fault has ended.
 fn stopped_under_refusals(seats: &[u16], refused: Refused, seed: u64) {
     let when = format!("{refused:?} on {seats:?}, seed {seed}");
     let mut world = World::create(&WorldOptions {
@@ -299,7 +301,8 @@ fn stopped_under_refusals(seats: &[u16], refused: Refused, seed: u64) {
 
 #[test]
 fn a_pool_stopped_while_no_drive_has_space_opens_with_all_that_was_flushed() {
-    // A drive that stayed and refused a record excused the others: then they went out.
+    // Before, a record counted if a drive that stayed had refused it. Then the other drives, which had the record,
+    // went out.
     for seed in seeds((60, 1_000), &[1020, 2050, 2100, 2183, 2189, 2242, 2262]) {
         stopped_under_refusals(&[0, 1, 2, 3, 4, 5], Refused::Space, seed);
     }
@@ -334,21 +337,21 @@ enum Leave {
     Together,
     /// With a few steps between.
     WithinATurn,
-    /// Each when the pool has come to rest from the one before.
+    /// Each when the pool has settled from the one before.
     OneAfterAnother,
 }
 
-/// How they come back.
+/// How drives return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Back {
     Online,
-    /// Online, after a loss of power of their own.
+    /// Online, after the drive has lost power.
     OnlineUnflushed,
-    /// The pool is stopped, and opened with all.
+    /// The pool is stopped, and opened with all drives.
     Reopened,
 }
 
-/// Blocks whose own drive is not one of these.
+/// Blocks whose own drive is not in `gone`.
 fn held(world: &World, gone: &BTreeSet<Seat>) -> BTreeSet<u64> {
     let geometry = world.pool().geometry();
     let map = VolumeMap::new(geometry, &world.pool().facts().volumes[0]);
@@ -384,7 +387,7 @@ fn absent_and_back(
     for _ in 0..world.rng().random_range(0..12) {
         assert!(client.turn(&mut world, 4), "{when}: nothing fails yet");
     }
-    // Into a checkpoint, now and then.
+    // Sometimes into the middle of a checkpoint.
     for _ in 0..world.rng().random_range(0..400) {
         world.step();
     }
@@ -437,7 +440,7 @@ fn absent_and_back(
     for id in reads {
         let _ends = Client::wait(&mut world, id);
     }
-    // Until every drive that is gone was asked for something.
+    // Every drive that is gone gets an operation, so that its absence is detected.
     let _errors = client.unreadable(&mut world, &client.all(), &when);
     world.settle();
     let held = held(&world, &gone);
@@ -516,11 +519,11 @@ fn drives_leave_and_come_back(pool: (&str, u16, u64), first: (u64, u64), found: 
 
 #[test]
 fn two_drives_of_a_raid5_leave_and_come_back_with_all_that_was_flushed() {
-    // A block went out of the journal though the parity that should have told it was unknown; what was kept was not
-    // logged again where a read had its stripe locked (69, 3267).
+    // Before, a block was released from the journal although the parity needed to reconstruct it was unknown;
+    // preserved blocks were not logged again where a read had their stripe locked (69, 3267).
     drives_leave_and_come_back(
         ("raid5", 5, 4),
-        // 703: one that lags two generations is not readmitted (`docs/design/catch-up.md`).
+        // 703: a drive that lags two generations is not readmitted (`docs/design/catch-up.md`).
         (25, 700),
         &[69, 326, 807, 3063, 3267, 3302, 4017, 4124],
     );
@@ -528,7 +531,8 @@ fn two_drives_of_a_raid5_leave_and_come_back_with_all_that_was_flushed() {
 
 #[test]
 fn three_drives_of_a_raid6_leave_and_come_back_with_all_that_was_flushed() {
-    // That parity was unknown was forgotten by a restart (3446); what was kept made way for itself (3937).
+    // Before, a restart forgot that parity was unknown (3446); preserved blocks were released to make room for
+    // themselves (3937).
     drives_leave_and_come_back(
         ("raid6", 6, 4),
         (25, 1_000),
@@ -543,6 +547,6 @@ fn all_drives_of_a_mirror_leave_and_come_back_with_all_that_was_flushed() {
 
 #[test]
 fn drives_of_a_declustered_pool_leave_and_come_back_with_all_that_was_flushed() {
-    // Nor are columns of layouts with spare cells: 39 and one seed in four hundred do not have all that was flushed.
+    // Columns of layouts with spare cells are not readmitted: seed 39 and one seed in four hundred lack flushed data.
     drives_leave_and_come_back(("pddl2:4d:13c:1s", 13, 13), (12, 12), &[]);
 }

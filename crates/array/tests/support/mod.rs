@@ -1,11 +1,11 @@
-//! A pool that several tests begin with.
+//! A pool that several tests start from.
 
 use array::pool::{NewDrive, PoolSpec};
 use uuid::Uuid;
 
 pub(crate) const DRIVE_BYTES: u64 = 64 << 20;
 
-/// `raid5` of so many drives, and others that wait. The drives' identities are their numbers.
+/// `raid5` of `drives` drives, and `spares` waiting spares. The drives' identities are their numbers.
 pub(crate) fn spec(drives: u128, spares: u128) -> PoolSpec {
     let drive = |number| NewDrive {
         uuid: Uuid::from_u128(number),

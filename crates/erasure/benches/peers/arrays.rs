@@ -51,7 +51,7 @@ fn work(name: &str, code: &Code, program: &Program, level: Level) {
     )];
     #[cfg(feature = "jerasure")]
     arms.extend(jerasure(code, &sources, &targets, element));
-    // Our P+Q on the same sources as strips: columns - 2 at a time give two.
+    // Our P+Q on the same sources as strips: each `columns - 2` sources give two outputs.
     let width = code.columns() - 2;
     let pq = by_parameter("pq", width)
         .expect("columns")

@@ -33,7 +33,7 @@ pub(crate) mod isal {
 
     pub(crate) fn xor(inputs: &[&[u8]], outputs: &mut [&mut [u8]]) {
         let mut all = array(inputs, outputs);
-        // SAFETY: as many slices of one length as it is told, at page boundaries.
+        // SAFETY: the array has as many slices of one length as the call says, at page boundaries.
         let failed = unsafe { xor_gen(small(all.len()), small(inputs[0].len()), all.as_mut_ptr()) };
         assert_eq!(failed, 0);
     }
@@ -60,7 +60,7 @@ pub(crate) mod isal {
         let data: Vec<*const u8> = inputs.iter().map(|s| s.as_ptr()).collect();
         let coding: Vec<*mut u8> = outputs.iter_mut().map(|t| t.as_mut_ptr()).collect();
         assert_eq!(tables.len(), 32 * data.len() * coding.len());
-        // SAFETY: tables for so many coefficients, slices of one length.
+        // SAFETY: the tables have as many coefficients as the slices need; all slices have one length.
         unsafe {
             ec_encode_data(
                 small(inputs[0].len()),

@@ -42,7 +42,7 @@ impl Level {
         }
     }
 
-    /// Stripes in the working set: one, but for DRAM, whose data alone is 512 MiB.
+    /// Stripes in the working set: one; for DRAM, as many as hold 512 MiB of data.
     fn stripes(self, data_bytes_per_stripe: usize) -> usize {
         match self {
             Self::Dram => (512 << 20) / data_bytes_per_stripe,
@@ -50,7 +50,7 @@ impl Level {
         }
     }
 
-    /// How ours stores: past the cache from DRAM, as an array does that writes parity by DMA.
+    /// How our code stores: past the cache for DRAM, like an array that writes parity by DMA.
     fn stores(self) -> erasure::kernel::Stores {
         match self {
             Self::Dram => erasure::kernel::Stores::Streaming,

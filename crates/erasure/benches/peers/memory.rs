@@ -1,4 +1,4 @@
-//! Buffers at page boundaries, as an array lends them.
+//! Buffers at page boundaries, as an array provides them.
 
 /// Zeroed memory that starts at a page.
 pub(crate) struct Pages {
@@ -26,7 +26,7 @@ impl Pages {
         }
     }
 
-    /// The strips, for a stripe each: `strips` at a time.
+    /// The strips by stripe, `strips` strips for each stripe.
     pub(crate) fn stripes(&mut self, strips: usize, strip_bytes: usize) -> Vec<Vec<&mut [u8]>> {
         let bytes = &mut self.bytes[self.start..self.start + self.length];
         let mut all: Vec<&mut [u8]> = bytes.chunks_exact_mut(strip_bytes).collect();

@@ -30,8 +30,8 @@ fn cpu_seconds() -> f64 {
 fn time(arm: &mut Arm<'_>, stripes: &mut [Vec<&mut [u8]>], sources: usize, passes: usize) -> f64 {
     let mut inputs: Vec<&[u8]> = Vec::with_capacity(sources);
     let mut spent = 0.0;
-    // Borrowing the slices anew is outside of the timed part for single stripes, and beside the
-    // point for stripes of megabytes.
+    // For single stripes, borrowing the slices anew is outside of the timed part; for stripes of
+    // megabytes it does not matter.
     for stripe in stripes {
         let (head, tail) = stripe.split_at_mut(sources);
         inputs.clear();
@@ -97,7 +97,7 @@ pub(crate) fn report(
     sources: usize,
 ) {
     let long = level == crate::Level::Dram;
-    // The better peer is fixed here, before what is reported.
+    // The better peer is chosen here, before the reported run.
     let before = interleave(arms, stripes, sources, if long { 3 } else { 9 });
     let best = (1..arms.len())
         .filter(|&i| !arms[i].name.starts_with('('))

@@ -59,7 +59,7 @@ fn encode(name: &str, code: &Code, level: Level) {
     report(name, level, &mut arms, &mut stripes, sources);
 }
 
-/// Data columns 1 and 4 from the others, P and Q.
+/// Recovers data columns 1 and 4 from the others, P and Q.
 fn decode(name: &str, level: Level) {
     let code = by_parameter("pq", 8).expect("a code");
     let known = code.without_columns(&[1, 4]);
@@ -88,7 +88,7 @@ fn decode(name: &str, level: Level) {
             program.run(kernel::best(), inputs, outputs, level.stores());
         },
     )];
-    // No pq_gen here: the general functions do it.
+    // `pq_gen` cannot do this: the general functions do.
     arms.extend(matrix_peers(8, &matrix));
     check(&mut arms, &mut stripes[0], 8);
     report(name, level, &mut arms, &mut stripes, 8);
@@ -175,7 +175,7 @@ pub(crate) fn read(inputs: &[&[u8]]) {
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx512f") {
         #[expect(unsafe_code, reason = "wide loads are for CPUs that have them")]
-        // SAFETY: the CPU has them.
+        // SAFETY: the CPU has AVX-512F.
         unsafe {
             read_wide(inputs);
         };

@@ -1,13 +1,12 @@
-//! What the NBD front end costs: server CPU time per I/O, beside `nbdkit memory`, interleaved.
+//! Cost of the NBD front end: server CPU time per I/O, compared with `nbdkit memory`, interleaved.
 //!
-//! Wall-clock rates on a shared machine swing by an order of magnitude; the CPU time that a server
-//! process uses per request repeats, and ratios inside one interleaved run repeat better. So each
-//! round measures every server in turn under the same load, and medians over the rounds are
-//! printed. CPU time is read from `/proc/PID/task/*/schedstat`, in nanoseconds, per thread: the
-//! thread that stands for the back end (one memory copy per request) is told apart from the worker
-//! that is the front end. The same server is measured once more with a back end that answers in the
-//! call, as `nbdkit memory` does: no thread is woken for a request there, and the worker itself says
-//! how much of its time was copying.
+//! Wall-clock rates on a shared machine vary by an order of magnitude. The CPU time that a server process uses per
+//! request is repeatable, and ratios inside one interleaved run are more so. So each round measures every server in
+//! turn under the same load, and the medians over the rounds are printed. CPU time is read from
+//! `/proc/PID/task/*/schedstat`, in nanoseconds, per thread: the thread that stands for the back end (one memory copy
+//! per request) is counted apart from the worker, which is the front end. The same server is measured also with a back
+//! end that answers in the call, as `nbdkit memory` does: there no thread is woken for a request, and the worker itself
+//! measures how much of its time was copying.
 //!
 //! ```text
 //! cargo run --release -p ravelin-export --example nbd_bench -- [--rounds 7] [--millis 700] [--only "write, depth 32"]
@@ -97,8 +96,8 @@ struct Peer {
     name: &'static str,
     socket: PathBuf,
     process: Child,
-    /// Our own server says here, when asked, how long it has been copying. A peer's time is only
-    /// known as a sum.
+    /// Our own server answers here, on request, how long it has been copying. Of a peer only the sum of CPU time is
+    /// known.
     talk: Option<(ChildStdin, RefCell<BufReader<ChildStdout>>)>,
 }
 
@@ -143,7 +142,7 @@ impl Peer {
         }
     }
 
-    /// What our own server has spent on copying in the call, in nanoseconds.
+    /// Time that our own server has spent on copying in the call, in nanoseconds.
     fn copying(&self) -> u64 {
         let Some((ask, answer)) = &self.talk else {
             return 0;
@@ -156,9 +155,8 @@ impl Peer {
         line.trim().parse().expect("nanoseconds")
     }
 
-    /// CPU nanoseconds used so far: for the back end, a thread or what was copied in the call, and for
-    /// all else. nbdkit ends its threads with each client, so that only the whole process's number
-    /// counts them; it has a resolution of 10 ms.
+    /// CPU nanoseconds used so far: by the back end (a thread, or copies in the call), and by everything else. nbdkit
+    /// ends its threads with each client, so only the process's own number includes them; its resolution is 10 ms.
     fn cpu(&self) -> (u64, u64) {
         let process = Path::new("/proc").join(self.process.id().to_string());
         let stat = fs::read_to_string(process.join("stat")).unwrap_or_default();
@@ -197,7 +195,7 @@ struct Load {
     write: bool,
 }
 
-/// Enough to tell the front end's cost per request from its cost per byte and per wake.
+/// Enough loads to separate the front end's cost per request from its cost per byte and per wake-up.
 const LOADS: [Load; 8] = [
     Load {
         name: "4 KiB random read, depth 32",
@@ -264,7 +262,7 @@ impl Figures {
     }
 }
 
-/// The same with fio as the client, which sends each request by itself. `None` without fio.
+/// The same with fio as the client, which sends each request in a write of its own. `None` without fio.
 fn measure_fio(peer: &Peer, load: Load, time: Duration) -> Option<Figures> {
     let before = peer.cpu();
     let output = Command::new("fio")
@@ -286,7 +284,7 @@ fn measure_fio(peer: &Peer, load: Load, time: Duration) -> Option<Figures> {
         .output()
         .ok()?;
     let after = peer.cpu();
-    // The engine greets before the document.
+    // fio's NBD engine prints a greeting before the document.
     let document = output.stdout.iter().position(|&byte| byte == b'{')?;
     let report: serde_json::Value = serde_json::from_slice(&output.stdout[document..]).ok()?;
     let side = &report["jobs"][0][if load.write { "write" } else { "read" }];
@@ -405,7 +403,7 @@ fn compare(rounds: usize, time: Duration, only: &str) {
         println!("skipped: nbdkit is not installed, so there is nothing to compare with");
     }
     if let Some(peer) = &theirs {
-        // Its memory is sparse and would be read as holes.
+        // nbdkit's memory is sparse: unwritten parts would be read as holes.
         let mut client = Client::connect(&peer.uri(), None).expect("a connection");
         for offset in (0..SIZE).step_by(8 << 20) {
             client
@@ -484,7 +482,7 @@ impl Column {
         median(&mut self.0.iter().map(what).collect::<Vec<_>>())
     }
 
-    /// The median of the rounds' ratios; no number without a peer.
+    /// The median of the rounds' ratios; NaN without a peer.
     fn ratio_to(&self, peer: &Self) -> f64 {
         let ratio = |(ours, theirs): (&Figures, &Figures)| ours.together() / theirs.together();
         median(&mut self.0.iter().zip(&peer.0).map(ratio).collect::<Vec<_>>())

@@ -1,4 +1,4 @@
-//! Memory as the back end of the server under test, in two ways.
+//! Two kinds of memory as the back end of the server under test.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex};
@@ -17,7 +17,7 @@ const LIMITS: Limits = Limits {
     trims: true,
 };
 
-/// Memory behind a thread, as an engine's lane would be: requests are handed over in batches.
+/// Memory behind a thread, like a lane of the engine: requests arrive in batches.
 pub(crate) struct Threaded {
     jobs: Arc<(Mutex<Vec<Job>>, Condvar)>,
 }
@@ -51,7 +51,7 @@ fn back_end((jobs, arrived): &(Mutex<Vec<Job>>, Condvar)) {
             }
             std::mem::swap(&mut *waiting, &mut batch);
         }
-        // All jobs are one worker's here.
+        // Here all jobs belong to one worker.
         let to = Arc::clone(&batch[0].to);
         for Job { what, .. } in batch.drain(..) {
             outcomes.push((what.token, carry_out(&what, &mut bytes)));
@@ -72,8 +72,8 @@ fn carry_out(
         .get_mut(start..start + request.length as usize)
         .ok_or(Fault::Invalid)?;
     match request.kind {
-        // SAFETY: the submitter leaves the memory alone until the completion, and each request has
-        // memory of its own.
+        // SAFETY: the submitter does not touch the memory until the completion, and each request
+        // has memory of its own.
         RequestKind::Read => unsafe { memory.bytes_mut() }.copy_from_slice(stored),
         // SAFETY: as above.
         RequestKind::Write => stored.copy_from_slice(unsafe { memory.bytes() }),
@@ -123,7 +123,7 @@ fn thread_time() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Memory that is copied in the call, as `nbdkit memory` does it.
+/// Memory that is copied in the call, as in `nbdkit memory`.
 pub(crate) struct Inline {
     bytes: Mutex<Vec<u8>>,
 }

@@ -1,4 +1,4 @@
-//! The tests, for a client that comes by the way that the module above names.
+//! The tests, for a client that connects in the way that the module above names.
 
 #![expect(clippy::cast_possible_truncation, reason = "sizes here are small")]
 
@@ -38,12 +38,12 @@ fn hostile_fixture(options: &Options) -> (Arc<MemoryDevice>, Fixture) {
     (device, Fixture::serve_in(dir, table, &options))
 }
 
-/// A connection that has received the greeting, and by TLS has sent its flags.
+/// A connection that has received the greeting, and over TLS has sent its flags.
 fn raw(fixture: &Fixture) -> UnixStream {
     WAY.connect(&fixture.socket, &fixture.dir)
 }
 
-/// What a client sends before its first option.
+/// The bytes that a client sends before its first option.
 fn client_flags() -> Vec<u8> {
     if WAY != Way::Plain {
         return Vec::new();
@@ -91,7 +91,7 @@ fn transmitting(fixture: &Fixture) -> UnixStream {
     }
 }
 
-/// Everything a well-behaved client would send in a short life.
+/// All messages of a well-behaved client with a short session.
 fn conversation() -> Vec<u8> {
     let mut bytes = client_flags();
     encode_option(&mut bytes, opt::LIST, &[]);
@@ -110,7 +110,7 @@ fn conversation() -> Vec<u8> {
     bytes.extend(request(Command::Flush, 0, 0).encode());
     bytes.extend(request(Command::Trim, 65536, 4096).encode());
     bytes.extend(request(Command::WriteZeroes, 0, 4096).encode());
-    // One extent, so that the answer's length does not depend on the write before.
+    // One extent only, so that the answer's length does not depend on the earlier write.
     let status = RequestHeader {
         flags: command_flag::REQ_ONE,
         ..request(Command::BlockStatus, 0, 1 << 20)
@@ -133,7 +133,7 @@ fn read_to_hang_up(stream: &mut UnixStream) -> Vec<u8> {
     bytes
 }
 
-/// A client that must not notice what others do.
+/// A client that must not notice what other clients do.
 struct Bystander {
     client: Client,
     round: u64,
@@ -207,7 +207,7 @@ fn a_flood_of_options_is_cut_off_and_never_piles_up_answers() {
     let _guard = alone();
     let (_device, fixture) = hostile_fixture(&Options::default());
     let mut bystander = Bystander::new(&fixture);
-    // One that reads the answers: hung up on after the limit.
+    // A client that reads the answers: the server closes the connection after the limit.
     let mut stream = raw(&fixture);
     let mut bytes = client_flags();
     for _ in 0..=OPTIONS_MAX {
@@ -220,8 +220,8 @@ fn a_flood_of_options_is_cut_off_and_never_piles_up_answers() {
     let per_list = 20 + 4 + "tank/data".len() + 20;
     let lists = OPTIONS_MAX as usize - WAY.options();
     assert_eq!(answers.len(), per_list * lists);
-    // One that does not read: what it can make the server hold is bounded, so its own sending
-    // must get blocked.
+    // A client that does not read: the memory that it costs the server is bounded, so its own
+    // sending must block.
     let mut deaf = raw(&fixture);
     deaf.set_write_timeout(Some(Duration::from_millis(300)))
         .unwrap();
@@ -303,7 +303,7 @@ fn a_request_without_magic_ends_the_connection_and_only_that() {
     bytes.extend(request(Command::Read, 0, 4096).encode());
     bytes.extend(request(Command::Read, 0, 4096).encode());
     stream.write_all(&bytes).unwrap();
-    // One byte of the payload is missing, so the first read's first byte was taken for it.
+    // One byte of the payload is missing, so the server took the first read's first byte for it.
     let answer = read_to_hang_up(&mut stream);
     assert!(answer.len() <= 16, "at most the write was answered");
     bystander.check();
@@ -368,7 +368,7 @@ fn a_disconnect_after_any_byte_of_a_conversation_leaves_nothing_behind() {
         let mut stream = raw(&fixture);
         stream.write_all(&bytes[..cut]).unwrap();
         match cut % 3 {
-            // Gone at once; half closed; gone after the answers.
+            // Three ends: closed at once; half closed; closed after the answers.
             0 => {}
             1 => stream.shutdown(std::net::Shutdown::Write).unwrap(),
             _ => {
@@ -400,11 +400,11 @@ fn a_conversation_byte_by_byte_is_answered_like_one_in_one_piece() {
     for byte in &bytes {
         slow.write_all(&[*byte]).unwrap();
     }
-    // Replies may come in another order; there are as many bytes of them.
+    // Replies may come in another order; their total length is the same.
     assert_eq!(read_to_hang_up(&mut slow).len(), expected.len());
 }
 
-/// Mutated conversations: bytes flipped, cut out, repeated, numbers made extreme.
+/// Mutated conversations: bytes are flipped, cut out or repeated, numbers are made extreme.
 #[test]
 fn mutated_conversations_harm_nobody() {
     let _guard = shared();
@@ -442,7 +442,7 @@ fn mutated_conversations_harm_nobody() {
             }
         }
         let mut stream = raw(&fixture);
-        // The server may hang up in the middle.
+        // The server may close the connection in the middle.
         let _ = stream.write_all(&bytes);
         let _ = stream.shutdown(std::net::Shutdown::Write);
         if random.below(2) == 0 {
@@ -467,7 +467,7 @@ fn a_client_that_never_reads_its_replies_is_not_read_on_and_harms_nobody() {
     deaf.set_write_timeout(Some(Duration::from_millis(200)))
         .unwrap();
     let before = resident_bytes();
-    // 128 GiB of replies, if they were all made.
+    // All replies together would take 128 GiB.
     let mut bytes = Vec::new();
     for index in 0..1 << 17 {
         bytes.extend(request(Command::Read, index % 4, 1 << 20).encode());
@@ -536,7 +536,7 @@ fn writes_to_a_blocked_device_wait_in_the_socket_and_survive() {
     assert!(!sender.is_finished());
     assert_eq!(device.held_bytes_max(), 32 << 20);
     device.hold(false);
-    // Delay, not error: all eighty are answered well.
+    // The server delays and returns no error: all eighty requests succeed.
     let mut replies = vec![0; 80 * 16];
     stream.read_exact(&mut replies).unwrap();
     assert!(replies.chunks(16).all(|reply| reply[4..8] == [0; 4]));

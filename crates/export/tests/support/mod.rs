@@ -1,4 +1,4 @@
-//! What the tests and the benchmark serve: bytes in memory, completed by a thread of their own, at
+//! Devices for tests and the benchmark: bytes in memory, completed by a thread of their own, at
 //! once or in random order after random delays.
 
 #![expect(
@@ -28,7 +28,7 @@ use std::time::Duration;
 use block::{BlockDevice, Completed, Extent, Fault, Limits, Memory, Outcome, Request, RequestKind};
 use export::nbd::{Exports, Listen, Options, Place, Server, Uri};
 
-/// The unit in which the device remembers holes.
+/// The granularity of the device's holes.
 pub const PAGE: u64 = 4096;
 
 /// When requests complete.
@@ -57,19 +57,19 @@ struct State {
     jobs: Mutex<Vec<Job>>,
     arrived: Condvar,
     end: AtomicBool,
-    /// While set, nothing completes.
+    /// While set, no request completes.
     held: AtomicBool,
     pace: Pace,
     limits: Mutex<Limits>,
     bytes: Mutex<Vec<u8>>,
-    /// Whether each page has ever been written and not been trimmed.
+    /// For each page: written at least once, and not trimmed since.
     written: Mutex<Vec<bool>>,
-    /// Whether something was completed that no flush and no FUA has covered.
+    /// Whether a completed write is not covered by a flush or FUA.
     unflushed: AtomicBool,
     fault: Mutex<Option<(Range<u64>, Fault)>>,
     flushes: AtomicU64,
     requests: AtomicU64,
-    /// Bytes of memory that the device holds now, and the most that it ever did.
+    /// Bytes of request memory that the device holds now, and the maximum so far.
     held_bytes: AtomicUsize,
     held_bytes_max: AtomicUsize,
 }
@@ -114,7 +114,7 @@ impl MemoryDevice {
         })
     }
 
-    /// What is stored now.
+    /// The current content.
     pub fn bytes(&self) -> Vec<u8> {
         self.shared.bytes.lock().unwrap().clone()
     }
@@ -123,12 +123,12 @@ impl MemoryDevice {
         self.shared.bytes.lock().unwrap()[..bytes.len()].copy_from_slice(bytes);
     }
 
-    /// Requests that touch the range end with the fault.
+    /// Requests that touch the range end with this fault.
     pub fn set_fault(&self, fault: Option<(Range<u64>, Fault)>) {
         *self.shared.fault.lock().unwrap() = fault;
     }
 
-    /// While held, nothing completes.
+    /// While held, no request completes.
     pub fn hold(&self, held: bool) {
         let _jobs = self.shared.jobs.lock().unwrap();
         self.shared.held.store(held, Ordering::SeqCst);
@@ -164,7 +164,7 @@ impl MemoryDevice {
         self.shared.jobs.lock().unwrap().len()
     }
 
-    /// The most bytes of request memory that were with the device at one time.
+    /// The maximum of request memory that was with the device at one time, in bytes.
     pub fn held_bytes_max(&self) -> usize {
         self.shared.held_bytes_max.load(Ordering::SeqCst)
     }
@@ -262,7 +262,7 @@ impl State {
                 let outcome = self.serve(job.request, &job.memory);
                 self.held_bytes
                     .fetch_sub(job.memory.len(), Ordering::SeqCst);
-                // No clone may be left when the completion is told.
+                // Drop all clones of the memory before the completion.
                 drop(job.memory);
                 job.to.completed(job.token, outcome);
             }
@@ -294,8 +294,8 @@ impl State {
         let place = usize::try_from(range.start).unwrap()..usize::try_from(range.end).unwrap();
         match request.kind {
             RequestKind::Read => {
-                // SAFETY: the submitter hands each request a range of its own and leaves it alone
-                // until the completion.
+                // SAFETY: the submitter gives each request a range of its own and does not touch
+                // the range until the completion.
                 unsafe { memory.bytes_mut() }.copy_from_slice(&stored[place]);
                 return Ok(());
             }
@@ -304,7 +304,7 @@ impl State {
                 stored[place].copy_from_slice(unsafe { memory.bytes() });
             }
             RequestKind::Trim | RequestKind::WriteZeroes => stored[place].fill(0),
-            // What it reads as afterwards is not said.
+            // What a discarded range reads as is undefined.
             RequestKind::Flush | RequestKind::Discard => {}
         }
         drop(stored);
@@ -419,7 +419,7 @@ impl Fixture {
         Self::serve_in(Dir::new(), exports, options)
     }
 
-    /// In a directory that holds what the server needs.
+    /// Uses a directory that already holds the server's files.
     pub fn serve_in(dir: Dir, exports: Arc<dyn Exports>, options: &Options) -> Self {
         let socket = dir.path("nbd.sock");
         let server = Server::bind(&Listen::Unix(socket.clone()), exports, options).unwrap();
@@ -451,7 +451,7 @@ pub fn uri(socket: &Path, name: &str) -> Uri {
     }
 }
 
-/// Whether a program can be run; says so if it cannot.
+/// Whether a program can be run; otherwise reports that it is missing.
 pub fn installed(tool: &str) -> bool {
     let found = Command::new(tool).arg("--version").output().is_ok();
     if !found {
@@ -474,7 +474,7 @@ pub fn run(program: &str, arguments: &[&str]) -> String {
     stdout
 }
 
-/// Waits until `condition` holds, at most ten seconds.
+/// Waits until `condition` is true, at most ten seconds.
 #[track_caller]
 pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     for _ in 0..10_000 {

@@ -1,5 +1,5 @@
-//! A plain socket into a server's TLS: what is written at one end reaches the server encrypted, and an end on either
-//! side is one on the other. So whatever can be said to a server in plain text can be said by TLS, too.
+//! A plain socket into a server's TLS: bytes written at one end reach the server encrypted, and an end on either side
+//! becomes an end on the other. So every plain-text conversation can be held over TLS, too.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::Shutdown;
@@ -33,7 +33,8 @@ const NAME: &str = "mallory";
 const KEY: [u8; 32] = [0x5a; 32];
 
 impl Way {
-    /// What the server needs for it, written into a directory; clients in plain text are served as well.
+    /// The server's TLS settings for this way, with files written into a directory; plain-text clients are served as
+    /// well.
     pub fn server(self, dir: &Dir) -> Option<ServerTls> {
         match self {
             Self::Plain => None,
@@ -55,12 +56,12 @@ impl Way {
         }
     }
 
-    /// Options that a client has used up when it is connected.
+    /// The number of options that a client has already sent when it is connected.
     pub fn options(self) -> usize {
         usize::from(self != Self::Plain)
     }
 
-    /// A connection that is about to send its flags.
+    /// A connection whose next message is the client's flags.
     pub fn connect(self, socket: &Path, dir: &Dir) -> UnixStream {
         let mut server = UnixStream::connect(socket).unwrap();
         let timeout = Some(Duration::from_secs(20));
@@ -69,7 +70,7 @@ impl Way {
         if self == Self::Plain {
             return server;
         }
-        // What was said before TLS but the client's flags is forgotten; these are said once.
+        // The server forgets all messages before TLS except the client's flags; the flags are sent once.
         let flags = u32::from(FLAG_FIXED_NEWSTYLE | FLAG_NO_ZEROES);
         let mut bytes = flags.to_be_bytes().to_vec();
         encode_option(&mut bytes, opt::STARTTLS, &[]);
@@ -91,7 +92,7 @@ impl Way {
 
 /// A client's side of TLS on a socket that does not block.
 trait Session: Read + Write + Send {
-    /// Says that nothing more is sent.
+    /// Sends the end of the client's data.
     fn end(&mut self) -> io::Result<()>;
 }
 
@@ -121,7 +122,8 @@ impl Read for ByCertificate {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 ended => return ended,
             }
-            // A server that has hung up takes nothing more, and what it said before is still to be read.
+            // A server that has closed the connection accepts nothing more, but its earlier answers are still to be
+            // read.
             while conn.wants_write() && conn.write_tls(sock).is_ok() {}
             if conn.read_tls(sock)? == 0 {
                 return Ok(0);
@@ -199,13 +201,13 @@ impl Session for ByKey {
 #[derive(Default)]
 struct Half {
     waiting: Vec<u8>,
-    /// Its source has ended; `ended` when its sink knows.
+    /// The source has ended; `ended`: the sink has been given the end.
     source_ended: bool,
     ended: bool,
 }
 
 impl Half {
-    /// Moves what can be moved; whether anything was. An error means that an end is gone.
+    /// Moves bytes if possible; true if any were moved. An error means that one end is closed.
     fn pump(
         &mut self,
         read: impl FnOnce(&mut [u8]) -> io::Result<usize>,
@@ -233,13 +235,13 @@ impl Half {
         Ok(moved)
     }
 
-    /// Whether its sink is to be told of the end now.
+    /// True once: when all bytes have been moved and the sink must be given the end.
     fn ends(&mut self) -> bool {
         self.source_ended && self.waiting.is_empty() && !std::mem::replace(&mut self.ended, true)
     }
 }
 
-/// Carries bytes until both sides have ended, or one is gone.
+/// Moves bytes until both sides have ended, or one is closed.
 fn tunnel(session: Box<dyn Session>, mut plain: UnixStream) {
     let session = std::cell::RefCell::new(session);
     let (mut up, mut down) = (Half::default(), Half::default());
@@ -252,7 +254,7 @@ fn tunnel(session: Box<dyn Session>, mut plain: UnixStream) {
                 |bytes| session.borrow_mut().write(bytes),
             );
         }
-        // A server that has hung up takes nothing more; what it had answered before is still to be read.
+        // A server that has closed the connection accepts nothing more; its earlier answers are still to be read.
         let sent = sent.unwrap_or_else(|_| {
             up.ended = true;
             true
@@ -269,7 +271,7 @@ fn tunnel(session: Box<dyn Session>, mut plain: UnixStream) {
             return;
         }
         if down.ends() {
-            // A server that has ended a connection takes nothing more.
+            // A server that has ended the connection accepts nothing more.
             return;
         }
         if !sent && !received {

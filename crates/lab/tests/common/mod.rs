@@ -1,8 +1,8 @@
-//! Running a study as the binary does, and looking at what it found.
+//! Runs a study as the binary does, and reads its report.
 
 use lab::{Context, Progress, Report, Row, Verdict, select};
 
-/// The report of a study at its defaults. Every row must say something if it does not hold.
+/// The report of a study at its defaults. Every row that does not hold must give a reason.
 pub(crate) fn run(study: &str, seed: u64) -> Report {
     let studies = select(&[study]).unwrap();
     let progress = Progress::default();
@@ -28,7 +28,7 @@ pub(crate) fn row<'a>(report: &'a Report, id: &str) -> &'a Row {
     report.row(id).unwrap_or_else(|| panic!("no row {id}"))
 }
 
-/// Fails when a row is further than `distance` from `expected`.
+/// Fails when a row differs from `expected` by more than `distance`.
 pub(crate) fn near(report: &Report, id: &str, expected: f64, distance: f64) {
     let ours = row(report, id).ours;
     assert!(

@@ -1,4 +1,4 @@
-//! Balance: what is promised, counted.
+//! Balance: the promised figures, counted.
 
 use block::Seat;
 use layout::Layout;
@@ -77,8 +77,8 @@ fn searched_bases_keep_their_promise_and_beat_openzfs_at_two_failures() {
                 .all(|ratio| (ratio.unwrap() - 1.0).abs() < 1e-12),
             "{scheme}"
         );
-        // All pairs with drive 0 stand for all pairs; of 60 drives' patterns a sample unless there
-        // is time, and a sample has no say about the worst.
+        // All pairs with drive 0 stand for all pairs. Of the patterns of 60 drives only a sample is
+        // taken, except in the long form, and a sample does not decide the worst case.
         let all = ours.drives < 60 || long();
         let sets = if all { 256 } else { 6 };
         let (ours, theirs) = (weigh(&ours, 2, sets), weigh(&theirs, 2, sets));
@@ -138,14 +138,14 @@ fn pair_balanced_pools_spread_rebuilds_and_meetings() {
             report.uniformity
         );
     }
-    // What hashing alone does, for comparison.
+    // For comparison: hashing alone.
     let hashed = weigh(&geometry("crush2:8d:60c:3s", 1000), 1, 256);
     assert!(total(&hashed) > 1.1, "{}", total(&hashed));
 }
 
-/// The least max/mean that reads can have when drives of f domains are developed and groups of
-/// `width` put at most p columns into one: mates in the failed drive's domain are met at most
-/// p − 1 times a group, so the others carry the rest.
+/// The least possible max/mean of reads when drives of f domains are developed and groups of `width` put
+/// at most p columns into one domain. A group has at most p − 1 other columns in the failed drive's
+/// domain, so drives of other domains carry the rest.
 fn unavoidable(drives: u16, domains: u16, width: u16, parity: u16) -> f64 {
     let mates = f64::from(drives / domains - 1);
     let others = f64::from(drives - 1) - mates;
@@ -227,8 +227,8 @@ fn spares_keep_domains_apart_while_there_are_any() {
 
 #[test]
 fn the_search_gives_the_same_bases_everywhere() {
-    // Pools in the field store their bases; what must not happen is that two machines of one
-    // version disagree. If the search is improved on purpose, these digests change with it.
+    // Pools in the field store their bases. But two machines of one version must not compute different
+    // bases. If the search is improved on purpose, these digests change with it.
     for (shape, domains, digest) in [
         (
             Shape {
@@ -291,8 +291,8 @@ fn rebuild_time_follows_the_bound() {
     for (scheme, bound) in [("pddl1:4d:17c:2s", 3.627), ("pddl3:8d:36c:3s", 3.471)] {
         let geometry = geometry(scheme, 1);
         let report = weigh(&geometry, 1, 256);
-        // The bound counts spare cells of the failed drive as saved work; the report is per unit
-        // that it held.
+        // The bound counts spare cells of the failed drive as saved work; the report is per unit of data
+        // that the drive held.
         let n = f64::from(geometry.drives);
         let held = (n - f64::from(geometry.spares)) / n;
         let speedup = report.speedup() / held;
@@ -313,7 +313,7 @@ fn chained_declustering_reads_from_both_neighbours() {
     assert_eq!(readers, [2, 4]);
     assert_eq!(work.reads[2], work.reads[4]);
     assert_eq!(work.homeless, work.rebuilt, "there is no spare");
-    // Neighbours together lose data, others do not.
+    // Two neighbours together lose data, other pairs do not.
     let lost = |failed: &[Seat]| layout::balance::work(&geometry, 1, 1, failed).lost;
     assert!(lost(&[Seat(3), Seat(4)]) > 0);
     assert_eq!(lost(&[Seat(3), Seat(5)]), 0);

@@ -1,4 +1,4 @@
-//! What every layout must hold, checked cell by cell and chunk by chunk.
+//! Invariants of every layout, checked cell by cell and chunk by chunk.
 
 use std::collections::BTreeMap;
 
@@ -128,7 +128,8 @@ pub(crate) fn chunks_are_a_bijection(geometry: &Geometry, groups: u64, slots: u6
     }
 }
 
-/// A lost column finds a spare on a live drive outside its group, and once used it is passed over.
+/// A lost column gets a spare on a live drive outside its group; a spare that is in use is not given
+/// again.
 pub(crate) fn spare_is_outside_the_group(geometry: &Geometry, rows: u64) {
     let name = &geometry.scheme;
     let layout = geometry.layout.as_ref();

@@ -1,4 +1,4 @@
-//! CRUSH against crushtool's mappings, and its own laws.
+//! CRUSH against crushtool's mappings, and its own invariants.
 
 use layout::crush::{Bucket, Map, MapError, Mode, ONE, Rule};
 

@@ -1,11 +1,11 @@
-//! What Shear can and cannot tell.
+//! Which layouts Shear can and cannot distinguish.
 
 use layout::Geometry;
 use layout::equivalence::{Probe, classes, classic_schemes, pattern_chunks, signature};
 
 use crate::common::geometry;
 
-/// Classes of more than one, as `name+name`, without the number of drives.
+/// Classes of more than one layout, as `name+name`, without the number of drives.
 fn confusable(drives: u16, probe: Probe) -> Vec<String> {
     let schemes = classic_schemes(drives);
     let geometries: Vec<Geometry> = schemes
@@ -57,8 +57,8 @@ fn layouts_that_timings_cannot_tell_apart() {
     for drives in [5, 6, 7, 8, 12] {
         assert_eq!(confusable(drives, Probe::Writes), writes, "{drives} drives");
     }
-    // By reads alone parity is invisible: left-symmetric runs like RAID-0, and `ls6` like data on
-    // the other drives.
+    // Reads alone do not show parity: left-symmetric runs like RAID-0, and `ls6` like data on the other
+    // drives.
     let reads = [
         "raid0 + raid5 + raid6:shear",
         "raid1 + raid10",

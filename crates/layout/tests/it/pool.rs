@@ -79,7 +79,8 @@ fn preservation_capacity_is_one_drive_in_twenty_begun() {
 
 #[test]
 fn a_pool_keeps_all_of_its_space_until_it_is_as_full_as_it_may_be() {
-    // The last drives to fill up are the last to pair up; balance must not strand space.
+    // The drives that fill up last have only each other left to pair with: balance must not leave space
+    // unusable.
     for (drives, width) in [(11, 10), (12, 5), (17, 5), (60, 10), (61, 10)] {
         let pool = Pool::filled(shape(drives, width, 1), 500, Choice::PairBalanced);
         let held: u64 = (0..drives).map(|seat| pool.pieces_on(Seat(seat))).sum();

@@ -1,4 +1,4 @@
-//! What must hold for every layout: the small exhaustively, the large by sampling.
+//! Invariants of every layout: the small exhaustively, the large by sampling.
 
 use block::Seat;
 use layout::balance::work;
@@ -13,7 +13,7 @@ fn long() -> bool {
     std::env::var_os("RAVELIN_LONG").is_some_and(|value| value == "1")
 }
 
-/// Enough for a valid layout; how good it is does not matter here.
+/// Search effort that is enough for a valid layout; its quality does not matter here.
 const LITTLE: u64 = 20_000;
 
 #[test]
@@ -92,7 +92,7 @@ fn schemes() -> impl Strategy<Value = Scheme> {
         "raid6:shear",
         "raid7",
     ];
-    // PDDL's bases are searched, unless the drives are a prime: seconds for each.
+    // PDDL's bases are searched unless the number of drives is a prime: seconds for each.
     let declustered = KINDS.iter().filter(|kind| kind.name != "pddl");
     let declustered = declustered.flat_map(|kind| (1..=3).map(|parity| kind.named(parity)));
     let names: Vec<String> = { classic.map(str::to_owned).into_iter() }
@@ -157,7 +157,8 @@ proptest! {
             }
         }
         chunks_are_a_bijection(&geometry, 1, 6);
-        // Any p failures: nothing is lost, and no lost cell goes where its stripe already is.
+        // Any p failures: no data is lost, and no lost cell goes to a drive that its stripe already
+        // uses.
         let mut failed: Vec<Seat> = failed
             .iter()
             .take(geometry.parity.into())

@@ -93,7 +93,7 @@ fn elastic_arrays_say_their_expansion() {
     assert!(parse("ddp:1.5x").elastic);
 }
 
-/// (text, the part the error points at, the thing that works)
+/// (text, the part that the error points at, the suggestion that works)
 const BAD: [(&str, &str, &str); 28] = [
     ("", "", "raid6"),
     ("raid9:5c", "raid9", "one of these"),
@@ -135,7 +135,7 @@ fn errors_point_at_the_field_and_say_what_would_work() {
     }
 }
 
-/// (scheme, drives given, letter or word the error is about, the thing that works)
+/// (scheme, drives given, letter or word that the error is about, the suggestion that works)
 const IMPOSSIBLE: [(&str, Option<u16>, &str, &str); 21] = [
     ("draid2:8d:300c:2s", None, "drives (c)", "255c"),
     ("draid2:8d:255c:120s", None, "spares (s)", "100s"),

@@ -48,7 +48,7 @@ fn a_map_is_replaced_segment_by_segment_and_every_state_between_is_a_layout() {
     check(&layout, groups, rows);
     for next in ["draid2:3d:14c:1s", "draid2:3d:14c:4s", "draid2:3d:15c"] {
         if next.contains("4s") {
-            // Fewer columns in a row: it only fits because there are not more groups.
+            // Fewer columns fit in a row: the replacement may fail for lack of rows.
             let error = layout.replace(map(next)).err();
             if error.is_some() {
                 assert!(matches!(error, Some(ReplaceError::Rows { .. })));
@@ -61,7 +61,7 @@ fn a_map_is_replaced_segment_by_segment_and_every_state_between_is_a_layout() {
         assert_eq!(layout.grow(), 0, "no growth while segments move");
         let mut steps = 0;
         while let Some(step) = layout.next_step() {
-            // The copy goes to cells that nothing uses: a crash loses nothing.
+            // The copy goes to unused cells: a crash loses no data.
             for group in step.from.first_group..step.from.first_group + step.from.groups {
                 for column in 0..layout.columns() {
                     assert_eq!(
@@ -150,7 +150,7 @@ fn copies_in_a_bloated_segment_never_share_a_drive_or_a_place() {
                     );
                     assert!(seats.insert(layout.cell(0, place.column).seat), "{scheme}");
                 }
-                // Copy 0 is where the unit lies as parity: converting moves no data.
+                // Copy 0 of a unit is at the place of the unit under parity: a conversion moves no data.
                 assert_eq!(
                     segments.copy_place(segment, segment, unit, 0),
                     segments.parity_place(segment, segment, unit)

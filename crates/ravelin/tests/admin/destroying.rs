@@ -1,4 +1,4 @@
-//! Nothing is lost by a slip: not a mounted volume's end, not a pool by a request that was put together wrongly.
+//! A slip loses no data: neither the end of a mounted volume, nor a pool by a malformed request.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::MIB;
 use crate::bench::Bench;
 
-/// A request as a program makes it that is no client of ours; the answer's status and body.
+/// Sends a request without our client; returns the answer's status and body.
 fn ask(bench: &Bench, request: &str, body: &str) -> (u16, Value) {
     let mut stream = UnixStream::connect(bench.path("socket")).unwrap();
     let length = body.len();
@@ -23,7 +23,7 @@ fn ask(bench: &Bench, request: &str, body: &str) -> (u16, Value) {
     (head[9..12].parse().unwrap(), body.parse().unwrap())
 }
 
-/// `volume resize --yes` cut off the end of a volume that was attached and mounted.
+/// Regression: `volume resize --yes` cut off the end of a volume that was attached and mounted.
 #[test]
 fn a_volume_that_is_attached_does_not_shrink() {
     let bench = Bench::new("shrink");
@@ -42,7 +42,7 @@ fn a_volume_that_is_attached_does_not_shrink() {
     );
     let size = |bench: &Bench| bench.json(&["volume", "list"])["volumes"][0]["size_bytes"].clone();
     assert_eq!(size(&bench), 16 * MIB);
-    // Growing is no danger; and who knows what they do may do it.
+    // Growth is always allowed; `--force` allows to shrink an attached volume.
     bench.ok(&["volume", "resize", "tank/v", "--size", "18M"]);
     bench.ok(&[&shrink[..], &["--force"]].concat());
     assert_eq!(size(&bench), 4 * MIB);
@@ -76,7 +76,7 @@ fn a_size_can_be_a_change_and_is_rounded_up_with_a_word() {
     assert_eq!(resize("+4K"), 5 * MIB + 4096);
 }
 
-/// After 1,500 requests made up by a fuzzer a pool was gone: among them was a DELETE with its path.
+/// Regression: 1,500 requests of a fuzzer destroyed a pool, because one of them was a DELETE with the pool's path.
 #[test]
 fn a_request_that_loses_data_must_name_the_pool_in_its_body() {
     let bench = Bench::new("named");

@@ -3,7 +3,8 @@
 use crate::MIB;
 use crate::bench::{Bench, bytes};
 
-/// `drive offline` used up the hot spare: the two swapped seats, and `online` said that the seat has a working drive.
+/// Regression: `drive offline` used up the hot spare: the two drives swapped seats, and `online` found a working drive
+/// in the seat.
 #[test]
 fn a_drive_that_is_offline_keeps_its_seat_and_leaves_the_spare_alone() {
     let mut bench = Bench::new("offline");
@@ -31,7 +32,7 @@ fn a_drive_that_is_offline_keeps_its_seat_and_leaves_the_spare_alone() {
         let now = seats(&bench);
         assert_eq!(states(&now), ["current", "out", "current", "waiting"]);
         assert_eq!(now[3]["rebuild_write_bytes"], 0, "{now}");
-        // A stop and a start change nothing about it.
+        // A restart of the daemon changes none of these states.
         bench.terminate();
         bench.start();
         bench.ok(&["pool", "wait", "tank"]);
@@ -44,7 +45,7 @@ fn a_drive_that_is_offline_keeps_its_seat_and_leaves_the_spare_alone() {
         bench.ok(&["pool", "wait", "tank"]);
         assert_eq!(bench.run(&["pool", "status", "--check"]).code, 0);
 
-        // The other wish: what it held is rebuilt at once, or once it turns out not to come back.
+        // With a rebuild: at once (`--rebuild`), or when `drive fail` says that the offline drive does not return.
         if scheme == "raid5" {
             bench.ok(&["drive", "offline", "tank", "1", "--rebuild"]);
         } else {
@@ -62,8 +63,8 @@ fn a_drive_that_is_offline_keeps_its_seat_and_leaves_the_spare_alone() {
     }
 }
 
-/// A spare and the drive whose place it took swapped their seats' numbers: `drive online` of the drive that had failed
-/// met the spare, and `drive offline` took out the wrong one.
+/// Regression: a spare and the drive that it replaced swapped seat numbers. `drive online` of the failed drive then
+/// meant the spare, and `drive offline` took out the wrong drive.
 #[test]
 fn a_spare_that_takes_over_keeps_its_number_and_so_does_the_drive_that_failed() {
     let mut bench = Bench::new("numbers");
@@ -74,7 +75,8 @@ fn a_spare_that_takes_over_keeps_its_number_and_so_does_the_drive_that_failed() 
     bench.ok(&["volume", "create", "tank/v", "--size", "8M"]);
     let path = |name: &str| bench.path(name).display().to_string();
     let paths: Vec<String> = drives.iter().map(|name| path(name)).collect();
-    // Number, path and state of every drive; whose place it took, and who took its.
+    // Number and state of every drive, the seat whose place it takes, and the seat that takes its place; checks the
+    // paths.
     let shown = |bench: &Bench| {
         let status = bench.json(&["pool", "status", "tank"]);
         let seats = status["seats"].as_array().unwrap().clone();
@@ -127,13 +129,13 @@ fn a_spare_that_takes_over_keeps_its_number_and_so_does_the_drive_that_failed() 
             "{event}"
         );
     }
-    // A stop and a start change nothing about it.
+    // A restart of the daemon changes none of this.
     bench.terminate();
     bench.start();
     bench.ok(&["pool", "wait", "tank"]);
     assert_eq!(shown(&bench), taken_over);
 
-    // Its number means the drive: the spare that is in use goes offline and comes back, and so does the one that failed.
+    // A seat's number stays with its drive: the spare in use goes offline and returns, and so does the failed drive.
     let off = bench.json(&["drive", "offline", "tank", "3"]);
     assert_eq!((&off["seat"], &off["state"]), (&3.into(), &"out".into()));
     assert_eq!(shown(&bench)[3], line(3, "out", Some(1), None));
@@ -146,7 +148,7 @@ fn a_spare_that_takes_over_keeps_its_number_and_so_does_the_drive_that_failed() 
     );
     assert_eq!(shown(&bench)[1], line(1, "waiting", None, Some(3)));
 
-    // It takes its own place again, as the first spare that waits.
+    // When the spare fails, drive 1, as the first waiting spare, takes its own place again.
     bench.ok(&["drive", "fail", "tank", "3"]);
     bench.ok(&["pool", "wait", "tank"]);
     assert_eq!(
@@ -169,8 +171,8 @@ fn a_spare_that_takes_over_keeps_its_number_and_so_does_the_drive_that_failed() 
     assert_eq!(bench.run(&["pool", "status", "--check"]).code, 0);
 }
 
-/// `/dev/disk/by-id` has several links to a drive: `import --dir` opened it twice, and the second time it was "in
-/// use by another daemon", which was the very same.
+/// Regression: `/dev/disk/by-id` has several links to a drive. `import --dir` opened the drive twice, and the second
+/// time reported it as "in use by another daemon", which was the same daemon.
 #[test]
 fn a_drive_with_two_names_is_one_drive() {
     let bench = Bench::new("links");
@@ -188,7 +190,7 @@ fn a_drive_with_two_names_is_one_drive() {
         .refused(2, &["is named twice"]);
     let named = ["by-id/ata-d0", "by-id/ata-d1", "by-id/ata-d2"].map(str::to_owned);
     assert_eq!(bench.create("tank", "raid5", &named, &[]).code, 0);
-    // Every name is the seat's drive.
+    // Every name means the drive of the same seat.
     for name in ["d1", "by-id/ata-d1", "by-id/wwn-d1"] {
         assert_eq!(bench.json(&["drive", "offline", "tank", name])["seat"], 1);
         assert_eq!(bench.json(&["drive", "online", "tank", name])["seat"], 1);
@@ -222,7 +224,8 @@ fn memory_drives_that_have_one_name_are_told_apart_by_their_seats() {
     assert_eq!(bench.json(&["drive", "fail", "tank", "1"])["seat"], 1);
 }
 
-/// `drive add --force` and `drive replace --force` destroyed what was on the new drive without a question.
+/// Regression: `drive add --force` and `drive replace --force` destroyed the contents of the new drive without a
+/// question.
 #[test]
 fn a_drive_that_holds_something_is_taken_once_the_pools_name_is_given() {
     let bench = Bench::new("overwrite");
@@ -270,7 +273,7 @@ fn a_spare_can_be_removed_and_others_keep_their_numbers() {
         (&3.into(), &"removed".into())
     );
     assert_eq!(numbers(&bench), [0, 1, 2, 4, 5]);
-    // It is free: no label is left, and another pool may have it.
+    // The removed drive is free: it has no label, and another pool may use it.
     let scan = bench.json(&["pool", "import", "--dir", "d3"]);
     assert_eq!(scan["pools"], serde_json::json!([]));
     bench.terminate();
@@ -280,7 +283,7 @@ fn a_spare_can_be_removed_and_others_keep_their_numbers() {
     bench.ok(&["drive", "remove", "tank", "4"]);
     assert_eq!(numbers(&bench), [0, 1, 2]);
     assert_eq!(bench.json(&["drive", "add", "tank", "d3"])["seat"], 3);
-    // What is a spare takes the place of a drive that fails, as ever.
+    // A spare takes the place of a drive that fails, as before.
     bench.ok(&["drive", "fail", "tank", "0"]);
     bench.ok(&["pool", "wait", "tank"]);
     bench.terminate();
@@ -321,7 +324,7 @@ fn a_wiped_drive_is_empty_and_one_in_use_is_not_wiped() {
     assert_eq!(bench.create("other", "raid0", &one, &[]).code, 0);
 }
 
-/// Two writes fail and are tried again: the drive stays, and its errors are counted until they are cleared.
+/// Two writes fail and are retried: the drive stays in, and its errors are counted until they are cleared.
 #[test]
 fn errors_are_counted_until_they_are_cleared() {
     let bench = Bench::new("clear");
@@ -351,8 +354,8 @@ fn errors_are_counted_until_they_are_cleared() {
     client.disconnect().unwrap();
 }
 
-/// A drive that came back went out again before its first cell was filled: the rebuild was under way for ever, and
-/// `pool wait` with it.
+/// Regression: when a returned drive went out again before its first cell was filled, the rebuild never ended, and
+/// neither did `pool wait`.
 #[test]
 fn a_rebuild_ends_whose_drive_goes_out_again_before_it_has_begun() {
     let bench = Bench::new("again");
@@ -372,7 +375,7 @@ fn a_rebuild_ends_whose_drive_goes_out_again_before_it_has_begun() {
         round += 1;
         assert!(round < 400);
     }
-    // Its errors end after four hundred writes, and then it is cleared for good.
+    // The drive's errors end after four hundred writes; after that `drive clear` succeeds for good.
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(120);
     while state() != "current" {
         assert!(std::time::Instant::now() < deadline, "{}", state());
@@ -388,7 +391,8 @@ fn a_rebuild_ends_whose_drive_goes_out_again_before_it_has_begun() {
     client.disconnect().unwrap();
 }
 
-/// After a rebuild onto spare space the pool stayed DEGRADED until a new drive came, though nothing was missing.
+/// Regression: after a rebuild onto spare space the pool stayed DEGRADED until it got a new drive, although nothing was
+/// missing.
 #[test]
 fn a_pool_that_is_rebuilt_onto_its_spare_space_is_healthy_and_has_no_spare_left() {
     let bench = Bench::new("rebuilt");

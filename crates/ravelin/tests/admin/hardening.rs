@@ -1,4 +1,4 @@
-//! What a daemon does that is treated badly: by slow clients, by too many, by paths that are somebody else's.
+//! The daemon under bad conditions: slow clients, too many clients, paths that belong to other programs.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -9,10 +9,10 @@ use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use crate::MIB;
 use crate::bench::{Bench, bytes};
 
-/// Ample beside what the daemon grants a client, on a host that has other things to do as well.
+/// Much longer than the daemon waits for a client, so that a busy host does not fail the test.
 const LONG: Duration = Duration::from_secs(60);
 
-/// Whether the daemon closes the connection while `send` is called again and again.
+/// Whether the daemon closes the connection while `send` is called repeatedly.
 fn is_closed(
     mut stream: UnixStream,
     send: impl Fn(&mut UnixStream) -> std::io::Result<()>,
@@ -35,7 +35,7 @@ fn is_closed(
     false
 }
 
-/// A client that sent nothing, or a byte from time to time, had its connection for ever.
+/// Regression: a client that sent nothing, or a byte from time to time, kept its connection for ever.
 #[test]
 fn slow_clients_of_the_control_socket_are_closed_and_others_get_their_turn() {
     let bench = Bench::new("slow");
@@ -50,13 +50,13 @@ fn slow_clients_of_the_control_socket_are_closed_and_others_get_their_turn() {
     assert!(is_closed(silent, |_| Ok(())));
     assert!(is_closed(in_head, |stream| stream.write_all(b"G")));
     assert!(is_closed(in_body, |stream| stream.write_all(b" ")));
-    // As many as want to: whoever has something to ask waits for the slow ones to be closed, and no longer.
+    // Many slow clients at once: another client waits until the daemon closes the slow ones, and no longer.
     let crowd: Vec<_> = (0..100).map(|_| clients()).collect();
     bench.ok(&["pool", "list"]);
     drop(crowd);
 }
 
-/// Clients of volumes took every file descriptor, and the control socket could not accept any more.
+/// Regression: clients of volumes took every file descriptor, and the control socket could not accept any more.
 #[test]
 fn clients_of_volumes_leave_descriptors_for_the_control_socket() {
     let bench = Bench::new("descriptors");
@@ -79,10 +79,10 @@ fn clients_of_volumes_leave_descriptors_for_the_control_socket() {
         client.set_read_timeout(Some(LONG)).unwrap();
         flood.push(client);
     }
-    // Those who are turned away are told so by the end of their connection, the others by the greeting.
+    // A client that the server turns away reads the end of its connection, a client that is served reads the greeting.
     let served = |client: &mut UnixStream| client.read_exact(&mut [0; 18]).is_ok();
     let served: Vec<bool> = flood.iter_mut().map(served).collect();
-    // The servers take their clients in any order: one of them may have come too late for any.
+    // The servers accept clients in any order, so one server may find no descriptor left for any of its clients.
     assert!(
         served.contains(&true) && served.contains(&false),
         "{served:?}"
@@ -94,7 +94,8 @@ fn clients_of_volumes_leave_descriptors_for_the_control_socket() {
     drop(flood);
 }
 
-/// An empty file of somebody else was mounted over, and a socket that another program had left was removed.
+/// Regression: the daemon mounted over an empty file of another program, and removed a socket that another program had
+/// left.
 #[test]
 fn volumes_are_served_at_new_paths_and_what_is_at_others_stays() {
     let mut bench = Bench::new("paths");
@@ -128,7 +129,7 @@ fn volumes_are_served_at_new_paths_and_what_is_at_others_stays() {
     assert_eq!(bytes(&bench.path("full")), b"precious");
     assert!(bench.path("left").exists() && bench.path("dir").is_dir());
 
-    // What a daemon that was killed has left is its own.
+    // A socket that a killed daemon left behind belongs to the daemon, which uses the path again.
     bench.ok(&["volume", "attach", "tank/v", "--nbd", "unix:ours"]);
     bench.kill();
     assert!(bench.path("ours").exists());

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::bench::Bench;
 
-/// The unit let the daemon and its hooks do all that root may.
+/// Regression: the unit let the daemon and its hooks do everything that root may do.
 #[test]
 fn the_shipped_unit_exposes_little() {
     let unit = concat!(
@@ -44,8 +44,8 @@ fn there_is(program: &str) -> bool {
     there
 }
 
-/// The package has the program, its pages, completions and unit, and the program runs from where it is unpacked.
-/// Debian's own checker and systemd find nothing wrong.
+/// The package has the program, its pages, completions and unit, and the program runs from the unpacked tree. Debian's
+/// own checker and systemd find no fault.
 #[test]
 fn the_package_unpacks_into_a_fresh_tree_and_runs_the_demo_from_there() {
     if !there_is("dpkg-deb") {
@@ -104,11 +104,11 @@ fn has_no_errors_by_lintian(package: &Path) {
     assert!(judged.status.success(), "{said}");
 }
 
-/// systemd reads the unit as it is installed.
+/// systemd accepts the unit as it is installed.
 fn unit_is_well_written(bench: &Bench, tree: &Path) {
     let unit = tree.join("usr/lib/systemd/system/ravelin.service");
     let unit = std::fs::read_to_string(unit).unwrap();
-    // systemd wants the program to be where the unit says.
+    // systemd checks that the program is at the path that the unit names.
     let program = tree.join("usr/bin/ravelin").display().to_string();
     let copy = bench.path("ravelin.service");
     std::fs::write(&copy, unit.replace("/usr/bin/ravelin", &program)).unwrap();

@@ -1,4 +1,4 @@
-//! What a plan says before there is a pool: failures survived, domains, rebuild time, and where the bytes go.
+//! The plan before a pool is created: failures survived, domains, rebuild time, and the use of space.
 
 use crate::MIB;
 use crate::bench::Bench;
@@ -10,7 +10,7 @@ fn by_domain(drives: &[String], domains: &[&str]) -> Vec<String> {
         .collect()
 }
 
-/// `raid10` on two drives of enclosure A and two of B put both copies of every block into one enclosure.
+/// Regression: `raid10` on two drives of enclosure A and two of B put both copies of every block into one enclosure.
 #[test]
 fn copies_are_put_into_different_domains() {
     let bench = Bench::new("domains");
@@ -28,7 +28,7 @@ fn copies_are_put_into_different_domains() {
         .collect();
     assert_eq!(domains, ["a", "b", "a", "b"]);
 
-    // The whole of one enclosure goes, and everything is there.
+    // Both drives of one enclosure fail, and all data can be read.
     bench.ok(&["volume", "create", "tank/v", "--size", "8M"]);
     let attach = ["volume", "attach", "tank/v", "--nbd", "unix:nbd"];
     let uri = bench.json(&attach)["uri"].as_str().unwrap().to_owned();
@@ -74,7 +74,7 @@ fn a_plan_says_how_many_domains_may_fail_and_where_drives_sit() {
         .refused(2, &["d3 has no failure domain and others have"]);
 }
 
-/// A drive of 64 MiB among larger ones cost nearly all of them, without a word.
+/// Regression: one drive of 64 MiB among larger ones wasted nearly all of their space without a message.
 #[test]
 fn what_larger_drives_waste_is_said() {
     let bench = Bench::new("waste");

@@ -1,12 +1,12 @@
-//! What a scheme comes to: copies, domains, sizes of pieces, and what is answered to another system's name.
+//! What a scheme means: copies, domains, sizes of pieces, and the answer to names of other systems.
 
 use std::os::unix::fs::FileExt;
 
 use crate::MIB;
 use crate::bench::{Bench, bytes};
 
-/// `raid1` on three drives kept two copies, and a second failure lost data that an administrator who knows md or
-/// zpool believed to be on the third drive.
+/// Regression: `raid1` on three drives kept two copies. A second failure lost data of which an administrator who knows
+/// md or zpool expects a copy on the third drive.
 #[test]
 fn raid1_keeps_a_copy_on_every_drive() {
     let bench = Bench::new("raid1");
@@ -38,7 +38,7 @@ fn raid1_keeps_a_copy_on_every_drive() {
         client.disconnect().unwrap();
         bench.ok(&["pool", "destroy", "tank", "--yes"]);
     }
-    // Copies that are said are as said.
+    // A number of copies that the scheme states is kept.
     assert_eq!(bench.create("tank", "raid1:2r", &drives[..4], &[]).code, 0);
     assert_eq!(
         bench.json(&["pool", "status", "tank"])["scheme"],
@@ -46,7 +46,7 @@ fn raid1_keeps_a_copy_on_every_drive() {
     );
 }
 
-/// `elastic5` made a plain level, whose label and status said that it was elastic.
+/// Regression: `elastic5` made a plain level, whose label and status called it elastic.
 #[test]
 fn elastic_schemes_are_refused_until_there_are_any() {
     let bench = Bench::new("elastic");
@@ -67,7 +67,7 @@ fn elastic_schemes_are_refused_until_there_are_any() {
     assert!(bytes(&bench.path("d0")).iter().all(|&byte| byte == 0));
 }
 
-/// Sixty drives above 8 GiB were refused, for a `ddp` pool's table did not fit into a label.
+/// Regression: sixty drives above 8 GiB were refused, because the table of a `ddp` pool did not fit into a label.
 #[test]
 fn a_ddp_pool_of_sixty_large_drives_has_pieces_whose_table_fits() {
     let bench = Bench::new("sixty");
@@ -76,13 +76,14 @@ fn a_ddp_pool_of_sixty_large_drives_has_pieces_whose_table_fits() {
     assert_eq!(plan.code, 0, "{}", plan.stderr);
     let plan: serde_json::Value = serde_json::from_str(&plan.stdout).unwrap();
     assert!(plan["capacity_bytes"].as_u64().unwrap() > 40 * (100 << 30));
-    // What is said is taken as said.
+    // A stated piece size is never changed: if its table does not fit, creation fails.
     bench
         .create("tank", "ddp", &drives, &["-n", "-o", "piece=16M"])
         .refused(2, &["the layout's table takes", "larger pieces"]);
 }
 
-/// `raid50` was answered with "try raid0", `mirror3` with "try draid3", and a forgotten scheme with "try ddp".
+/// Regression: `raid50` was answered with "try raid0", `mirror3` with "try draid3", and a forgotten scheme with "try
+/// ddp".
 #[test]
 fn another_systems_name_is_answered_with_the_scheme_that_is_meant() {
     let bench = Bench::new("foreign");
@@ -127,14 +128,14 @@ fn another_systems_name_is_answered_with_the_scheme_that_is_meant() {
     }
 }
 
-/// A label that an earlier version wrote for an elastic scheme says what is there.
+/// A label of an earlier version names an elastic scheme: status shows the plain scheme that the pool has.
 #[test]
 fn a_pool_that_was_made_as_elastic_is_shown_as_what_it_is() {
     let bench = Bench::new("label");
     let drives = bench.drives("d", 4, 40 * MIB);
     assert_eq!(bench.create("tank", "raid5:2d:1s", &drives, &[]).code, 0);
     bench.ok(&["pool", "export", "tank"]);
-    // Every label: its scheme, of the same length, and its checksum.
+    // In every label: replaces the scheme by one of the same length, and updates the checksum.
     for drive in &drives {
         let file = std::fs::OpenOptions::new()
             .read(true)

@@ -1,4 +1,4 @@
-//! Small things that went wrong in daily use.
+//! Small faults that showed in daily use.
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::MIB;
 use crate::bench::{Bench, bytes};
 
-/// Hooks in a directory that was named relative to where the daemon was started never ran; and they were given the
+/// Regression: hooks in a directory named relative to the daemon's working directory never ran, and hooks got the
 /// daemon's whole environment.
 #[test]
 fn hooks_in_a_relative_directory_run_with_a_clean_environment() {
@@ -42,7 +42,7 @@ fn hooks_in_a_relative_directory_run_with_a_clean_environment() {
     }
 }
 
-/// `ravelin pool status | head -1` ended in "cannot write: Broken pipe".
+/// Regression: `ravelin pool status | head -1` ended in "cannot write: Broken pipe".
 #[test]
 fn a_reader_that_has_had_enough_is_no_error() {
     let bench = Bench::without_daemon("pipe");
@@ -68,7 +68,7 @@ fn a_reader_that_has_had_enough_is_no_error() {
     assert!(ended.status.success(), "{ended:?}");
 }
 
-/// The plan of a scrub was in JSON alone.
+/// Regression: only JSON showed when the next scrub is planned.
 #[test]
 fn status_shows_when_there_will_be_a_scrub() {
     let bench = Bench::new("planned");
@@ -165,7 +165,7 @@ fn a_volume_attached_read_only_is_not_changed() {
     bench.ok(&["volume", "detach", "tank/v"]);
 }
 
-/// A loop device kept its size when its volume grew, and status did not show it.
+/// Regression: a loop device kept its size when its volume grew, and status did not show the device.
 #[test]
 fn a_loop_device_grows_with_its_volume_and_is_shown() {
     let bench = Bench::new("loop");
@@ -237,7 +237,7 @@ fn the_socket_can_be_a_groups() {
     assert!(bench.log().contains("no such group"), "{}", bench.log());
 }
 
-/// A loop device has another number after each start; scripts and fstab want a name that stays.
+/// A loop device gets another number after each start; scripts and fstab need a stable name.
 #[test]
 fn a_device_has_a_name_that_stays() {
     let mut bench = Bench::without_daemon("links");
@@ -245,7 +245,7 @@ fn a_device_has_a_name_that_stays() {
     let drives = bench.drives("d", 3, 40 * MIB);
     assert_eq!(bench.create("tank", "raid5", &drives, &[]).code, 0);
     bench.ok(&["volume", "create", "tank/v", "--size", "4M"]);
-    // What an earlier life left.
+    // A link that an earlier run of the daemon left behind.
     std::fs::create_dir_all(bench.path("links/tank")).unwrap();
     let link = bench.path("links/tank/v");
     std::os::unix::fs::symlink("/dev/gone", &link).unwrap();
@@ -271,7 +271,7 @@ fn a_device_has_a_name_that_stays() {
     assert!(!bench.path("links/tank").exists());
 }
 
-/// `timeout` and others signal a process and then its group: one order to stop, sent twice.
+/// `timeout` and other programs signal a process and then its group, so one request to stop arrives twice.
 #[test]
 fn a_daemon_that_is_told_twice_to_stop_at_once_closes_its_pools() {
     let mut bench = Bench::new("told-twice");
@@ -279,7 +279,7 @@ fn a_daemon_that_is_told_twice_to_stop_at_once_closes_its_pools() {
     bench.create("tank", "raid5", &drives, &[]);
     let pid = Pid::from_raw(i32::try_from(bench.pid()).unwrap()).unwrap();
     kill_process(pid, Signal::TERM).unwrap();
-    // Until the first is taken, one like it is the same signal to the kernel; another is not.
+    // The kernel merges two pending signals of the same number, so the second signal is another one.
     kill_process(pid, Signal::INT).unwrap();
     assert_eq!(bench.terminate(), Some(0), "{}", bench.log());
 }

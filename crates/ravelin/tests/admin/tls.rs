@@ -1,4 +1,4 @@
-//! Volumes served by TLS, with certificates on both sides.
+//! Volumes served by TLS, with certificates or with keys.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,7 +16,8 @@ fn authority() -> Authority {
     CertifiedIssuer::self_signed(authority, KeyPair::generate().unwrap()).unwrap()
 }
 
-/// Writes a certificate of an authority, its key and the authority's certificate, named as GnuTLS programs want them.
+/// Writes a certificate signed by an authority, its key and the trusted authority's certificate, under the file names
+/// of GnuTLS programs.
 fn certificate(dir: &Path, name: &str, by: &Authority, trusts: &Authority) {
     std::fs::create_dir_all(dir).unwrap();
     let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
@@ -30,7 +31,7 @@ fn certificate(dir: &Path, name: &str, by: &Authority, trusts: &Authority) {
     std::fs::write(dir.join(format!("{name}-key.pem")), key.serialize_pem()).unwrap();
 }
 
-/// Whether a client of another make sees the volume.
+/// The size of the volume as another implementation's client (nbdinfo) sees it, or its error.
 fn seen(uri: &str, certificates: Option<PathBuf>) -> Result<String, String> {
     let mut uri = uri.replace("127.0.0.1", "localhost");
     if let Some(dir) = certificates {
@@ -46,7 +47,7 @@ fn seen(uri: &str, certificates: Option<PathBuf>) -> Result<String, String> {
     }
 }
 
-/// The README promised TLS, and the daemon could not be told of a certificate.
+/// Regression: the README promised TLS, but the daemon had no option for a certificate.
 #[test]
 fn a_volume_is_served_by_tls_to_those_who_show_a_certificate() {
     let bench = Bench::new("tls");
@@ -87,7 +88,7 @@ fn a_volume_is_served_by_tls_to_those_who_show_a_certificate() {
     bench.ok(&["volume", "detach", "tank/v"]);
 }
 
-/// Keys that both sides know, for those who keep no certificates.
+/// Pre-shared keys, for users without certificates.
 #[test]
 fn a_volume_is_served_by_tls_to_those_who_have_a_key() {
     let mut bench = Bench::new("psk");
@@ -140,13 +141,13 @@ fn a_volume_is_served_by_tls_to_those_who_have_a_key() {
     seen(&whose("alice", "wrong"), None).unwrap_err();
     std::fs::write(bench.path("eve"), format!("eve:{}\n", "5a".repeat(32))).unwrap();
     seen(&whose("eve", "eve"), None).unwrap_err();
-    // Neither by TLS without a key, nor in plain text.
+    // Refused: TLS without a key, and plain text.
     std::fs::create_dir(bench.path("nothing")).unwrap();
     std::fs::write(bench.path("nothing/ca-cert.pem"), authority().pem()).unwrap();
     seen(&uri, Some(bench.path("nothing"))).unwrap_err();
     seen(&uri.replace("nbds", "nbd"), None).unwrap_err();
     assert_eq!(seen(&whose("alice", "keys"), None), size);
-    // A start serves it as it was asked for.
+    // After a restart the daemon serves the volume with the same settings.
     let (with_key, plain) = (whose("alice", "keys"), uri.replace("nbds", "nbd"));
     bench.terminate();
     bench.start();
@@ -177,7 +178,7 @@ fn tcp_that_others_reach_needs_tls_or_the_word_that_it_is_meant() {
         .run(&[&attach[..], &["--tls-cert", "no.pem"]].concat())
         .refused(2, &["--tls-key"]);
     bench.ok(&[&attach[..], &["--insecure"]].concat());
-    // A start serves it as it was asked for.
+    // After a restart the daemon serves the volume with the same settings.
     bench.terminate();
     bench.start();
     let status = bench.json(&["pool", "status", "tank"]);

@@ -1,4 +1,4 @@
-//! Volumes: what making one, and its first writes, cost and keep.
+//! Volumes: the cost of creating one and of its first writes, and what survives a crash.
 
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::time::{Duration, Instant};
@@ -8,14 +8,14 @@ use export::nbd::Client;
 use crate::MIB;
 use crate::bench::Bench;
 
-/// Bytes that files take on their file system.
+/// Bytes that the files occupy on their file system.
 fn used_bytes(bench: &Bench, drives: &[String]) -> u64 {
     let files = drives.iter().map(|drive| bench.path(drive));
     let blocks = files.map(|file| std::fs::metadata(file).unwrap().blocks());
     blocks.sum::<u64>() * 512
 }
 
-/// Serves the volume; where.
+/// Serves the volume; returns the URI.
 fn attach(bench: &Bench) -> String {
     let served = bench.json(&["volume", "attach", "tank/v", "--nbd", "unix:v.sock"]);
     served["uri"].as_str().unwrap().to_owned()
@@ -25,8 +25,8 @@ fn client(uri: &str) -> Client {
     Client::connect(&uri.parse().unwrap(), None).unwrap()
 }
 
-/// Each gibibyte of a new volume cost 6.75 MiB of writes: a quarter of an hour for ten tebibytes. Labels are enough,
-/// and what was written since is there after a kill.
+/// Regression: each gibibyte of a new volume cost 6.75 MiB of writes, which took a quarter of an hour for ten
+/// tebibytes. Now only labels are written, and later writes survive a kill.
 #[test]
 fn a_volume_of_ten_tebibytes_is_made_at_once_and_keeps_its_first_writes() {
     const TIB: u64 = 1 << 40;
@@ -66,7 +66,7 @@ fn a_volume_of_ten_tebibytes_is_made_at_once_and_keeps_its_first_writes() {
     }
     reader.disconnect().unwrap();
     bench.ok(&["volume", "detach", "tank/v"]);
-    // What another volume held does not shine through.
+    // A new volume does not show the data of a deleted one.
     bench.ok(&["volume", "delete", "tank/v", "--yes"]);
     bench.ok(&["volume", "create", "tank/v", "--size", "1T"]);
     let mut other = client(&attach(&bench));
@@ -76,7 +76,8 @@ fn a_volume_of_ten_tebibytes_is_made_at_once_and_keeps_its_first_writes() {
     assert_eq!(other.read(4096, 4096).unwrap(), [7; 4096]);
 }
 
-/// Waits until the drives' files take a twentieth of `full` at most: a minute, as users are told.
+/// Waits until the drives' files occupy a twentieth of `full` at most. Fails after a minute, the time that the
+/// documents name.
 fn space_comes_back(bench: &Bench, drives: &[String], full: u64) {
     let begun = Instant::now();
     loop {
@@ -90,7 +91,7 @@ fn space_comes_back(bench: &Bench, drives: &[String], full: u64) {
     }
 }
 
-/// What a client trims, and what a deleted volume had, stayed on the drives until it was written again.
+/// Regression: trimmed data, and the data of deleted volumes, stayed on the drives until the space was written again.
 #[test]
 fn what_is_trimmed_or_deleted_goes_back_to_the_drives() {
     const SIZE: u64 = 256 * MIB;
@@ -126,7 +127,7 @@ fn read_bytes(bench: &Bench) -> u64 {
     told["volumes"][0]["read_bytes"].as_u64().unwrap()
 }
 
-/// Extents of a range by NBD, as (first byte, length) of those that are no holes.
+/// Data extents of a range by NBD, as (first byte, length); holes are left out.
 fn data(client: &mut Client, size: u64) -> Vec<(u64, u64)> {
     let mut data: Vec<(u64, u64)> = Vec::new();
     let mut at = 0;
@@ -146,7 +147,7 @@ fn data(client: &mut Client, size: u64) -> Vec<(u64, u64)> {
     data
 }
 
-/// A copy of an empty volume read every byte of it: nothing said what holds nothing.
+/// Regression: a copy of an empty volume read every byte of it, because the server reported no holes.
 #[test]
 fn what_was_never_written_or_is_trimmed_is_a_hole_to_clients() {
     const GIB: u64 = 1 << 30;
@@ -165,7 +166,7 @@ fn what_was_never_written_or_is_trimmed_is_a_hole_to_clients() {
                 .unwrap();
         }
     }
-    // What was acknowledged counts, flushed or not.
+    // Acknowledged writes count as data, flushed or not.
     assert_eq!(data(&mut writer, 10 * GIB), written);
     writer.flush().unwrap();
     writer.write(9 * GIB + 8192, &[7; 4096], true).unwrap();
@@ -193,7 +194,7 @@ fn what_was_never_written_or_is_trimmed_is_a_hole_to_clients() {
         }
         Err(error) => eprintln!("skipped: nbdcopy: {error}"),
     }
-    // A trimmed stripe is a hole again, also when another daemon knows of it from the drives alone.
+    // A trimmed stripe is a hole again, also for the next daemon, which knows only what is on the drives.
     writer.trim(4 * GIB, u32::try_from(GIB).unwrap()).unwrap();
     writer.flush().unwrap();
     let left = [all[0], all[2]];

@@ -1,4 +1,4 @@
-//! What an administrator watches: progress, load, and what has happened.
+//! What an administrator monitors: progress, load and events.
 
 use std::process::Command;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::MIB;
 use crate::bench::Bench;
 
-/// `iostat` told counts and bytes of drives alone: not how long anything took, what waits, or what clients ask.
+/// Regression: `iostat` showed only counts and bytes of drives: no latencies, no queues, no requests of clients.
 #[test]
 fn iostat_tells_latency_and_queue_of_drives_and_volumes() {
     let bench = Bench::new("iostat");
@@ -43,7 +43,7 @@ fn iostat_tells_latency_and_queue_of_drives_and_volumes() {
     for line in told["drives"].as_array().unwrap().iter().chain([busy]) {
         let (mean, most) = ("latency_mean_nanoseconds", "latency_99_nanoseconds");
         assert_eq!(number(line, "queue"), 0, "{line}");
-        // A write waits for drives that take 5 ms each; a read of what was just written may not.
+        // A write waits for drives that take 5 ms each; a read of a block just written may not.
         assert!(number(line, mean) > 1_000_000, "{line}");
         assert!(number(line, most) >= 5_000_000, "{line}");
         assert!(number(line, most) >= number(line, mean), "{line}");
@@ -56,7 +56,7 @@ fn iostat_tells_latency_and_queue_of_drives_and_volumes() {
     client.disconnect().unwrap();
 }
 
-/// What drives did could not be told apart: a checkpoint, a scrub and clients' reads were one number, and flushes none.
+/// Regression: `iostat` did not separate checkpoints, scrubs and clients' reads, and did not count flushes.
 #[test]
 fn iostat_counts_flushes_and_discards_and_says_what_operations_are_for() {
     let bench = Bench::new("purposes");
@@ -71,7 +71,7 @@ fn iostat_counts_flushes_and_discards_and_says_what_operations_are_for() {
         let lines = told["purposes"].as_array().unwrap();
         let line = lines.iter().find(|line| line["purpose"] == purpose);
         let all = line.unwrap_or_else(|| panic!("{purpose}: {told}"))[what].as_u64();
-        // A pool's are those of its drives.
+        // The pool's number is the sum over its drives.
         let of = |drive: &Value| drive["purposes"][purpose][what].as_u64().unwrap();
         let sum = told["drives"].as_array().unwrap().iter().map(of).sum();
         assert_eq!(all, Some(sum), "{purpose} {what}: {told}");
@@ -98,7 +98,7 @@ fn iostat_counts_flushes_and_discards_and_says_what_operations_are_for() {
     assert_eq!(volume["discards"], 1, "{told}");
     assert_eq!(volume["discard_bytes"], 1 << 20, "{told}");
     assert!(volume["flushes"].as_u64().unwrap() >= 1, "{told}");
-    // A checkpoint begins by itself when nothing more comes.
+    // A checkpoint begins by a timer when no more writes come.
     while asked(&iostat(), "checkpoint", "write_bytes") == 0 {
         std::thread::sleep(Duration::from_millis(100));
     }
@@ -121,7 +121,7 @@ fn iostat_counts_flushes_and_discards_and_says_what_operations_are_for() {
     }
 }
 
-/// Events were gone with the daemon, and named seats alone.
+/// Regression: events were lost when the daemon ended, and named drives by seat only.
 #[test]
 fn events_outlive_the_daemon_and_name_drives_by_path() {
     let mut bench = Bench::new("events");
@@ -149,7 +149,7 @@ fn events_outlive_the_daemon_and_name_drives_by_path() {
     let first = out(&bench);
     assert_eq!(first.len(), 1);
     assert_eq!(first[0].1, d1);
-    // However the daemon ends, and whoever opens the pool.
+    // Events survive a regular end of the daemon, and an import by another one.
     bench.terminate();
     bench.start();
     assert_eq!(out(&bench), first);
@@ -167,13 +167,13 @@ fn events_outlive_the_daemon_and_name_drives_by_path() {
         .map(|event| event["number"].as_u64().unwrap())
         .collect();
     assert!(numbers.is_sorted_by(|a, b| a < b), "{numbers:?}");
-    // Those after a number, as `--follow` asks for them.
+    // Events after a given number, as `--follow` requests them.
     let after = both[0].0.to_string();
     let later = bench.json(&["pool", "events", "tank", "--after", &after]);
     assert_eq!(later["events"][0]["number"], both[0].0 + 1);
 }
 
-/// `pool wait` showed a bar for rebuilds alone: while a scrub ran, it stood at nothing.
+/// Regression: `pool wait` showed a progress bar only for rebuilds. While a scrub ran, the bar stayed empty.
 #[test]
 fn wait_shows_the_bar_of_what_it_waits_for() {
     let bench = Bench::new("wait");
@@ -192,7 +192,7 @@ fn wait_shows_the_bar_of_what_it_waits_for() {
     }
     client.flush().unwrap();
     client.disconnect().unwrap();
-    // On a terminal, which `script` is.
+    // `script` gives the program a terminal.
     let shown = |what: &str| {
         let wait = format!(
             "{} pool wait tank --for {what}",

@@ -1,4 +1,4 @@
-//! A daemon of a test's own, with its own directory, socket and drives.
+//! A daemon for one test, with its own directory, socket and drives.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// What a command came to.
+/// The result of a command.
 pub(crate) struct Ran {
     pub(crate) code: i32,
     pub(crate) stdout: String,
@@ -22,7 +22,7 @@ impl Ran {
         }
     }
 
-    /// It failed with this code, and the message has all of these parts.
+    /// The command failed with this code, and its message contains all these parts.
     #[track_caller]
     pub(crate) fn refused(&self, code: i32, parts: &[&str]) {
         assert_eq!(self.code, code, "{}{}", self.stdout, self.stderr);
@@ -44,7 +44,7 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    /// A directory and no daemon.
+    /// Only the directory, without a daemon.
     pub(crate) fn without_daemon(test: &str) -> Self {
         let directory = std::env::temp_dir().join(format!("rv-{}-{test}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
@@ -55,7 +55,7 @@ impl Bench {
         }
     }
 
-    /// As a service: what the daemon mounts is seen by nobody else.
+    /// As a service: the daemon's mounts are visible only to the daemon.
     pub(crate) fn with_own_mounts(test: &str) -> Self {
         let mut bench = Self::without_daemon(test);
         bench.own_mounts = true;
@@ -84,7 +84,7 @@ impl Bench {
         self.wait_until_it_answers();
     }
 
-    /// Starts the daemon with more options and waits until it answers, whatever pools are open by then.
+    /// Starts the daemon with more options and waits until it answers, even if pools are not open yet.
     pub(crate) fn start_and_ask(&mut self, options: &[&str]) {
         self.spawn(options, &[]);
         let deadline = Instant::now() + Duration::from_secs(20);
@@ -96,7 +96,7 @@ impl Bench {
 
     pub(crate) fn wait_until_it_answers(&self) {
         let deadline = Instant::now() + Duration::from_secs(20);
-        // It answers before pools are open whose drives it waits for.
+        // The daemon answers before it has opened the pools whose drives it waits for.
         let is_complete = || {
             let listed = self.run(&["pool", "list", "--json"]);
             listed.code == 0 && !listed.stdout.contains("\"restoring\"")
@@ -107,7 +107,7 @@ impl Bench {
         }
     }
 
-    /// Starts a daemon that a signal does not end.
+    /// Starts a daemon that ignores a signal.
     pub(crate) fn start_without_signal(&mut self, signal: &str) {
         let mut program = Command::new("env");
         program.arg(format!("--ignore-signal={signal}"));
@@ -124,7 +124,7 @@ impl Bench {
     fn spawn(&mut self, options: &[&str], environment: &[(&str, &str)]) {
         let mut program = Command::new(env!("CARGO_BIN_EXE_ravelin"));
         if self.own_mounts {
-            // It becomes the daemon, with the same process number.
+            // `unshare` executes the daemon, which keeps the process number.
             program = Command::new("unshare");
             program.args(["--mount", "--propagation", "slave"]);
             program.arg(env!("CARGO_BIN_EXE_ravelin"));
@@ -132,7 +132,7 @@ impl Bench {
         self.spawn_by(program, options, environment);
     }
 
-    /// Starts the daemon through a program that becomes it.
+    /// Starts the daemon through a program that executes it.
     fn spawn_by(&mut self, program: Command, options: &[&str], environment: &[(&str, &str)]) {
         let log = std::fs::File::create(self.path("daemon.log")).unwrap();
         let daemon = self
@@ -150,7 +150,7 @@ impl Bench {
         self.daemon.as_ref().map(Child::id).unwrap()
     }
 
-    /// Ends the daemon as a power cut would.
+    /// Kills the daemon without a chance to clean up.
     pub(crate) fn kill(&mut self) {
         let mut daemon = self.daemon.take().unwrap();
         daemon.kill().unwrap();
@@ -195,21 +195,21 @@ impl Bench {
         Ran::new(self.shell_command(line).output().unwrap())
     }
 
-    /// That line, to be run; `ravelin` is this build's.
+    /// The command that runs the line; `ravelin` is this build's program.
     pub(crate) fn shell_command(&self, line: &str) -> Command {
         let mut command = self.prepared(Command::new("sh"), &["-c", &format!("exec 2>&1; {line}")]);
         command.env("PATH", with_ravelin());
         command
     }
 
-    /// Begins a command and does not wait for it.
+    /// Starts a command and does not wait for it.
     pub(crate) fn begin(&self, arguments: &[&str]) -> Child {
         let mut command = self.command(arguments);
         command.stdout(Stdio::null()).stderr(Stdio::null());
         command.spawn().unwrap()
     }
 
-    /// Runs with `--json` what must succeed; the one document that it prints.
+    /// Runs a command with `--json` that must succeed; returns the one document that it prints.
     #[track_caller]
     pub(crate) fn json(&self, arguments: &[&str]) -> Value {
         let ran = self.run(&[arguments, &["--json"]].concat());
@@ -221,7 +221,7 @@ impl Bench {
         document
     }
 
-    /// Runs what must succeed.
+    /// Runs a command that must succeed.
     #[track_caller]
     pub(crate) fn ok(&self, arguments: &[&str]) -> String {
         let ran = self.run(arguments);
@@ -239,7 +239,7 @@ impl Bench {
         names
     }
 
-    /// `pool create NAME SCHEME DRIVE…` and whatever comes behind.
+    /// `pool create NAME SCHEME DRIVE…` with more arguments.
     pub(crate) fn create(&self, name: &str, scheme: &str, drives: &[String], more: &[&str]) -> Ran {
         let drives: Vec<&str> = drives.iter().map(String::as_str).collect();
         self.run(&[&["pool", "create", name, scheme], &*drives, more].concat())
@@ -255,7 +255,7 @@ impl Drop for Bench {
         if std::thread::panicking() {
             std::io::Write::write_all(&mut std::io::stderr(), self.log().as_bytes()).ok();
         }
-        // What a test that has failed could not have the daemon unmount.
+        // Mounts that remain because the test failed before the daemon unmounted them.
         let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         let places = mounts.lines().filter_map(|line| line.split(' ').nth(4));
         for place in places.filter(|place| Path::new(place).starts_with(&self.directory)) {

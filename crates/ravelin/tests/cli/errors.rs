@@ -1,5 +1,4 @@
-//! What people get wrong. Each mistake has one clear message and exit code 1 or 2, and changes
-//! nothing.
+//! Errors of users. Each one gets one clear message and exit code 1 or 2, and changes nothing.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -38,7 +37,7 @@ fn without_a_daemon_every_verb_says_how_to_start_one() {
     assert_eq!(document["kind"], "error");
     assert_eq!(document["error"]["try"], "start one with `ravelin daemon`");
     assert_eq!(document["error"]["kind"], "no_daemon");
-    // What is written wrongly is said first.
+    // Syntax errors are reported first.
     bench
         .run(&["pool", "create", "tank", "raid5:4z", "a"])
         .refused(2, &["  raid5:4z\n        ^^\n"]);
@@ -65,7 +64,7 @@ fn a_scheme_that_cannot_be_is_pointed_at() {
             "try: `raid5`",
         ],
     );
-    // Right in itself, and too wide for these drives: with the arithmetic.
+    // The scheme is valid, but too wide for these drives: the message shows the arithmetic.
     create("pddl2:8d:1s").refused(
         2,
         &[
@@ -162,7 +161,7 @@ fn drives_that_hold_something_are_named_and_taken_only_by_force() {
         )
         .unwrap();
     }
-    // Force alone still asks, and there is no terminal here.
+    // `--force` alone still asks, and the test has no terminal.
     bench.create("tank", "raid5", &taken, &["--force"]).refused(
         2,
         &[
@@ -223,7 +222,7 @@ fn two_halves_that_went_on_without_each_other_are_not_put_together() {
     assert_eq!(bench.create("tank", "raid6", &drives, &[]).code, 0);
     bench.ok(&["volume", "create", "tank/v", "--size", "4M"]);
     bench.ok(&["pool", "export", "tank"]);
-    // Each half can tell everything, and is opened while the other is away.
+    // Each half of `raid6` has all data, and is opened while the other half is away.
     for (half, other) in [(["d0", "d2"], ["d1", "d3"]), (["d1", "d3"], ["d0", "d2"])] {
         std::fs::create_dir_all(bench.path("away")).unwrap();
         for name in other {
@@ -339,7 +338,7 @@ fn a_full_file_system_below_the_drives_makes_no_pool() {
                 .any(|window| window == b"RAVELIN\0")
         })
         .collect();
-    // A process that another test is just starting has this one's files open until its program runs.
+    // A process that another test is just starting keeps this process's files open until its exec.
     let unmounted = (0..100).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(10));
         Command::new("umount")
@@ -354,7 +353,7 @@ fn a_full_file_system_below_the_drives_makes_no_pool() {
     assert!(unmounted, "the daemon holds no drive any more");
 }
 
-/// The API itself, as someone would use it who has no client of ours.
+/// The API itself, as a client of another author uses it.
 #[test]
 fn requests_that_make_no_sense_are_answered_in_the_shape_of_errors() {
     let bench = Bench::new("api");
@@ -365,7 +364,7 @@ fn requests_that_make_no_sense_are_answered_in_the_shape_of_errors() {
             "{request} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n"
         );
         stream.write_all(head.as_bytes()).unwrap();
-        // A body that is too long is refused before it has been read.
+        // A body that is too long is refused before the daemon has read it.
         stream.write_all(body).ok();
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer).ok();

@@ -1,5 +1,5 @@
-//! Takeovers for real: a holder is stopped with writes queued, a second daemon takes over what the drives
-//! held at that moment and writes, and the first one continues.
+//! Real takeovers: a holder is stopped with writes queued, a second daemon takes over the drives as they are at that
+//! moment and writes, and the first one continues.
 //!
 //! `RAVELIN_FENCING_ROUNDS=200` for the long run (per kind of drive, some at once); two rounds otherwise.
 
@@ -20,13 +20,13 @@ const BLOCK: usize = 4096;
 const DRIVES: usize = 4;
 const DRIVE_BYTES: u64 = 32 * MIB;
 const VOLUME_BLOCKS: u64 = 512;
-/// How long a holder works on after a look, and some more.
+/// How long a holder works after a renewal of its lease, and some more.
 pub(crate) const PAST_THE_LEASE: Duration = Duration::from_millis(10_500);
-/// Rounds at once: each waits most of its time.
+/// Rounds that run at once: each waits most of its time.
 const AT_ONCE: usize = 8;
 
-/// What differs between two states of a drive, by region and first byte, but for the heartbeat: a holder says
-/// that it is there before it looks whether it still is.
+/// Blocks that differ between two states of a drive, by region and first byte, without the heartbeat: a holder writes
+/// its heartbeat before it reads the reservations.
 pub(crate) fn changes(before: &[u8], after: &[u8]) -> BTreeMap<&'static str, Vec<u64>> {
     let slot = |at: usize| &before[at..at + (504 << 10)];
     let (_, label) = newest_label([slot(4 << 10), slot(512 << 10)]).unwrap();
@@ -63,13 +63,14 @@ fn attach(bench: &Bench) -> Client {
     client
 }
 
-/// What a block holds in a given state: its number and the state, all over.
+/// Content of a block: its number and a version, repeated.
 fn content(block: u64, state: u64) -> Vec<u8> {
     let word = (block << 8 | state).to_le_bytes();
     word.iter().copied().cycle().take(BLOCK).collect()
 }
 
-/// Writes to `to` the blocks in which it differs from `from`: no more space than another host would take.
+/// Writes to `to` the blocks in which it differs from `from`, so that `to` takes no more space than with writes of
+/// another host.
 fn copy_differences(from: &Path, to: &Path) {
     let (new, old) = (bytes(from), bytes(to));
     let file = OpenOptions::new().write(true).open(to).unwrap();
@@ -83,7 +84,7 @@ fn copy_differences(from: &Path, to: &Path) {
     }
 }
 
-/// What a round came to.
+/// Result of a round.
 struct Round {
     /// Blocks that landed after the holder had continued.
     late: usize,
@@ -110,7 +111,7 @@ fn round(index: usize, sparse: bool) -> Round {
     }
     client.flush().unwrap();
 
-    // Much is under way when the holder stops: batches, and on the way to their places the blocks above.
+    // Much is in flight when the holder stops: batches, and a checkpoint of the blocks above.
     let pick = |number: u64| (number * 167 + index as u64 * 31) % VOLUME_BLOCKS;
     for number in 0..256 {
         let block = pick(number);
@@ -124,11 +125,11 @@ fn round(index: usize, sparse: bool) -> Round {
     client.send().unwrap();
     std::thread::sleep(Duration::from_micros(index as u64 * 977 % 5_000));
     signal(&bench, Signal::STOP);
-    // What drives and file systems have begun ends.
+    // Operations that the drives and file systems have begun complete.
     std::thread::sleep(Duration::from_millis(500));
     let stopped = Instant::now();
 
-    // Another host takes over: what it finds is old or new, and from then on it alone decides.
+    // Another host takes over: each block that it reads is old or new, and from then on only its writes count.
     let mut taker = Bench::new(&format!("taker-{kind}-{index}"));
     for drive in &drives {
         let copied = std::process::Command::new("cp")
@@ -155,7 +156,7 @@ fn round(index: usize, sparse: bool) -> Round {
         expected.push(found);
     }
     client.flush().unwrap();
-    // Half of the takers close the pool, so that all is in place.
+    // Half of the takers close the pool, which checkpoints everything.
     if index.is_multiple_of(2) {
         drop(client);
         assert_eq!(taker.terminate(), Some(0));
@@ -202,9 +203,9 @@ fn round(index: usize, sparse: bool) -> Round {
     Round { late, reported }
 }
 
-/// A `SIGSTOP` stops the kernel's I/O workers too: up to 191 journal and 154 in-place blocks of a sparse
-/// drive, queued for the workers because they needed space, landed when the holder continued, over what
-/// another had written since.
+/// Regression: a `SIGSTOP` stops the kernel's I/O workers too. Up to 191 journal and 154 in-place blocks of a sparse
+/// drive waited for the workers because they needed space. They landed when the holder continued, over newer writes of
+/// the other host.
 #[test]
 fn after_a_takeover_every_flushed_block_is_right_or_reported() {
     let rounds = std::env::var("RAVELIN_FENCING_ROUNDS");
@@ -230,7 +231,7 @@ fn after_a_takeover_every_flushed_block_is_right_or_reported() {
         eprintln!(
             "sparse {sparse}: {rounds} rounds, in {late_rounds} of them {late} blocks landed late, {reported} could not be read"
         );
-        // What a thread was just handing over may land; that is a matter of nanoseconds.
+        // Operations that a thread hands to the kernel when it is stopped may land; this takes only nanoseconds.
         assert!(late_rounds * 20 <= rounds, "{late_rounds} of {rounds}");
     }
 }

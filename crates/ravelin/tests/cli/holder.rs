@@ -1,5 +1,5 @@
-//! One holder at a time: a second daemon is refused, and a holder that was paused past a takeover
-//! stops before it acknowledges anything.
+//! One holder at a time: a second daemon is refused, and a holder that was paused past a takeover stops before it
+//! acknowledges anything.
 
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
@@ -63,7 +63,7 @@ fn a_holder_paused_past_a_takeover_stops_before_it_acknowledges_anything() {
     }
 
     signal(&bench, Signal::STOP);
-    // What had gone to the kernel ends.
+    // Operations that the kernel has already complete.
     std::thread::sleep(Duration::from_millis(300));
     for block in 0..8 {
         let write = Operation::Write {
@@ -74,7 +74,7 @@ fn a_holder_paused_past_a_takeover_stops_before_it_acknowledges_anything() {
         client.submit(write).unwrap();
     }
     client.send().unwrap();
-    // Another host has waited, and takes the pool over.
+    // Another host has waited for the lease to expire, and takes the pool over.
     for drive in &drives {
         let file = std::fs::OpenOptions::new()
             .write(true)
@@ -107,8 +107,8 @@ fn a_holder_paused_past_a_takeover_stops_before_it_acknowledges_anything() {
         "something was acknowledged: {answers:?}"
     );
     std::thread::sleep(Duration::from_millis(500));
-    // A checkpoint that the holder began before it stopped may have had a thread in the very moment
-    // between its last look and the kernel: what that handed over may land, and nothing that came later.
+    // The signal may have stopped a thread between its check of the lease and its entry into the kernel, during a
+    // checkpoint that began earlier. The operations of this one entry may land, but no later ones.
     let mut late = 0;
     for (drive, before) in drives.iter().zip(&before) {
         let changes = changes(before, &bytes(&bench.path(drive)));
@@ -126,15 +126,14 @@ fn a_holder_paused_past_a_takeover_stops_before_it_acknowledges_anything() {
     );
     let events = bench.ok(&["pool", "events", "tank"]);
     assert!(events.contains("taken the pool over"), "{events}");
-    // It says so to whoever asks for more, and does not hang when it is told to end.
+    // The daemon refuses more commands with this reason, and does not hang when it ends.
     assert_ne!(bench.run(&["drive", "offline", "tank", "1"]).code, 0);
 }
 
-/// Blocks that one entry into the kernel can carry here: those of a checkpoint of all that was written,
-/// its pages, or an anchor.
+/// Blocks that one entry into the kernel can carry here: a checkpoint's data blocks, its metadata pages, or an anchor.
 const LATE_MAX: usize = 32;
 
-/// Whether a drive has got a block of what was asked for after the holder had stopped.
+/// Whether a drive has a block of the writes that were requested after the holder had stopped.
 fn holds_what_was_queued(before: &[u8], bench: &Bench, drive: &str) -> bool {
     let after = bytes(&bench.path(drive));
     let blocks = before.chunks(4096).zip(after.chunks(4096));

@@ -1,4 +1,4 @@
-//! Programs that are told what happens.
+//! Hooks: programs that the daemon runs for events.
 
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ fn hook(bench: &Bench, name: &str, script: &str) {
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// Waits until a file of lines has one with these words; all lines until then.
+/// Waits until a file has a line with these words; returns all lines so far.
 fn lines_with(bench: &Bench, file: &str, words: &str) -> Vec<String> {
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {
@@ -44,7 +44,7 @@ fn hooks_are_told_of_a_drive_that_fails_and_of_the_rebuild() {
     let drives = bench.drives("d", 6, 96 * MIB);
     assert_eq!(bench.create("tank", "pddl1:3d:1s", &drives, &[]).code, 0);
     bench.ok(&["volume", "create", "tank/v", "--size", "32M"]);
-    // What was never written is not rebuilt.
+    // A rebuild skips blocks that were never written.
     crate::stories::write_all(&bench, 8192, 1);
     bench.ok(&["drive", "fail", "tank", "d2"]);
     bench.ok(&["pool", "wait", "tank"]);
@@ -86,7 +86,7 @@ fn hooks_are_told_of_a_drive_that_fails_and_of_the_rebuild() {
 #[test]
 fn a_hook_that_hangs_delays_neither_the_pool_nor_the_end_of_the_daemon() {
     let mut bench = Bench::without_daemon("hangs");
-    // Its child holds on too.
+    // The hook's child process hangs too.
     hook(
         &bench,
         "hangs",
@@ -105,7 +105,7 @@ fn a_hook_that_hangs_delays_neither_the_pool_nor_the_end_of_the_daemon() {
     client.write(0, &[1; 4096], true).unwrap();
     client.disconnect().unwrap();
     bench.ok(&["pool", "wait", "tank"]);
-    // Killed one after the other, each gets its turn.
+    // Each hanging hook is killed, and the next one runs.
     lines_with(&bench, "begun", "drive_out");
     assert!(bench.log().contains("hangs: killed, it took too long"));
     assert_eq!(bench.terminate(), Some(0));

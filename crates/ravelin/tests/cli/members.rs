@@ -1,5 +1,5 @@
-//! One drive that misbehaves does not stop a pool: a stale reservation, a file that was cut. A drive that works is a source
-//! until it has been replaced.
+//! One drive that misbehaves does not stop a pool: a stale reservation, a truncated file. A working drive stays a
+//! source until it has been replaced.
 
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use export::nbd::Client;
 use crate::bench::{Bench, bytes};
 
 const MIB: u64 = 1 << 20;
-/// The holder looks at the reservations twice as often as this.
+/// Longer than the time from one renewal of the lease to the next; a renewal reads the reservations.
 const PAST_A_RENEWAL: Duration = Duration::from_millis(5_500);
 
 fn claim_on(bench: &Bench, drive: &str) -> Vec<u8> {
@@ -32,9 +32,9 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// One drive of six was set back to the reservation of an earlier opening: the pool ended all service, was HEALTHY by
-/// its status, and could not be exported because it was "being exported". A reservation that does count ends service
-/// still, and then everything says why.
+/// Regression: one drive of six got back the reservation of an earlier opening. The pool ended all service, its status
+/// was HEALTHY, and it could not be exported because it was "being exported". A reservation that counts still ends
+/// service, and then all commands report the reason.
 #[test]
 fn a_stale_reservation_on_one_drive_of_six_changes_nothing_and_one_that_counts_is_reported() {
     let bench = Bench::new("reservations");
@@ -55,7 +55,7 @@ fn a_stale_reservation_on_one_drive_of_six_changes_nothing_and_one_that_counts_i
     let events = bench.ok(&["pool", "events", "tank"]);
     assert!(!events.contains("taken the pool over"), "{events}");
 
-    // Another host has opened the pool, and has reached one drive so far.
+    // Another host has opened the pool, and has written its reservation to one drive so far.
     let pool = status["uuid"].as_str().unwrap().parse().unwrap();
     let own = Holder::parse(pool, &claim_on(&bench, "d0")).unwrap();
     let later = Holder {
@@ -84,8 +84,8 @@ fn a_stale_reservation_on_one_drive_of_six_changes_nothing_and_one_that_counts_i
     assert_eq!(pools["pools"], serde_json::json!([]), "it is put away");
 }
 
-/// A file cut to a mebibyte kept its pool from being opened, `--degraded` or not; one cut to a tenth was opened
-/// as HEALTHY.
+/// Regression: a file cut to a mebibyte prevented the pool from being opened, even with `--degraded`; a pool with a
+/// file cut to a tenth was opened as HEALTHY.
 #[test]
 fn a_pool_opens_without_a_file_that_was_cut_and_says_so() {
     let bench = Bench::new("cut");
@@ -116,8 +116,8 @@ fn a_pool_opens_without_a_file_that_was_cut_and_says_so() {
     bench.ok(&["volume", "create", "tank/w", "--size", "2M"]);
 }
 
-/// A working drive was put out when it was replaced. What had gone bad on another drive unnoticed was lost then,
-/// though the drive just taken out had all that was needed to make it good.
+/// Regression: a working drive was taken out when its replacement began. Undetected damage on another drive was lost
+/// then, although the drive just taken out had the data to reconstruct it.
 #[test]
 fn a_drive_that_is_replaced_helps_with_what_another_one_has_lost() {
     let bench = Bench::new("replaced");
@@ -134,7 +134,7 @@ fn a_drive_that_is_replaced_helps_with_what_another_one_has_lost() {
     client.disconnect().unwrap();
     bench.ok(&["pool", "export", "tank"]);
 
-    // A megabyte of drive 3's cells goes bad.
+    // A megabyte of drive 3's cells is overwritten.
     let held = bytes(&bench.path("d3"));
     let slot = |at: usize| &held[at..at + (504 << 10)];
     let (_, label) = newest_label([slot(4 << 10), slot(512 << 10)]).unwrap();
@@ -167,14 +167,14 @@ fn a_drive_that_is_replaced_helps_with_what_another_one_has_lost() {
     assert!(client.read(0, pattern.len()).unwrap() == pattern);
     client.disconnect().unwrap();
 
-    // The pool lives on without the old drive, over another opening.
+    // After another import the pool still works without the old drive.
     bench.ok(&["pool", "export", "tank", "--force"]);
     std::fs::remove_file(bench.path("d0")).unwrap();
     let opened = bench.json(&["pool", "import", "--dir", ".", "tank"]);
     assert_eq!(opened["health"], "healthy");
 }
 
-/// A replacement is given up, and the old drive has never been away.
+/// When a replacement is given up, the old drive has been in use all the time.
 #[test]
 fn a_replacement_is_seen_and_can_be_given_up() {
     let bench = Bench::new("given-up");

@@ -1,6 +1,6 @@
 //! Transcripts without what differs from run to run: identities, times, generations, amounts of I/O.
 
-/// Events of a host that is busy with other tests, and what they say.
+/// Events of a host that is busy with other tests, and their texts.
 pub(crate) const BUSY_HOST: [(&str, &str); 3] = [
     ("host_stall", "drives are slow at once"),
     ("drive_suspect", "much slower than others"),
@@ -8,7 +8,7 @@ pub(crate) const BUSY_HOST: [(&str, &str); 3] = [
 ];
 const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
 
-/// A table without the sizes in some of its columns, as narrow as that makes it.
+/// A table without the sizes in some of its columns; each column becomes as narrow as possible.
 pub(crate) fn redacted_table(rows: &[&str], sizes: &[&str]) -> Vec<String> {
     let cells = |row: &str| -> Vec<String> {
         let cells = row.split("  ").map(str::trim);

@@ -1,4 +1,4 @@
-//! Drives that cannot be spared refuse what they are asked, and the daemon neither spins nor hangs.
+//! Drives that the pool cannot do without fail their operations; the daemon neither spins nor hangs.
 //!
 //! `RAVELIN_REFUSAL_SECONDS=60` for the long run; a few seconds otherwise.
 
@@ -12,7 +12,7 @@ use crate::bench::Bench;
 
 const MIB: u64 = 1 << 20;
 const BLOCK: usize = 64 << 10;
-/// Blocks of the volume that are flushed before anything fails, and left alone from then on.
+/// Blocks of the volume that are flushed before any fault, and not written afterwards.
 const FLUSHED: u64 = 8;
 
 fn seconds() -> Duration {
@@ -24,7 +24,7 @@ struct Pool {
     bench: Bench,
     client: Client,
     written: u64,
-    /// Blocks behind the first ones whose last write went well and was flushed: they are what they were.
+    /// Blocks after the first [`FLUSHED`] ones that were written and flushed without error: they keep their content.
     flushed: BTreeSet<u64>,
 }
 
@@ -60,12 +60,12 @@ impl Pool {
         }
     }
 
-    /// Writes and flushes; whether both went well. The client does not rest in either case.
+    /// Writes and flushes; returns whether both succeeded. The client continues at once in either case.
     fn write(&mut self) -> bool {
         let block = FLUSHED + self.written % 500;
         self.written += 1;
         let offset = block * BLOCK as u64;
-        // A block always has the same content, so one that was flushed has it whatever becomes of later writes.
+        // A block always has the same content, so a block that was flushed once has it whatever later writes do.
         let written = self.client.write(offset, &content(block), false).is_ok();
         let well = self.client.flush().is_ok() && written;
         if well {
@@ -74,16 +74,16 @@ impl Pool {
         well
     }
 
-    /// Ticks of a hundredth of a second that the daemon has used.
+    /// CPU time of the daemon in hundredths of a second.
     fn ticks(&self) -> u64 {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.bench.pid())).unwrap();
         let fields: Vec<&str> = stat.rsplit(") ").next().unwrap().split(' ').collect();
         fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
     }
 
-    /// Under refusals: under 5 % of a core and under 1 MB of log in a minute.
+    /// While drives refuse writes: less than 5 % of a core, and less than 1 MB of log in a minute.
     fn rests(&mut self) {
-        // Until the drives refuse, and the lanes have met it.
+        // Until the drives refuse, and the lanes have met the errors.
         let until = Instant::now() + Duration::from_secs(60);
         while self.write() {
             assert!(Instant::now() < until, "the drives refuse");
@@ -109,7 +109,7 @@ impl Pool {
         assert!(log < 1_000_000, "{log} bytes of log");
     }
 
-    /// The daemon ends when it is told to, though nothing can be written.
+    /// The daemon ends on SIGTERM, although nothing can be written.
     fn ends(&mut self) {
         let begun = Instant::now();
         self.bench.terminate();
@@ -118,7 +118,7 @@ impl Pool {
         assert!(took < Duration::from_secs(10), "{took:?}");
     }
 
-    /// What was flushed is what it was, whenever that was.
+    /// Every flushed block has its content, whenever it was flushed.
     fn is_right(&mut self) {
         let flushed = std::mem::take(&mut self.flushed);
         for block in (0..FLUSHED).chain(flushed.iter().copied()) {
@@ -128,7 +128,7 @@ impl Pool {
         self.flushed = flushed;
     }
 
-    /// The fault has ended, and the daemon is started again.
+    /// After the end of the fault, a new daemon opens the pool.
     fn opens_again(&mut self) {
         self.bench.start();
         self.bench.run(&["pool", "export", "tank"]);
@@ -139,8 +139,8 @@ impl Pool {
     }
 }
 
-/// A limit on the length of files stands for a file system without space: writes beyond it fail, those
-/// before it (labels, the log of the daemon) do not.
+/// A limit on file length stands for a full file system: writes beyond the limit fail; writes below it (labels, the
+/// daemon's log) succeed.
 fn space(pool: &Pool, bytes: Option<u64>) {
     let pid = Pid::from_raw(i32::try_from(pool.bench.pid()).unwrap());
     let limit = Rlimit {
@@ -150,7 +150,7 @@ fn space(pool: &Pool, bytes: Option<u64>) {
     prlimit(pid, Resource::Fsize, limit).unwrap();
 }
 
-/// 28 MB of log a second, and a daemon that did not end.
+/// Regression: 28 MB of log a second, and a daemon that did not end.
 #[test]
 fn a_pool_on_full_drives_rests_and_goes_on_when_there_is_space() {
     let mut bench = Bench::without_daemon("full");
@@ -176,8 +176,8 @@ fn a_pool_on_full_drives_rests_and_goes_on_when_there_is_space() {
     pool.opens_again();
 }
 
-/// All six drives went out with their first labels, so that every request ended at once as lost: 30 % of a core, and
-/// 6 MB of log in a minute.
+/// Regression: the first label writes put all six drives out, so that every request ended at once as lost: 30 % of a
+/// core, and 6 MB of log in a minute.
 #[test]
 fn a_pool_whose_flushes_fail_rests_and_ends_when_told() {
     let bench = Bench::new("flushes");

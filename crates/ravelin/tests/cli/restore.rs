@@ -1,11 +1,11 @@
-//! A daemon that starts again is where it was: pools open, volumes served.
+//! A daemon that starts again restores its state: pools are open, volumes are served.
 
 use serde_json::{Value, json};
 
 use super::bench::Bench;
 use super::{MIB, connect};
 
-/// Drives that are not there are not waited for.
+/// The daemon does not wait for missing drives.
 const NOW: [&str; 2] = ["--wait-drives", "0"];
 
 fn addresses(bench: &Bench) -> Vec<(String, String)> {
@@ -28,7 +28,7 @@ fn uri<'a>(exports: &'a Value, address: &str) -> &'a str {
     found.unwrap()["uri"].as_str().unwrap()
 }
 
-/// Two pools, of which one has two volumes at three addresses.
+/// Two pools; one of them has two volumes at three addresses.
 fn two_pools(bench: &Bench) -> [Vec<String>; 2] {
     let drives = [
         bench.drives("a", 4, 96 * MIB),
@@ -78,7 +78,7 @@ fn pools_and_exports_come_back_after_a_stop_and_after_a_kill() {
                 client.disconnect().unwrap();
             }
         }
-        // What a script does that sets up everything after a start.
+        // Scripts may repeat their whole setup after a start.
         bench.ok(&["pool", "import", "--dir", ".", "tank"]);
         bench.ok(&["volume", "attach", "tank/two", "--nbd", "unix:two"]);
         assert_eq!(addresses(&bench), before, "and nothing twice");
@@ -98,7 +98,7 @@ fn what_was_put_away_stays_away() {
     assert_eq!(left[0].0, "tank/two");
     assert!(!bench.path("one").exists());
 
-    // Brought back by hand, it is remembered again, but not what was served of it.
+    // After a manual import the pool is remembered again, but not its exports.
     bench.ok(&["pool", "import", "--dir", ".", "pond"]);
     bench.ok(&["pool", "destroy", "tank", "--yes", "--force"]);
     bench.kill();
@@ -135,7 +135,7 @@ fn a_pool_that_cannot_be_opened_is_named_and_stops_nothing() {
     }
     assert_eq!(bench.run(&["pool", "status", "--check"]).code, 4);
 
-    // It is still remembered at the next start; found by hand, it is served where it was.
+    // The pool is still remembered at the next start; after a manual import its exports are restored.
     assert_eq!(bench.terminate(), Some(0));
     bench.start_with(&NOW);
     bench.ok(&["pool", "import", "--dir", "elsewhere", "tank"]);
@@ -143,12 +143,12 @@ fn a_pool_that_cannot_be_opened_is_named_and_stops_nothing() {
     assert_eq!(bench.run(&["pool", "status", "--check"]).code, 0);
     assert_eq!(bench.json(&["pool", "list"]).get("failed_restores"), None);
 
-    // Where it is now is where it is looked for.
+    // The next start looks for the pool at its new place.
     bench.kill();
     bench.start_with(&NOW);
     assert_eq!(addresses(&bench), before);
 
-    // And it can be forgotten.
+    // `pool export` forgets the missing pool.
     assert_eq!(bench.terminate(), Some(0));
     carry(&bench, true);
     for drive in &drives[0] {
@@ -221,7 +221,8 @@ fn a_state_directory_has_one_daemon() {
     bench.ok(&["pool", "list"]);
 }
 
-/// One pool without its drives kept the whole host waiting: the socket answered when the last pool had been given up.
+/// Regression: one pool without its drives delayed the whole host: the socket answered only when the last pool had been
+/// given up.
 #[test]
 fn a_pool_without_its_drives_keeps_neither_others_nor_requests_waiting() {
     let mut bench = Bench::new("absent");
@@ -232,7 +233,7 @@ fn a_pool_without_its_drives_keeps_neither_others_nor_requests_waiting() {
         std::fs::rename(bench.path(drive), bench.path(&format!("{drive}-away"))).unwrap();
     }
     bench.start_and_ask(&["--wait-drives", "600"]);
-    // `tank` is there with all that is served of it, `pond` is said to be waited for.
+    // `tank` is there with all its exports, `pond` is reported as waiting for drives.
     let (there, coming): (Vec<_>, Vec<_>) =
         { before.iter().cloned() }.partition(|(volume, _)| volume.starts_with("tank/"));
     assert_eq!(addresses(&bench), there);
@@ -249,7 +250,7 @@ fn a_pool_without_its_drives_keeps_neither_others_nor_requests_waiting() {
     let mut client = connect(uri(&status, &there[0].1));
     client.write(0, &[7; 4096], true).unwrap();
     client.disconnect().unwrap();
-    // Stopping does not wait for the drives either, and nothing is forgotten.
+    // The end of the daemon does not wait for the drives either, and the pool stays remembered.
     assert_eq!(bench.terminate(), Some(0));
     bench.start_and_ask(&["--wait-drives", "600"]);
     for drive in &pond {

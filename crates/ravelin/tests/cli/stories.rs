@@ -1,5 +1,5 @@
 //! Damage as administrators meet it, through the binary: bytes of drive files are overwritten or set back while the
-//! pool is closed. What is read afterwards is what was written or an error, and the pool names what it has lost.
+//! pool is closed. Each later read returns the written data or an error, and the pool names the lost blocks.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::FileExt;
@@ -21,7 +21,7 @@ fn content(block: u64, version: u64) -> Vec<u8> {
     word.iter().copied().cycle().take(4096).collect()
 }
 
-/// A client of the volume, whether or not it is served already.
+/// A client of the volume; attaches the volume anew if it is served already.
 fn attached(bench: &Bench) -> Client {
     bench.run(&["volume", "detach", "tank/v"]);
     let export = bench.json(&["volume", "attach", "tank/v", "--nbd", "unix:nbd"]);
@@ -41,7 +41,7 @@ pub(crate) fn write_all(bench: &Bench, blocks: u64, version: u64) {
     bench.ok(&["volume", "detach", "tank/v"]);
 }
 
-/// A pool with a volume that is written as a whole, closed; the blocks of the volume.
+/// A closed pool with a volume that is fully written; returns also the number of the volume's blocks.
 fn filled(test: &str, scheme: &str, drives: usize, drive_bytes: u64, bytes: u64) -> (Bench, u64) {
     let bench = Bench::new(test);
     let drives = bench.drives("d", drives, drive_bytes);
@@ -67,7 +67,7 @@ fn put(bench: &Bench, drive: &str, offset: u64, data: &[u8]) {
     file.write_all_at(data, offset).unwrap();
 }
 
-/// Random bytes, as from a bad controller; the same for the same place.
+/// Overwrites bytes with noise, as a bad controller does; the same noise for the same place.
 fn overwrite(bench: &Bench, drive: &str, offset: u64, length: u64) {
     let mut state = 0x9E37_79B9_7F4A_7C15 ^ offset ^ u64::from(drive.as_bytes()[1]);
     let mut word = || {
@@ -80,7 +80,7 @@ fn overwrite(bench: &Bench, drive: &str, offset: u64, length: u64) {
     put(bench, drive, offset, &noise);
 }
 
-/// Blocks that are an error; the others are of this version.
+/// Blocks whose reads fail; checks that all others have this version.
 fn unreadable(bench: &Bench, blocks: u64, version: u64) -> BTreeSet<u64> {
     let mut client = attached(bench);
     let mut errors = BTreeSet::new();
@@ -150,8 +150,8 @@ fn becomes(bench: &Bench, health: &str) {
     }
 }
 
-/// Two drives of three were overwritten at the same place: the scrub said "reconstructed" and exited with 0, the
-/// status was HEALTHY without an error, and reads failed.
+/// Regression: two drives of three were overwritten at the same place. The scrub said "reconstructed" and exited with
+/// 0, the status was HEALTHY without an error, and reads failed.
 #[test]
 fn what_cannot_be_repaired_is_named_until_it_is_written_again() {
     let (mut bench, blocks) = filled("lost", "raid5", 3, 40 * MIB, 48 * MIB);
@@ -171,7 +171,7 @@ fn what_cannot_be_repaired_is_named_until_it_is_written_again() {
     assert_eq!(found["health"], "damaged");
     let lost = named(&found);
     assert_eq!(lost, unreadable(&bench, blocks, 1), "named, and an error");
-    // Two columns of three, of which one in three is parity.
+    // Two of three columns; one chunk in three is parity.
     assert!(
         (MIB / BLOCK..=2 * MIB / BLOCK).contains(&(lost.len() as u64)),
         "{}",
@@ -227,13 +227,14 @@ fn what_cannot_be_repaired_is_named_until_it_is_written_again() {
     );
 }
 
-/// One drive of six is as it was before the last writes, and says nothing of it; another one fails. Its blocks
-/// were reconstructed from the old ones: neither old nor new nor an error, and a scrub found "nothing wrong".
+/// Regression: one drive of six is set back to its state before the last writes, without an error, and another drive
+/// fails. The failed drive's blocks were reconstructed from the old ones: neither old nor new nor an error, and a scrub
+/// found "nothing wrong".
 #[test]
 fn beside_a_drive_that_was_set_back_a_lost_one_is_read_as_it_was_written() {
     let (bench, blocks) = filled("back", "raid6", 6, 40 * MIB, 24 * MIB);
     let (metadata, data) = regions(&bench, "d2");
-    // What is behind the data has no part in this.
+    // The drive beyond the used data does not matter here.
     let used = usize::try_from(data + 10 * MIB).unwrap();
     let before = bytes(&bench.path("d2"))[usize::try_from(metadata).unwrap()..used].to_vec();
     bench.ok(&IMPORT);
@@ -255,7 +256,7 @@ fn beside_a_drive_that_was_set_back_a_lost_one_is_read_as_it_was_written() {
     for drive in &drives {
         copy(drive, &format!("saved/{drive}"));
     }
-    // The drive that has the copies of its checksums, and one that has none.
+    // The drive that has the copies of `d2`'s checksums, and one that has none.
     for lost in ["3", "0"] {
         bench.ok(&IMPORT);
         bench.ok(&["drive", "fail", "tank", lost]);
@@ -284,8 +285,8 @@ fn beside_a_drive_that_was_set_back_a_lost_one_is_read_as_it_was_written() {
     }
 }
 
-/// One bad block kept its whole cell from being rebuilt: the status said "add a drive", and writing all data anew
-/// did not help.
+/// Regression: one bad block prevented the rebuild of its whole cell: the status said "add a drive", and writing all
+/// data anew did not help.
 #[test]
 fn one_bad_block_is_lost_alone_when_a_drive_is_replaced() {
     let (bench, blocks) = filled("cell", "raid5", 4, 40 * MIB, 12 * MIB);
@@ -299,7 +300,7 @@ fn one_bad_block_is_lost_alone_when_a_drive_is_replaced() {
     let found = status(&bench);
     assert_eq!(found["rebuild"]["cells_lost"], 0, "{found}");
     assert_eq!(found["seats"][0]["state"], "current", "{found}");
-    // One block of the bad drive; a second one if neither was parity.
+    // One block of the bad drive, and a second one if neither column is parity.
     let lost = named(&found);
     assert!((1..=2).contains(&lost.len()), "{lost:?}");
     assert_eq!(lost, unreadable(&bench, blocks, 1));
@@ -323,7 +324,7 @@ fn one_bad_block_is_lost_alone_when_a_drive_is_replaced() {
     );
 }
 
-/// 9,364 bad blocks on one drive left it HEALTHY with 0 errors, and their events pushed out all others.
+/// Regression: 9,364 bad blocks on one drive left it HEALTHY with 0 errors, and their events displaced all others.
 #[test]
 fn a_drive_with_thousands_of_bad_blocks_is_counted_and_named() {
     let (bench, blocks) = filled("rot", "raid5", 4, 40 * MIB, 48 * MIB);
@@ -352,15 +353,15 @@ fn a_drive_with_thousands_of_bad_blocks_is_counted_and_named() {
     assert_eq!(events(&bench, "scrub_begins").len(), 1, "is not pushed out");
     assert!(bench.log().contains("WARN seat 2 ("), "{}", bench.log());
     assert_eq!(unreadable(&bench, blocks, 1), [].into());
-    // The count outlives the opening.
+    // The count survives an export and import.
     bench.ok(&["pool", "export", "tank"]);
     bench.ok(&IMPORT);
     assert_eq!(status(&bench)["seats"][2]["bad_blocks"], bad);
 }
 
-/// Two drives of four were not there and come back: their checksums were on each other, so that nothing of the
-/// first one can be compared before the second one is there. Each of its cells was an error of its own in the log, and
-/// left out until the other drive was there.
+/// Regression: two drives of four were missing and return. Each has the other one's checksums, so no block of the first
+/// drive can be compared before the second returns. The log had one error for each cell, and the cells were left out
+/// until then.
 #[test]
 fn two_drives_that_come_back_have_everything_and_are_told_in_few_events() {
     let (bench, blocks) = filled("come-back", "raid5", 4, 40 * MIB, 16 * MIB);
@@ -389,9 +390,9 @@ fn two_drives_that_come_back_have_everything_and_are_told_in_few_events() {
     bench.ok(&["pool", "wait", "tank"]);
     becomes(&bench, "healthy");
     assert_eq!(unreadable(&bench, blocks, 1), [].into());
-    // Nothing was written to their groups while both were away: what they hold counts as it is.
+    // Nothing was written to these groups while both drives were away, so the drives' contents count as they are.
     assert_eq!(told, 0, "events");
-    // What could not be had meanwhile is there again.
+    // Data that was unavailable meanwhile is there again.
     assert_eq!(named(&status(&bench)), [].into());
     for kind in ["data_lost", "data_restored"] {
         let told = events(&bench, kind).len();

@@ -1,8 +1,8 @@
 //! What administrators read: a pool in each of its states, as transcripts.
 //!
-//! `(the same)` stands for what the command before has printed. What differs from run to run (paths, identities, times,
-//! amounts of I/O) is redacted, and events of a host that is slow for a moment are left out. `INSTA_UPDATE=always cargo test -p ravelin --test cli transcripts` writes the transcripts anew;
-//! what changed is reviewed.
+//! `(the same)` stands for the output of the command before. Whatever differs from run to run (paths, identities,
+//! times, amounts of I/O) is redacted, and events of a briefly slow host are left out. `INSTA_UPDATE=always cargo test
+//! -p ravelin --test cli transcripts` writes them anew; review the changes.
 
 use std::fmt::Write;
 use std::os::unix::fs::FileExt;
@@ -16,7 +16,7 @@ use crate::redact::{BUSY_HOST, redacted_line, redacted_table};
 use crate::{MIB, connect};
 
 const BLOCK: u64 = 4096;
-/// A pool `tank` of three drives, and what was typed and answered.
+/// A pool `tank` of three drives, and its commands with their output.
 struct Session {
     bench: Bench,
     transcript: String,
@@ -25,14 +25,14 @@ struct Session {
 }
 
 impl Session {
-    /// A pool whose volume is written, opened anew.
+    /// A pool with a written volume, imported again.
     fn new(test: &str) -> Self {
         let session = Self::closed(test);
         session.bench.ok(&["pool", "import", "--dir", ".", "tank"]);
         session
     }
 
-    /// A pool whose volume is written, closed.
+    /// A pool with a written volume, closed.
     fn closed(test: &str) -> Self {
         let bench = Bench::new(&format!("shown-{test}"));
         let drives = bench.drives("d", 3, 32 * MIB);
@@ -53,7 +53,7 @@ impl Session {
         }
     }
 
-    /// Eight blocks of the drive's second chunk go bad.
+    /// Overwrites eight blocks of the drive's second chunk.
     fn spoil(&self, drive: &str) {
         let held = bytes(&self.bench.path(drive));
         let slot = |at: usize| &held[at..at + (504 << 10)];
@@ -84,7 +84,7 @@ impl Session {
         writeln!(self.transcript, "# {title}\n").unwrap();
     }
 
-    /// Runs a command and notes what it says.
+    /// Runs a command and notes its output.
     fn types(&mut self, line: &str) {
         let words: Vec<&str> = line.split(' ').collect();
         let ran = self.bench.run(&words);
@@ -112,7 +112,7 @@ impl Session {
         self.types("pool status tank --check");
     }
 
-    /// What everybody would look at.
+    /// The usual commands for a first look.
     fn looks(&mut self) {
         self.shows_status();
         self.types("status");
@@ -141,7 +141,7 @@ impl Session {
         ];
         match value {
             Value::Object(fields) => {
-                // The version is not what this is about.
+                // The version is not compared.
                 fields.remove("ravelin");
                 for (name, value) in fields {
                     self.redact(value, name);
@@ -181,7 +181,7 @@ impl Session {
                 lines.extend(redacted_table(&table, &["READ", "WRITTEN"]));
             } else {
                 let mut line = redacted_line(line);
-                // An event: they are counted without those that are left out.
+                // Events are numbered without those that are left out.
                 if let Some((_, text)) = line.split_once("  TIME  ") {
                     number += 1;
                     line = format!("{number:>5}  TIME  {text}");

@@ -1,12 +1,12 @@
-//! fio over NBD: many writes in flight, and blocks that can be checked without knowing which of them
-//! were written last. Each 4 KiB have a header with their place and checksums.
+//! fio over NBD: many writes in flight, and blocks that can be checked whichever write was the
+//! last. Each 4 KiB block has a header with its place and checksums.
 
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::TIMEOUT;
 
-/// Where fio writes, behind our client.
+/// The range that fio writes to, behind our client's.
 const REGION: &[&str] = &["--offset=4m", "--size=4m"];
 
 fn command(uri: &str, job: &[&str]) -> Command {
@@ -22,7 +22,7 @@ fn command(uri: &str, job: &[&str]) -> Command {
     command
 }
 
-/// Runs what must succeed, and soon.
+/// Runs a command that must succeed in time.
 #[track_caller]
 fn succeeds(mut command: Command) {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -42,7 +42,7 @@ fn succeeds(mut command: Command) {
     assert!(output.status.success(), "fio: {words}{errors}");
 }
 
-/// Says that tests are skipped if fio is not there, or cannot speak NBD.
+/// Whether fio with NBD is there; otherwise reports the tests as skipped.
 pub(crate) fn is_installed() -> bool {
     let engines = Command::new("fio").arg("--enghelp").output();
     let found = engines.is_ok_and(|said| String::from_utf8_lossy(&said.stdout).contains("nbd"));
@@ -63,13 +63,13 @@ pub(crate) fn fill(uri: &str) {
     succeeds(command(uri, &job));
 }
 
-/// Every block was written there as it is, some time.
+/// Every block holds a write to this place.
 #[track_caller]
 pub(crate) fn verify(uri: &str) {
     succeeds(command(uri, &["--rw=read", "--iodepth=16"]));
 }
 
-/// Writes until it is ended, or its server.
+/// Writes until fio or its server ends.
 pub(crate) struct Fio(Child);
 
 impl Fio {
@@ -89,7 +89,7 @@ impl Fio {
     }
 
     pub(crate) fn end(mut self) {
-        // It may have ended by itself.
+        // fio may have ended already.
         self.0.kill().ok();
         self.0.wait().unwrap();
     }

@@ -1,8 +1,9 @@
-//! A client that streams: a megabyte a request, eight in flight, again and again over its part of the volume; now and then it
-//! trims a piece instead, so that writes onto nothing and over what counts both happen.
+//! A client that streams: requests of a megabyte, eight in flight, in a loop over its part of the volume. Some requests
+//! trim a piece instead, so that writes go both to empty pieces and over data.
 //!
-//! A killed daemon takes nothing from what the system has for the drives' files. So what was *acknowledged* must be there, flushed or
-//! not: each block of a piece holds the piece's last acknowledged change, or one that had begun after it.
+//! The kill of a daemon loses nothing of what the kernel has for the drives' files. So all *acknowledged* changes must
+//! be there, flushed or not: each block of a piece holds the piece's last acknowledged change, or a later one that has
+//! begun.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -16,14 +17,14 @@ use crate::writer;
 
 const BLOCK: usize = 4096;
 const PIECE: usize = 1 << 20;
-/// Where it writes: behind the other clients.
+/// Where the range of this client begins: behind the other clients' ranges.
 const BEGIN: u64 = 8 << 20;
 const PIECES: usize = 24;
 const DEPTH: usize = 8;
 /// Requests from one flush to the next.
 const FLUSH_EVERY: u64 = 7;
 
-/// What has happened to a piece: changes are numbered from 1.
+/// State of a piece: its changes are numbered from 1.
 #[derive(Clone, Copy, Debug, Default)]
 struct Piece {
     acknowledged: u64,
@@ -31,7 +32,7 @@ struct Piece {
 }
 
 impl Piece {
-    /// The changes that may be there, 0 for none.
+    /// The changes that the piece may hold, 0 for none.
     const fn allowed(self) -> RangeInclusive<u64> {
         self.acknowledged..=self.begun
     }
@@ -41,7 +42,7 @@ const fn is_trim(change: u64) -> bool {
     change % 5 == 4
 }
 
-/// What a change writes into a block: its place and the change are in each word.
+/// Content of a change: each word holds its place and the change's number.
 fn word(piece: usize, block: usize, change: u64, index: usize) -> u64 {
     change << 40 | (piece as u64) << 32 | (block as u64) << 16 | index as u64
 }
@@ -53,13 +54,13 @@ fn bytes_of(piece: usize, change: u64) -> Vec<u8> {
     blocks.flatten().collect()
 }
 
-/// The part of the volume, whoever streams to it.
+/// The state of this part of the volume, shared by all successive clients.
 #[derive(Clone, Default)]
 pub(crate) struct Stream {
     pieces: Arc<Mutex<Vec<Piece>>>,
-    /// The request with which the next client goes on.
+    /// The number of the next client's first request.
     next: Arc<Mutex<u64>>,
-    /// Requests that ended in an error while the connection was there.
+    /// A request that ended in an error while the connection was up.
     refused: Arc<Mutex<Option<String>>>,
 }
 
@@ -76,7 +77,7 @@ impl Stream {
         stream
     }
 
-    /// Streams until the connection fails, which is to be had within this time.
+    /// Streams until the connection fails; connects within this time.
     pub(crate) fn start(&self, uri: &str, within: Duration) -> JoinHandle<()> {
         let (stream, mut client) = (self.clone(), writer::connect(uri, within));
         std::thread::spawn(move || {
@@ -97,7 +98,7 @@ impl Stream {
     }
 
     fn run(&self, client: &mut Client) -> Result<(), ClientError> {
-        // The piece and its change of each request that is on its way; flushes have none.
+        // Piece and change of each request in flight; flushes have none.
         let mut under_way: BTreeMap<u64, (usize, u64)> = BTreeMap::new();
         loop {
             let number = look(&self.next, |next| std::mem::replace(next, *next + 1));
@@ -133,7 +134,7 @@ impl Stream {
         }
     }
 
-    /// Every block holds what it may hold.
+    /// Every block holds an allowed change.
     #[track_caller]
     pub(crate) fn verify(&self, client: &mut Client) {
         assert_eq!(look(&self.refused, |refused| refused.take()), None);

@@ -1,6 +1,6 @@
-//! Every command's manual page has examples, and each of them works as it is printed there.
+//! Every command's manual page has examples, and each of them works as printed.
 //!
-//! An example runs on a machine of its own: drives of 100 GiB, a daemon, and what [`before`] says must be there.
+//! An example runs on a machine of its own: drives of 100 GiB, a daemon, and the state that [`before`] sets up.
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader};
@@ -21,7 +21,7 @@ const DRIVES: usize = 12;
 const POOL: &str = "ravelin pool create tank raid6 /dev/sdb /dev/sdc /dev/sdd /dev/sde /dev/sdf";
 const VOLUME: &str = "ravelin volume create tank/home --size 100G";
 
-/// What is done before the examples of a page.
+/// Commands that run before the examples of a page.
 fn before(page: &str) -> &'static [&'static str] {
     match page {
         "status" | "pool-list" | "pool-status" | "pool-export" | "pool-scrub" | "pool-iostat"
@@ -52,13 +52,13 @@ fn before(page: &str) -> &'static [&'static str] {
     }
 }
 
-/// How an example comes to its end.
+/// How an example ends.
 enum End<'a> {
-    /// By itself, with one of these exit codes.
+    /// Without input, with one of these exit codes.
     Exits(&'a [i32]),
-    /// After the name of what is lost has been typed.
+    /// After the name of the thing to be lost has been typed.
     Confirmed(&'a str),
-    /// By a signal, once it has begun: it would go on for ever.
+    /// By a signal, once it has begun: it would run for ever.
     Stopped,
     /// It cannot run here.
     Skipped(&'static str),
@@ -71,7 +71,7 @@ fn end(page: &str, example: &str) -> End<'static> {
         "pool-events" if example.contains("--follow") => End::Stopped,
         "pool-destroy" | "volume-delete" if confirms => End::Confirmed("tank"),
         "drive-wipe" if confirms => End::Confirmed("/dev/sdh"),
-        // 1 says that something was found on the machine that runs this.
+        // 1 means that something was found on the host of the test.
         "doctor" => End::Exits(&[0, 1]),
         "volume-of-device" if !Stage::has_loop_devices() => {
             End::Skipped("it needs root, FUSE and loop devices")
@@ -93,7 +93,7 @@ fn examples() -> Vec<(String, Vec<String>)> {
     for entry in std::fs::read_dir(bench.path("man")).unwrap() {
         let path = entry.unwrap().path();
         let text = std::fs::read_to_string(&path).unwrap();
-        // A page with commands leads to their pages.
+        // A page with subcommands leads to their pages and has no examples.
         if text.contains("\n.SH SUBCOMMANDS\n") {
             continue;
         }
@@ -133,7 +133,7 @@ fn put_files(directory: &Path) {
     }
 }
 
-/// Runs an example; what is wrong with it.
+/// Runs an example; the error says what failed.
 fn run(page: &str, number: usize, example: &str) -> Result<(), String> {
     let stage = Stage::new(&format!("{page}-{number}"), DRIVES, DRIVE_BYTES);
     put_files(&stage.bench.directory);
@@ -162,12 +162,12 @@ fn run(page: &str, number: usize, example: &str) -> Result<(), String> {
         }
         End::Stopped => stopped(&stage, page, example)?,
     }
-    // The daemon took it well.
+    // The daemon still works.
     stage.ok("ravelin pool list");
     Ok(())
 }
 
-/// Begins an example, sees that it works, and ends it.
+/// Starts an example, checks that it works, and ends it.
 fn stopped(stage: &Stage, page: &str, example: &str) -> Result<(), String> {
     let own = example.replace("ravelin daemon", "ravelin --socket /run/own.sock daemon");
     let mut child = stage.begin(&own);
@@ -189,7 +189,7 @@ fn stopped(stage: &Stage, page: &str, example: &str) -> Result<(), String> {
     }
 }
 
-/// Runs the examples of the pages that `chosen` takes; how many there are.
+/// Runs the examples of the pages that `chosen` selects; returns the number of examples.
 #[track_caller]
 fn examples_work(chosen: impl Fn(&str) -> bool) -> usize {
     let (mut seen, mut wrong) = (0, String::new());
@@ -222,7 +222,7 @@ fn examples_of_other_commands_work() {
     assert!(examples_work(|page| !is_of_pools(page)) > 25);
 }
 
-/// The pages are printed line by line by those who read them.
+/// Line breaks of examples survive in the printed page.
 #[test]
 fn a_page_shows_its_examples_on_lines_of_their_own() {
     let bench = Bench::without_daemon("docs-roff");

@@ -1,4 +1,4 @@
-//! Transcripts in the documents: every `console` block runs, and prints what the page says.
+//! Transcripts in the documents: every `console` block runs, and its output is what the page shows.
 //!
 //! ```text
 //! <!-- machine: 5 drives of 100 GiB -->      what follows happens on a new machine: /dev/sdb to /dev/sdf, and a daemon
@@ -10,15 +10,15 @@
 //! ```
 //!
 //! Identities, times, generations, amounts of I/O and the width of tables are not compared.
-//! `RAVELIN_PAGES=write cargo test -p ravelin --test docs pages` writes into the pages what was printed; what changed
-//! is reviewed.
+//! `RAVELIN_PAGES=write cargo test -p ravelin --test docs pages` writes the actual output into the pages; review the
+//! changes.
 
 use std::path::{Path, PathBuf};
 
 use crate::redact::{BUSY_HOST, redacted_line, redacted_table};
 use crate::stage::Stage;
 
-/// Output of a page, and what is typed in it.
+/// A block of a page: its commands with their output.
 struct Block {
     kind: Kind,
     commands: Vec<Typed>,
@@ -33,11 +33,11 @@ enum Kind {
 
 struct Typed {
     command: String,
-    /// The lines of the page that say what is printed.
+    /// The lines of the page that show the output.
     printed: std::ops::Range<usize>,
 }
 
-/// What a page has at a line.
+/// A part of a page that matters here.
 enum Part {
     Machine { drives: usize, drive_bytes: u64 },
     Block(Block),
@@ -73,7 +73,7 @@ fn parts(lines: &[String]) -> Vec<Part> {
     parts
 }
 
-/// The commands of a block, with what they print.
+/// The commands of a block, with their output.
 fn typed(lines: &[String], block: std::ops::Range<usize>) -> Vec<Typed> {
     let mut commands: Vec<Typed> = Vec::new();
     let mut at = block.start;
@@ -96,7 +96,7 @@ fn typed(lines: &[String], block: std::ops::Range<usize>) -> Vec<Typed> {
     commands
 }
 
-/// Lines as they are compared.
+/// Lines in the form in which they are compared.
 fn comparable(lines: &[String]) -> Vec<String> {
     let mut all = Vec::new();
     let mut number = 0;
@@ -112,13 +112,13 @@ fn comparable(lines: &[String]) -> Vec<String> {
             continue;
         }
         let mut line = redacted_line(line);
-        // How many cells are rebuilt depends on how far groups were made blank ahead of the writes.
+        // How many cells are rebuilt depends on how far groups were initialized ahead of the writes.
         if line.starts_with("rebuild: ")
             && let Some((_, rest)) = line.split_once(" in TIME")
         {
             line = format!("rebuild: SIZE in TIME{rest}");
         }
-        // Events are counted without those that are left out.
+        // Events are numbered without those that are left out.
         if let Some((_, text)) = line.split_once("  TIME  ") {
             number += 1;
             line = format!("{number}  TIME  {text}");
@@ -135,7 +135,7 @@ fn comparable(lines: &[String]) -> Vec<String> {
     all
 }
 
-/// `/dev/loop7` is another one on each machine.
+/// The number in `/dev/loop7` differs from machine to machine.
 fn without_number(word: &str) -> &str {
     match word.find("/dev/loop") {
         Some(at) => &word[..at + "/dev/loop".len()],
@@ -143,7 +143,7 @@ fn without_number(word: &str) -> &str {
     }
 }
 
-/// Whether what was printed is what the page says, where `...` stands for any lines.
+/// Whether the output is what the page shows; `...` stands for any lines.
 fn agrees(page: &[String], printed: &[String]) -> bool {
     match page.split_first() {
         None => printed.is_empty(),
@@ -154,10 +154,10 @@ fn agrees(page: &[String], printed: &[String]) -> bool {
     }
 }
 
-/// What was printed, as a page has it: tables as narrow as the documents' names make them.
+/// The output as a page shows it: tables as narrow as the documents' names make them.
 fn as_written(printed: &str) -> Vec<String> {
     let lines = printed.lines().map(|line| {
-        // A host that is busy with other tests.
+        // The host may be busy with other tests.
         line.trim_end().replace(", slow", "")
     });
     let mut lines: Vec<String> = lines.collect();
@@ -165,7 +165,7 @@ fn as_written(printed: &str) -> Vec<String> {
     lines
 }
 
-/// Takes out of each column of a table what no row needs.
+/// Removes the spaces from each column of a table that no row needs.
 fn narrow(lines: &mut [String]) {
     let mut at = 0;
     while at < lines.len() {
@@ -215,7 +215,7 @@ fn narrow(lines: &mut [String]) {
     }
 }
 
-/// Runs a page; with `write` puts into it what was printed.
+/// Runs a page; with `write` replaces the page's output by the actual one.
 #[track_caller]
 fn runs(path: &Path, has_loop: bool) -> usize {
     let write = std::env::var("RAVELIN_PAGES").is_ok_and(|mode| mode == "write");
@@ -223,7 +223,7 @@ fn runs(path: &Path, has_loop: bool) -> usize {
     let text = std::fs::read_to_string(path).unwrap();
     let lines: Vec<String> = text.lines().map(str::to_owned).collect();
     let mut written = Vec::new();
-    // What a file system would have written is missing where there is none.
+    // Without loop devices, output that depends on a file system cannot be compared.
     let compares = has_loop || !text.contains("```console loop");
     let (mut copied, mut machines, mut commands) = (0, 0, 0);
     let mut stage: Option<Stage> = None;
@@ -297,7 +297,7 @@ fn the_readme_says_what_happens() {
     assert!(runs(&page("README.md"), Stage::has_loop_devices()) >= 5);
 }
 
-/// Written from the documents alone: what a newcomer types in a first hour.
+/// The steps of a newcomer in the first hour, written from the documents alone.
 #[test]
 fn a_newcomers_steps_work() {
     assert!(runs(&page("docs/first-steps.md"), Stage::has_loop_devices()) >= 40);

@@ -1,4 +1,4 @@
-//! Names are completed in bash and zsh: keys are pressed on a terminal, and what then runs is noted.
+//! Completion of names in bash and zsh: the test presses keys on a terminal, and notes the commands that then run.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -9,7 +9,7 @@ use crate::bench::with_ravelin;
 use crate::stage::Stage;
 use crate::terminal::Terminal;
 
-/// What is typed, with `<` for the tabulator, and the arguments that the shell then runs `ravelin` with.
+/// The keys, with `<` for the tabulator, and the arguments with which the shell then runs `ravelin`.
 const TYPED: [(&str, &str); 12] = [
     ("ravelin po<sta<ta<", "pool status tank"),
     ("ravelin pool wait at<", "pool wait attic"),
@@ -20,7 +20,7 @@ const TYPED: [(&str, &str); 12] = [
         "ravelin drive fail tank DIR/dev/sdd<",
         "drive fail tank DIR/dev/sdd",
     ),
-    // The pool's drives, and only those: its second drive ends in `sdc`.
+    // Only the pool's drives are suggested: its second drive ends in `sdc`.
     (
         "ravelin drive offline attic DIR/dev/s<e<",
         "drive offline attic DIR/dev/sde",
@@ -35,11 +35,11 @@ const TYPED: [(&str, &str); 12] = [
     ("ravelin pool import --deg<", "pool import --degraded"),
 ];
 
-/// A shell without anybody's settings that asks for commands with `ready> `, and its `ravelin`.
+/// A shell without user settings, with the prompt `ready> `, and its `ravelin`.
 fn shell(stage: &Stage, shell: &str) -> Terminal {
     let ours = stage.bench.path("bin");
     std::fs::create_dir_all(&ours).unwrap();
-    // Asked for candidates, it is `ravelin`; run, it notes its arguments.
+    // For completion this script runs `ravelin`; otherwise it notes its arguments.
     let noting = format!(
         "#!/bin/sh\n[ -z \"$RAVELIN_COMPLETE\" ] || exec {} \"$@\"\necho \"$*\" >>\"$NOTED\"\n",
         env!("CARGO_BIN_EXE_ravelin")
@@ -70,13 +70,13 @@ fn shell(stage: &Stage, shell: &str) -> Terminal {
         "bash" => "source ./completion; bind 'set bell-style none'",
         _ => "autoload -U compinit; compinit -u -D; source ./completion",
     };
-    // What is waited for is not what is typed, which the terminal shows too.
+    // The prompt is typed in two parts, because the terminal also shows the typed text.
     terminal.types(&format!("{prepare}; PS1='rea''dy> '\n"));
     terminal.wait_for("ready> ");
     terminal
 }
 
-/// The line that comes to stand in a file.
+/// The line that appears in a file.
 #[track_caller]
 fn once_written(file: &Path) -> String {
     let until = Instant::now() + Duration::from_secs(60);
@@ -125,7 +125,7 @@ fn names_are_completed_in_zsh() {
     names_are_completed("zsh");
 }
 
-/// Where no daemon runs, nothing is suggested, and nothing is said.
+/// Without a daemon, completion suggests nothing and prints nothing.
 #[test]
 fn without_a_daemon_completion_is_silent() {
     let bench = crate::bench::Bench::without_daemon("docs-no-daemon");

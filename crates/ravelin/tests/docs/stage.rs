@@ -1,7 +1,7 @@
-//! A machine as the documents have it: drives `/dev/sdb`, `/dev/sdc`, … and a daemon.
+//! A machine as the documents assume it: drives `/dev/sdb`, `/dev/sdc`, … and a daemon.
 //!
-//! The names stand for files below the test's own directory: they are replaced in what is typed, and put back in what
-//! is printed.
+//! The names stand for files below the test's own directory: they are replaced in the input, and restored in the
+//! output.
 
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use crate::bench::{Bench, Ran};
 use crate::terminal::Terminal;
 
-/// Names that stand for files of the test.
+/// Prefixes of names that stand for files of the test.
 const STANDS: [&str; 6] = [
     "/dev/sd",
     "/dev/disk/",
@@ -19,7 +19,7 @@ const STANDS: [&str; 6] = [
     "/mnt/",
 ];
 
-/// What may stand before a name.
+/// Characters that may precede a name.
 const BEFORE: [char; 5] = [' ', '=', ':', ',', '\''];
 
 pub(crate) struct Stage {
@@ -27,7 +27,7 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// A machine with drives of a size: `/dev/sdb` and so on.
+    /// A machine with drives of this size: `/dev/sdb` and so on.
     pub(crate) fn new(test: &str, drives: usize, drive_bytes: u64) -> Self {
         let mut bench = Bench::without_daemon(&format!("docs-{test}"));
         for directory in ["dev/disk/by-id", "run", "etc/ravelin/hooks.d", "mnt"] {
@@ -58,7 +58,7 @@ impl Stage {
         })
     }
 
-    /// What is typed, with the test's own names.
+    /// The input, with the test's own names.
     pub(crate) fn translated(&self, line: &str) -> String {
         let directory = self.bench.directory.display().to_string();
         let mut text = line.to_owned();
@@ -68,11 +68,11 @@ impl Stage {
                 text = text.replace(&format!("{before}{name}"), &own);
             }
         }
-        // An address for documentation, and its port, which others may have.
+        // An address for documentation, and its port, which other programs may use.
         text.replace("tcp:192.0.2.1:10809", "tcp:127.0.0.1:0")
     }
 
-    /// What is printed, with the documents' names.
+    /// The output, with the documents' names.
     pub(crate) fn told(&self, text: &str) -> String {
         text.replace(&self.bench.directory.display().to_string(), "")
     }
@@ -84,7 +84,7 @@ impl Stage {
         ran
     }
 
-    /// Runs what must succeed.
+    /// Runs a line that must succeed.
     #[track_caller]
     pub(crate) fn ok(&self, line: &str) -> String {
         let ran = self.run(line);
@@ -92,14 +92,14 @@ impl Stage {
         ran.stdout
     }
 
-    /// Begins a line, with what it prints to be read.
+    /// Starts a line with its output piped.
     pub(crate) fn begin(&self, line: &str) -> std::process::Child {
         let line = format!("exec timeout 60 {}", self.translated(line));
         let mut command = self.bench.shell_command(&line);
         command.stdout(Stdio::piped()).spawn().unwrap()
     }
 
-    /// Begins a line on a terminal.
+    /// Starts a line on a terminal.
     pub(crate) fn on_terminal(&self, line: &str) -> Terminal {
         let shell = self.bench.shell_command("");
         let mut script = Command::new("script");

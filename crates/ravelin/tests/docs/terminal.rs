@@ -1,18 +1,18 @@
-//! A program on a terminal of its own, by `script`: what it prints is waited for, and what it asks is answered.
+//! A program on a terminal of its own (by `script`): waits for output, and types answers.
 
 use std::io::{Read, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
-/// How long a program may take to print what is waited for.
+/// How long a program may take to print the expected text.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(crate) struct Terminal {
     child: Child,
     input: ChildStdin,
     output: Receiver<Vec<u8>>,
-    /// What was printed and not waited for yet.
+    /// Output that no `wait_for` has consumed yet.
     seen: String,
 }
 
@@ -40,7 +40,7 @@ impl Terminal {
         }
     }
 
-    /// Waits until the program has printed this.
+    /// Waits until the program has printed this text.
     #[track_caller]
     pub(crate) fn wait_for(&mut self, text: &str) {
         let until = Instant::now() + TIMEOUT;
@@ -63,9 +63,9 @@ impl Terminal {
         self.input.flush().unwrap();
     }
 
-    /// Waits for the program's end; its exit code and what it had still to print.
+    /// Waits for the program's end; returns its exit code and the remaining output.
     pub(crate) fn end(mut self) -> (i32, String) {
-        // The end of input would be typed as ^D into a program that still runs: it is kept open.
+        // The input stays open: its end would arrive as ^D at a program that still runs.
         while let Ok(bytes) = self.output.recv_timeout(TIMEOUT) {
             self.seen += &String::from_utf8_lossy(&bytes);
         }

@@ -1,8 +1,8 @@
-//! Links of the documents lead somewhere, and users' pages do without retired words.
+//! Links of the documents lead somewhere, and users' pages contain no retired words.
 
 use std::path::{Path, PathBuf};
 
-/// Words that users' texts do without; `glossary.md` has ours.
+/// Words that users' texts must not contain; `glossary.md` has the standard words.
 const RETIRED: [&str; 8] = [
     "nobody",
     " told ",

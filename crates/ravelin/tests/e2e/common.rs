@@ -1,4 +1,4 @@
-//! Tools, directories, patience.
+//! Tools, directories, waiting.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::RwLock;
 use std::time::{Duration, Instant};
 
-/// Whether a program is there; says that its test is skipped if not.
+/// Whether a program is installed; otherwise reports its test as skipped.
 pub(crate) fn installed(tool: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).any(|place| place.join(tool).exists());
@@ -16,13 +16,13 @@ pub(crate) fn installed(tool: &str) -> bool {
     found
 }
 
-/// Whether all programs are there; names every one that is not.
+/// Whether all programs are installed; names each missing one.
 pub(crate) fn all_installed(tools: &[&str]) -> bool {
     let missing = tools.iter().filter(|tool| !installed(tool)).count();
     missing == 0
 }
 
-/// Whether we may use loop devices and mounts, and they are there.
+/// Whether the test may use loop devices and mounts, and the devices exist.
 pub(crate) fn can_mount(devices: &[&str]) -> bool {
     if !rustix::process::geteuid().is_root() {
         println!("skipped: loop devices and mounts need root");
@@ -35,7 +35,7 @@ pub(crate) fn can_mount(devices: &[&str]) -> bool {
     true
 }
 
-/// What a program that must succeed says.
+/// The output of a program that must succeed.
 #[track_caller]
 pub(crate) fn run(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).output().unwrap();
@@ -48,11 +48,12 @@ pub(crate) fn run(program: &str, arguments: &[&str]) -> String {
     text.trim().to_owned()
 }
 
-/// Held for writing by a test that leaves devices dead for a while, and for reading by those whose
-/// tools look at all devices and mounts: mkfs.btrfs gives up at the first one that does not answer.
+/// Locked for writing by a test that leaves devices dead for a while, and for reading by tests
+/// whose tools look at all devices and mounts: mkfs.btrfs gives up at the first device that does
+/// not answer.
 pub(crate) static DEAD_DEVICES: RwLock<()> = RwLock::new(());
 
-/// Ten in the long form.
+/// Factor for run times: ten in the long form.
 pub(crate) fn times_as_long() -> u32 {
     if std::env::var_os("RAVELIN_LONG").is_some() {
         10
@@ -61,7 +62,7 @@ pub(crate) fn times_as_long() -> u32 {
     }
 }
 
-/// Waits until `condition` holds; what takes longer than half a minute is a hang.
+/// Waits until `condition` is true; more than half a minute counts as a hang.
 #[track_caller]
 pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(30);
@@ -71,7 +72,7 @@ pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// A directory of its own, removed also after a failure.
+/// A directory for one test, removed also after a failure.
 pub(crate) struct Place(PathBuf);
 
 impl Place {

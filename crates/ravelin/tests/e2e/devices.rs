@@ -11,9 +11,9 @@
 //! | the loop's file's server killed | EIO for everything: a dead disk |
 //! | zram `mem_limit` used up | read, and fail writes: a full or worn out disk |
 //!
-//! So the first three must do no harm, and the others are how drives fail here. A loop's file that
-//! is only cut is none of these: what lay there reads as an error until something is written behind
-//! it, and as zeros from then on. That is silent corruption, for checksums to find.
+//! So the first three must do no harm, and the others are how drives fail here. A loop's file that is only truncated is
+//! none of these: reads beyond its end fail until something is written behind them, and return zeros from then on. That
+//! is silent corruption, which checksums detect.
 
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -30,10 +30,10 @@ use crate::pool::TestPool;
 const DRIVE_BYTES: u64 = 64 << 20;
 const VOLUME_BYTES: u64 = 64 << 20;
 const BLOCK_BYTES: usize = 16 << 10;
-/// Each has an equal share of the volume.
+/// Each writer has an equal share of the volume.
 const WRITERS: u64 = 4;
 
-/// Bytes that belong to one version of one block, and do not compress.
+/// Content of one version of one block; does not compress.
 fn content(block: u64, version: u64) -> Vec<u8> {
     let mut state = (block << 32 | version).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let words = (0..BLOCK_BYTES / 8).flat_map(|_| {
@@ -44,8 +44,8 @@ fn content(block: u64, version: u64) -> Vec<u8> {
     words.collect()
 }
 
-/// Threads that write and read back, each in its own share, as long as `disturb` runs; then all of
-/// the volume is compared with what was written last.
+/// Threads write and read back, each in its own share, as long as `disturb` runs; then the whole volume is compared
+/// with the last written versions.
 fn under_load(device: &dyn BlockDevice, disturb: impl FnOnce(&AtomicU64)) {
     let blocks = VOLUME_BYTES / BLOCK_BYTES as u64;
     let share = blocks / WRITERS;
@@ -80,7 +80,7 @@ fn under_load(device: &dyn BlockDevice, disturb: impl FnOnce(&AtomicU64)) {
         let writers: Vec<_> = (0..WRITERS)
             .map(|writer| scope.spawn(move || write_and_read(writer)))
             .collect();
-        // A disturbance that panics must not leave the writers running.
+        // The writers must stop also when the disturbance panics.
         struct Stop<'a>(&'a AtomicBool);
         impl Drop for Stop<'_> {
             fn drop(&mut self) {
@@ -106,7 +106,7 @@ fn under_load(device: &dyn BlockDevice, disturb: impl FnOnce(&AtomicU64)) {
     });
 }
 
-/// Lets the load do some more.
+/// Waits until the load has done some more operations.
 fn go_on(operations: &AtomicU64) {
     let wanted = operations.load(Ordering::SeqCst) + 300 * u64::from(times_as_long());
     eventually("the load goes on", || {
@@ -145,18 +145,18 @@ fn loop_and_zram_drives_that_are_pulled_under_load_cost_no_byte() {
             assert!(zram.remove().is_err(), "and so is removal");
         }
         go_on(operations);
-        // None of this takes an open device away.
+        // None of these calls removes an open device.
         pool.assert_whole();
 
         loops[0].shrink_to_nothing();
         eventually("the loop device is out", || pool.is_out(0));
         go_on(operations);
-        // No page may be stored any more.
+        // The device can store no more pages.
         zrams[0].set("mem_limit", "1").unwrap();
         eventually("the zram device is out", || pool.is_out(4));
     });
 
-    // Two new ones take the seats, under load again.
+    // Two new drives take the seats, under load again.
     let (new_loop, new_zram) = (make_loop("new"), Zram::new(DRIVE_BYTES).unwrap());
     under_load(&*volume, |_| {
         pool.replace(0, new_loop.device());
@@ -168,7 +168,7 @@ fn loop_and_zram_drives_that_are_pulled_under_load_cost_no_byte() {
         .set("reset", "1")
         .expect("the pool has let go of it");
 
-    // The new ones hold what they should: the others may go.
+    // The new drives hold their data: other drives may fail.
     under_load(&*volume, |_| {
         loops[2].shrink_to_nothing();
         loops[3].shrink_to_nothing();
@@ -216,8 +216,8 @@ fn drives_whose_servers_are_killed_under_load_cost_no_byte() {
     pool.close();
 }
 
-/// A real drive that hangs: the kernel has its requests and gives none back. Clients go on, the drive
-/// is put out at the deadline, and comes back when it answers again.
+/// A real drive that hangs: the kernel has its requests and completes none. Clients go on, the drive goes out at the
+/// deadline, and returns when it answers again.
 #[test]
 fn a_drive_whose_server_stops_for_a_while_holds_up_nobody_for_long() {
     let tools = ["losetup", "nbdfuse", "nbdkit", "fusermount3", "kill"];

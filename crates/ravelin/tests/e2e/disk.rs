@@ -1,4 +1,4 @@
-//! The kernel's devices, all given back also after a failure.
+//! Devices of the kernel; all are removed also after a failure.
 
 #![expect(unsafe_code, reason = "no library has the ioctl of loop devices")]
 
@@ -27,19 +27,17 @@ impl Loop {
         &self.device
     }
 
-    /// Takes its bytes away while it is in use, which is what a pulled disk looks like: from one
-    /// moment to the next the device begins behind the end of its file. (Cutting the file first
-    /// would have a moment in which a write makes it longer again, and what is missing before that
-    /// reads as zeros.)
+    /// Makes the device empty while it is in use, as a pulled disk is: from one moment to the next the device begins
+    /// behind the end of its file. (If the file were truncated first, a write could make it longer again, and the bytes
+    /// before this write would read as zeros.)
     pub(crate) fn shrink_to_nothing(&self) {
         const LOOP_SET_STATUS64: u32 = 0x4c04;
         const LOOP_GET_STATUS64: u32 = 0x4c05;
-        /// Where `struct loop_info64` has `lo_offset`, in words of eight bytes.
+        /// Index of `lo_offset` in `struct loop_info64`, in words of eight bytes.
         const OFFSET: usize = 3;
         let device = fs::File::open(&self.device).unwrap();
         let mut status = [0_u64; 29];
-        // SAFETY: the two calls read and write a `struct loop_info64`, which has 232 bytes of which
-        // any are a value.
+        // SAFETY: both calls read and write a `struct loop_info64`. It has 232 bytes, and any bytes are a valid value.
         unsafe {
             ioctl(&device, Updater::<LOOP_GET_STATUS64, _>::new(&mut status)).unwrap();
             status[OFFSET] = 1 << 40;
@@ -53,7 +51,7 @@ impl Loop {
 
 impl Drop for Loop {
     fn drop(&mut self) {
-        // A test may have detached it, which takes effect when the last user is gone.
+        // A test may have detached it already; the kernel does so when the last user has closed it.
         let _ = Command::new("losetup")
             .args(["-d", &self.device])
             .stderr(Stdio::null())
@@ -71,7 +69,7 @@ impl<'a> Mounted<'a> {
     }
 
     pub(crate) fn unmount(self) {
-        // A process that another test is just starting has this one's files open until its program runs.
+        // A process that another test is just starting keeps this process's files open until its exec.
         eventually("nobody has a file there open", || {
             let unmounted = Command::new("umount").arg(self.0).output();
             unmounted.unwrap().status.success()
@@ -86,12 +84,12 @@ impl Drop for Mounted<'_> {
     }
 }
 
-/// A zram device that did not exist before and does not afterwards.
+/// A zram device, created by the test and removed afterwards.
 pub(crate) struct Zram(u32);
 
 impl Zram {
     pub(crate) fn new(size_bytes: u64) -> Option<Self> {
-        // Reading this file makes the device.
+        // A read of this file creates the device.
         let number = match fs::read_to_string("/sys/class/zram-control/hot_add") {
             Ok(number) => number.trim().parse().unwrap(),
             Err(error) => {
@@ -133,8 +131,7 @@ pub(crate) struct Nbdfuse {
 }
 
 impl Nbdfuse {
-    /// Mounts `mount`/`disk`. `what` is a URI, or a command in brackets that serves its standard
-    /// input.
+    /// Mounts `mount`/`disk`. `what` is a URI, or a command in brackets that serves NBD on its standard input.
     pub(crate) fn mount(mount: &Path, what: &[&str]) -> Self {
         fs::create_dir_all(mount).unwrap();
         let process = Command::new("nbdfuse")
@@ -156,13 +153,13 @@ impl Nbdfuse {
         self.mount.join("disk")
     }
 
-    /// Ends the process as a crash would: whatever uses the file gets errors from now on.
+    /// Kills the process like a crash: from now on the file's users get errors.
     pub(crate) fn kill(&mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
     }
 
-    /// Stops the process, or lets it go on: meanwhile whatever uses the file waits in the kernel.
+    /// Stops the process, or continues it: while it is stopped, the file's users wait in the kernel.
     pub(crate) fn hold(&self, held: bool) {
         let signal = if held { "-STOP" } else { "-CONT" };
         let process = self.process.id().to_string();
@@ -170,7 +167,7 @@ impl Nbdfuse {
         assert!(sent.unwrap().success());
     }
 
-    /// Unmounts, which waits until nobody has the file open, and flushes.
+    /// Unmounts, which waits until no process has the file open, and flushes.
     pub(crate) fn unmount(mut self) {
         let mount = self.mount.to_str().unwrap().to_owned();
         eventually("nothing holds nbdfuse's file", || {

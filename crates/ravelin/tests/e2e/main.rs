@@ -6,8 +6,8 @@
 //! | `systems` | ext4, xfs, btrfs on a loop device over a volume as a file: ours and nbdfuse's |
 //! | `devices` | loop and zram devices as drives, taken away under load |
 //!
-//! What is not installed, or not in this kernel, is named as skipped. `RAVELIN_LONG=1` runs ten
-//! times as long where time is what finds things.
+//! Missing tools and kernel features are reported as skipped. `RAVELIN_LONG=1` runs ten times as
+//! long where run time is what finds faults.
 
 #![expect(clippy::print_stdout, reason = "tests say what they skip")]
 

@@ -1,5 +1,5 @@
-//! The clients that people use, on a pool whose drives fail under them: nbdinfo, nbdcopy, qemu-img,
-//! qemu-io, and fio with verification, all through the NBD server.
+//! Widely used clients, on a pool whose drives fail: nbdinfo, nbdcopy, qemu-img, qemu-io, and fio
+//! with verification, all through the NBD server.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -8,9 +8,9 @@ use std::time::Duration;
 use crate::common::{Place, all_installed, installed, run, times_as_long};
 use crate::pool::{Served, TestPool};
 
-/// For the clients that copy all of it.
+/// Volume size for the clients that copy the whole volume.
 const COPIED_BYTES: u64 = 48 << 20;
-/// A job of fio has a quarter of it.
+/// Volume size for fio; each job has a quarter of it.
 const VERIFIED_BYTES: u64 = 192 << 20;
 
 /// A pool with its volume behind a socket.
@@ -38,8 +38,8 @@ impl Bench {
     }
 }
 
-/// Four connections at depth 32, each with a quarter of the volume: two write and read aligned
-/// requests from 512 B to 4 MiB, two what is aligned to nothing; every byte is verified.
+/// Four connections at depth 32, each with a quarter of the volume. Two write and read aligned
+/// requests from 512 B to 4 MiB, two have requests without any alignment; every byte is verified.
 fn start_fio(bench: &Bench, seconds: u32) -> Child {
     let seconds = seconds * times_as_long();
     Command::new("fio")
@@ -64,7 +64,7 @@ fn start_fio(bench: &Bench, seconds: u32) -> Child {
             "--numjobs=2",
             "--offset_increment=48M",
             "--bssplit=512/30:4k/30:32k/20:256k/10:1M/8:4M/2",
-            // fio wants all sizes to be multiples of the least, and so are the offsets.
+            // fio requires all sizes to be multiples of the smallest one; so are the offsets.
             "--name=multiples-of-513",
             "--offset=96M",
             "--bssplit=513/30:4104/30:30780/20:70281/10:1048572/8:4194288/2",
@@ -86,7 +86,7 @@ fn await_fio(child: Child, when: &str) {
         output.status.success() && text.contains("err= 0"),
         "{when}: {text}{errors}"
     );
-    // All four jobs were there.
+    // All four jobs have connected.
     let connected = errors.matches("connected").count() + text.matches("connected").count();
     assert_eq!(connected, 4, "{when}: {text}{errors}");
 }
@@ -106,8 +106,8 @@ fn fio_through_failures(test: &str, scheme: &str, drives: usize, failures: u16) 
     }
     pool.wait_idle();
     await_fio(start_fio(&bench, 1), "degraded");
-    // The drives come back while fio runs, and one of them fails and comes back until it ends: at
-    // every moment a column is being filled, or has just been.
+    // The drives return while fio runs, and then one drive fails and returns in a loop until fio
+    // ends. At every moment a column is being filled, or has just been.
     for seat in 0..failures {
         let mut fio = start_fio(&bench, 2);
         std::thread::sleep(Duration::from_millis(200));
@@ -143,7 +143,7 @@ fn fio_verifies_pddl2_through_two_failures_and_rebuilds() {
     fio_through_failures("fio14", "pddl2:4d:14c:2s", 14, 2);
 }
 
-/// A file of the volume's size of which no two blocks are alike.
+/// A file of the volume's size; no two blocks are equal.
 fn image(path: &Path) {
     let mut state = 99_u64;
     let bytes: Vec<u8> = (0..COPIED_BYTES / 8)

@@ -16,7 +16,7 @@ use crate::common::Place;
 pub(crate) struct TestPool(PoolHandle);
 
 impl TestPool {
-    /// On as many drives in memory as the scheme is wide.
+    /// With as many drives in memory as the scheme is wide.
     pub(crate) fn in_memory(scheme: &str, drives: usize, volume_bytes: u64) -> Self {
         Self::on(&vec!["mem:96M".to_owned(); drives], scheme, volume_bytes)
     }
@@ -42,7 +42,7 @@ impl TestPool {
         self.0.volume("v").unwrap()
     }
 
-    /// Serves the volume on the socket `s` of the place.
+    /// Serves the volume on the socket `s` in this directory.
     pub(crate) fn serve(&self, place: &Place) -> Served {
         let exports = Arc::new(One(self.volume()));
         let path = place.join("s");
@@ -60,13 +60,12 @@ impl TestPool {
         failed.unwrap();
     }
 
-    /// The drive that was taken out of the seat comes back.
+    /// The drive that was taken out of the seat returns.
     pub(crate) fn bring_back(&self, seat: u16) {
         self.0.insert_drive(Seat(seat), None).unwrap();
     }
 
-    /// The drive that was taken out of the seat comes back, unless it has still to answer what it was
-    /// asked before.
+    /// Tries to bring back the drive that was taken out of the seat; false while it still has unanswered operations.
     pub(crate) fn comes_back(&self, seat: u16) -> bool {
         self.0.insert_drive(Seat(seat), None).is_ok()
     }
@@ -77,13 +76,13 @@ impl TestPool {
         self.0.insert_drive(Seat(seat), Some(drive)).unwrap();
     }
 
-    /// Whether the pool has given up the drive in a seat.
+    /// Whether the drive in a seat is out.
     pub(crate) fn is_out(&self, seat: u16) -> bool {
         let status = self.0.status().unwrap();
         status.seats[usize::from(seat)].state == "out"
     }
 
-    /// Every seat has its drive, up to date.
+    /// Checks that every seat has its drive, up to date.
     #[track_caller]
     pub(crate) fn assert_whole(&self) {
         let status = self.0.status().unwrap();
@@ -95,7 +94,7 @@ impl TestPool {
         assert!(self.0.wait_idle(Duration::from_secs(120)), "no hang");
     }
 
-    /// Closes the pool, which has lost nothing.
+    /// Closes the pool; checks that it has lost nothing.
     pub(crate) fn close(self) {
         let status = self.0.status().unwrap();
         let lost = status.rebuild.map_or(0, |rebuild| rebuild.cells_lost);

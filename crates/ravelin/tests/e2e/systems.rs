@@ -1,8 +1,7 @@
-//! File systems of the kernel on a pool: a volume as a file (through our own FUSE server, or by NBD
-//! through nbdfuse), a loop device over it, ext4, xfs and btrfs on that, and a drive that fails under
-//! them.
+//! File systems of the kernel on a pool: a volume as a file (through our own FUSE server, or by NBD through nbdfuse), a
+//! loop device over the file, ext4, xfs and btrfs on the loop device, and a drive that fails meanwhile.
 //!
-//! Needs root, `/dev/fuse`, loop devices and the tools; what is missing is named as skipped.
+//! Needs root, `/dev/fuse`, loop devices and the tools; missing ones are reported as skipped.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -64,7 +63,7 @@ impl Image {
             }
             Way::Nbdfuse => {
                 let served = pool.serve(place);
-                // As many connections as nbdfuse opens by itself where a server allows several.
+                // As many connections as nbdfuse opens by default to a server that allows several.
                 let file = Nbdfuse::mount(&place.join("nbdfuse"), &[served.uri()]);
                 Self::Nbdfuse(file, served)
             }
@@ -78,7 +77,7 @@ impl Image {
         }
     }
 
-    /// Waits until the kernel has let go of the file, and takes it away.
+    /// Waits until the kernel has closed the file, and removes the file.
     fn end(self) {
         match self {
             Self::Fuse(file) => {
@@ -136,7 +135,7 @@ fn grow_tree(root: &Path) {
     }
 }
 
-/// Every file below `root` with the hash of what it holds.
+/// Every file below `root`, with the hash of its content.
 fn hashes(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     let mut directories = vec![root.to_owned()];
@@ -176,7 +175,7 @@ fn survives_a_failed_drive(system: &System, way: Way) {
     let mounted = Mounted::new(&disk, &root);
     copy(&tree, &root.join("before"));
     rustix::fs::sync();
-    // The second copy is on its way when the drive fails, and the rebuild runs under the third.
+    // The drive fails during the second copy, and the rebuild runs during the third.
     std::thread::scope(|scope| {
         let copying = scope.spawn(|| {
             copy(&tree, &root.join("during"));
@@ -194,7 +193,7 @@ fn survives_a_failed_drive(system: &System, way: Way) {
     mounted.unmount();
     run_on(system.check, &disk);
 
-    // Nothing of the kernel's caches is left: the loop device is another one.
+    // Another loop device, so that no cached data of the kernel is left.
     drop(disk);
     let disk = Loop::over(&image.path());
     let mounted = Mounted::new(&disk, &root);

@@ -1,4 +1,4 @@
-//! The parts of a guest, and the guest put together of them.
+//! The parts of a guest, and the assembled guest.
 
 use std::fs;
 use std::io::Read;
@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// An emulator that shares its two cores with other tests takes its time.
+/// Long, because the emulator shares its two cores with other tests.
 const TIMEOUT: Duration = Duration::from_secs(240);
 const MEMORY_MIB: u32 = 1024;
 
-/// Before each line that a script says, on a console on which the kernel speaks, too.
+/// Prefix of each line that a script prints; the kernel prints to the same console.
 const MARK: &str = "@guest ";
 
-/// What comes before a test's script: the first process of the guest.
+/// Runs before a test's script, as the first process of the guest.
 const BEGIN: &str = r#"#!/bin/sh
 export PATH=/bin:/sbin:/usr/bin:/usr/sbin
 mount -t proc proc /proc
@@ -27,7 +27,7 @@ for module in $(cat /modules.order); do insmod $module || say "no module $module
 "#;
 const END: &str = "\nsay end\npoweroff -f\n";
 
-/// What a machine must have for guests.
+/// What a machine needs to run guests.
 #[derive(Debug)]
 pub(crate) struct Kit {
     kernel: PathBuf,
@@ -37,7 +37,7 @@ pub(crate) struct Kit {
 }
 
 impl Kit {
-    /// The kit, or what of it is missing here; `programs` are those that the test runs in the guest.
+    /// The kit, or which part is missing here; `programs` are those that the test runs in the guest.
     pub(crate) fn find(programs: &[&str]) -> Result<Self, String> {
         for program in [&["qemu-system-x86_64", "strip"], programs].concat() {
             which(program).ok_or_else(|| format!("{program} is not installed"))?;
@@ -92,18 +92,18 @@ impl Kit {
     }
 }
 
-/// A guest that has not begun yet.
+/// A guest that has not been started yet.
 #[derive(Debug)]
 pub(crate) struct Guest<'a> {
     kit: &'a Kit,
     place: PathBuf,
     root: PathBuf,
-    /// How long it may take.
+    /// How long the whole run of the guest may take.
     time_limit: Duration,
 }
 
 impl Guest<'_> {
-    /// Another time than usual for all that it does.
+    /// Sets another limit for the whole run.
     pub(crate) fn time_limit(&mut self, time_limit: Duration) {
         self.time_limit = time_limit;
     }
@@ -121,7 +121,7 @@ impl Guest<'_> {
 
     fn copy_program(&self, program: &Path, path: &str) {
         let to = self.file(program, path);
-        // With its symbols the program takes most of the guest's memory.
+        // With its symbols, the program takes most of the guest's memory.
         let _ = Command::new("strip")
             .arg(&to)
             .stderr(Stdio::null())
@@ -138,7 +138,7 @@ impl Guest<'_> {
         }
     }
 
-    /// Puts a file into the guest; where it is now.
+    /// Copies a file into the guest; returns the path of the copy.
     pub(crate) fn file(&self, from: impl AsRef<Path>, path: &str) -> PathBuf {
         let to = self.root.join(path.trim_start_matches('/'));
         fs::create_dir_all(to.parent().unwrap()).unwrap();
@@ -147,10 +147,10 @@ impl Guest<'_> {
         to
     }
 
-    /// Runs a script as the guest's first process; what it has said.
+    /// Runs a script as the guest's first process; returns the output of the script.
     ///
     /// # Panics
-    /// When the guest does not come to the script's end.
+    /// When the guest does not reach the end of the script.
     pub(crate) fn run(self, script: &str) -> String {
         let init = self.root.join("init");
         fs::write(&init, [BEGIN, script, END].concat()).unwrap();
@@ -176,7 +176,7 @@ impl Guest<'_> {
         said.join("\n")
     }
 
-    /// Starts the guest; what is on its console when it has ended.
+    /// Starts the guest; returns the console output when it has ended.
     fn console(&self, image: &Path) -> String {
         let console = self.place.join("console");
         let mut emulator = Command::new("qemu-system-x86_64")
@@ -210,7 +210,7 @@ impl Guest<'_> {
     }
 }
 
-/// Where a program is; system programs are not on everybody's path.
+/// Where a program is; the usual path may lack system programs.
 fn which(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let places = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);

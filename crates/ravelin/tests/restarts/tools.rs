@@ -1,4 +1,4 @@
-//! Tools of others.
+//! Tools of other projects.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -24,7 +24,8 @@ pub(crate) fn run(program: &str, arguments: &[&str]) {
     );
 }
 
-/// A process that another test is just starting has this one's files open until its program runs.
+/// Retries, because a process that another test is just starting keeps this process's files open
+/// until its exec.
 pub(crate) fn unmount(place: &str) {
     let until = Instant::now() + Duration::from_secs(10);
     loop {
@@ -38,7 +39,7 @@ pub(crate) fn unmount(place: &str) {
     }
 }
 
-/// qemu's block layer with an NBD client that connects again.
+/// qemu's block layer with an NBD client that reconnects.
 pub(crate) struct Qemu {
     child: Child,
     input: ChildStdin,
@@ -74,7 +75,7 @@ impl Qemu {
         }
     }
 
-    /// Gives a command, and waits for an answer with these words.
+    /// Gives a command, and waits for an answer that contains these words.
     #[track_caller]
     pub(crate) fn says(&mut self, command: &str, words: &str) {
         writeln!(self.input, "{command}").unwrap();
@@ -102,7 +103,7 @@ impl Qemu {
     }
 }
 
-/// nbdkit between us and a client, with the filter that opens its plugin again after an error.
+/// nbdkit between us and a client, with the filter that reopens its plugin after an error.
 pub(crate) struct Nbdkit {
     child: Child,
     socket: PathBuf,
@@ -132,7 +133,7 @@ impl Drop for Nbdkit {
     fn drop(&mut self) {
         self.child.kill().ok();
         self.child.wait().ok();
-        // It does not replace what it has left itself.
+        // nbdkit does not replace an old socket, not even its own.
         std::fs::remove_file(&self.socket).ok();
     }
 }

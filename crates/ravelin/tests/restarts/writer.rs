@@ -1,4 +1,4 @@
-//! A client that can be killed, and what must be there of what it wrote.
+//! A client that can be killed, and a check of the data that it wrote.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -14,25 +14,25 @@ use rustix::process::{Pid, Signal, kill_process};
 const BLOCK: usize = 4096;
 /// Writes between two flushes.
 const BATCH: u64 = 16;
-/// How long a client tries to come back.
+/// How long a client tries to reconnect.
 const RECONNECT: Duration = Duration::from_secs(20);
 
-/// Tells the other process what to do: `target|base|blocks|log`.
+/// The task of the other process: `target|base|blocks|log`.
 const TASK: &str = "RAVELIN_TEST_WRITER";
 
-/// What a client writes to.
+/// The target of a client.
 #[derive(Clone, Copy)]
 pub(crate) enum Target<'a> {
-    /// It connects again when the connection fails.
+    /// The client reconnects when the connection fails.
     Nbd(&'a str),
-    /// It ends at the first error, as a device that has failed does not come back.
+    /// The client ends at the first error, because a failed device does not return.
     Device(&'a Path),
 }
 
 pub(crate) struct Writer {
     child: Child,
     log: PathBuf,
-    /// The log's length when it was last looked at.
+    /// The log's length at the last check.
     seen: usize,
 }
 
@@ -59,7 +59,7 @@ impl Writer {
         }
     }
 
-    /// Waits until something more has been flushed.
+    /// Waits until more has been flushed.
     pub(crate) fn has_flushed(&mut self, timeout: Duration) {
         self.seen = lines(&self.log).len();
         let deadline = Instant::now() + timeout;
@@ -70,7 +70,7 @@ impl Writer {
         }
     }
 
-    /// Asks it to end, as a client does that says goodbye.
+    /// Asks the client to end in an orderly way.
     pub(crate) fn stop(mut self, timeout: Duration) {
         drop(self.child.stdin.take());
         let deadline = Instant::now() + timeout;
@@ -82,7 +82,7 @@ impl Writer {
 
     pub(crate) fn kill(mut self) {
         let pid = Pid::from_child(&self.child);
-        // It may have ended by itself.
+        // The process may have ended already.
         let _ = kill_process(pid, Signal::KILL);
         self.child.wait().unwrap();
     }
@@ -100,19 +100,19 @@ fn lines(log: &Path) -> Vec<u64> {
     text.lines().map(|line| line.parse().unwrap()).collect()
 }
 
-/// Where write number `k` goes.
+/// The block of write number `k`.
 fn block_of(k: u64, blocks: u64) -> u64 {
     (k.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20) % blocks
 }
 
-/// What write number `k` writes.
+/// The bytes of write number `k`.
 fn bytes_of(k: u64) -> Vec<u8> {
     (0..BLOCK as u64 / 8)
         .flat_map(|word| (k << 16 | word).to_le_bytes())
         .collect()
 }
 
-/// Every block holds at least what had been flushed, and nothing that was never written to it.
+/// Every block holds at least its last flushed write, and only bytes that were written to it.
 #[track_caller]
 pub(crate) fn verify(bytes: &[u8], log: &Path) {
     let blocks = (bytes.len() / BLOCK) as u64;
@@ -136,7 +136,7 @@ pub(crate) fn verify(bytes: &[u8], log: &Path) {
     }
 }
 
-/// Connects, and if need be waits for a server to be there.
+/// Connects; if necessary, waits until the server accepts connections.
 pub(crate) fn connect(uri: &str, timeout: Duration) -> Client {
     let deadline = Instant::now() + timeout;
     loop {
@@ -151,7 +151,7 @@ pub(crate) fn connect(uri: &str, timeout: Duration) -> Client {
     }
 }
 
-/// The other process.
+/// The body of the other process.
 #[test]
 fn writes_until_it_is_ended() {
     let Ok(task) = std::env::var(TASK) else {
@@ -164,7 +164,7 @@ fn writes_until_it_is_ended() {
     let (base, blocks): (u64, u64) = (base.parse().unwrap(), blocks.parse().unwrap());
     static STOP: AtomicBool = AtomicBool::new(false);
     std::thread::spawn(|| {
-        // The parent closes its end.
+        // Ends when the parent closes its end.
         let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
         STOP.store(true, Ordering::Release);
     });
@@ -174,7 +174,7 @@ fn writes_until_it_is_ended() {
         .create(true)
         .open(log)
         .unwrap();
-    // One system call a line: a kill leaves no half of one.
+    // One system call a line, so that a kill leaves no partial line.
     let mut note = |k: u64| log.write_all(format!("{k}\n").as_bytes()).unwrap();
     let stopped = || STOP.load(Ordering::Acquire);
     let at = |k: u64| base + block_of(k, blocks) * BLOCK as u64;
@@ -203,7 +203,7 @@ fn writes_until_it_is_ended() {
             note(flushed);
             continue;
         }
-        // What was not flushed is written again when the server is back.
+        // When the server is back, the unflushed writes are repeated.
         let deadline = Instant::now() + RECONNECT;
         client = loop {
             if stopped() {

@@ -1,4 +1,4 @@
-//! What an answer is worth.
+//! The verdict on an answer.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -10,25 +10,25 @@ use serde_json::Value;
 
 use crate::bench::Bench;
 
-/// Runs of one question, before "cannot tell" fails the test.
+/// Runs of one test, before "cannot tell" fails it.
 const RUNS: u64 = 3;
 /// Longest run, in seconds.
 const SECONDS: &str = "120";
 /// Bytes of a chunk of all volumes here.
 const CHUNK_BYTES: u64 = 64 << 10;
 
-/// What is done to the volume.
+/// Kind of requests to the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     /// Reads.
     Reads,
-    /// Writes, too.
+    /// Reads and writes.
     Writes,
-    /// Writes, too, which the volume may put in place later: then how data is protected need not show.
+    /// Reads and writes; the volume may put writes in place later, and then the redundancy need not show.
     LateWrites,
 }
 
-/// What a volume is.
+/// The true layout of a volume.
 #[derive(Clone, Debug)]
 pub(crate) enum Truth {
     /// A classic layout, perhaps with a drive missing.
@@ -44,7 +44,7 @@ pub(crate) enum Truth {
     },
     /// Every drive has all data.
     Copies(u64),
-    /// A declustered layout, which reads alone show without the width of stripes.
+    /// A declustered layout; reads alone find it, but not the width of stripes.
     Declustered {
         /// Its drives.
         drives: u64,
@@ -64,7 +64,7 @@ impl Truth {
         }
     }
 
-    /// A healthy array, and a volume that begins anywhere in it.
+    /// A healthy array whose volume begins anywhere in the array.
     pub(crate) const fn placed_anywhere(scheme: &'static str, redundancy: &'static str) -> Self {
         Self::Classic {
             scheme,
@@ -75,29 +75,29 @@ impl Truth {
     }
 }
 
-/// What an answer is worth.
+/// The verdict on an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Right,
-    /// The reasons that were given.
+    /// The reasons in the answer.
     CannotTell(String),
     /// What is wrong.
     Wrong(String),
 }
 
-/// What of a layout is compared with another's.
+/// Which contents of two layouts are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Aspect {
     /// Which drives have the data.
     Data,
-    /// And which have the parity.
+    /// Data and parity drives.
     All,
-    /// The same without drives that hold parity alone. They have no more to do than the others, unless parity is made by
-    /// read-modify-write.
+    /// As `All`, without drives that hold only parity. These have no more work than the others, unless parity is
+    /// updated by read-modify-write.
     AllButParityDrives,
 }
 
-/// What each drive holds of one period, as (chunk, is parity), in any order; and the period in chunks.
+/// The period in chunks, and what each drive holds of one period, as (chunk, is parity), in any order.
 fn contents(geometry: &Geometry, aspect: Aspect) -> (usize, Vec<Vec<(usize, bool)>>) {
     let probe = match aspect {
         Aspect::Data => Probe::Reads,
@@ -119,7 +119,7 @@ fn contents(geometry: &Geometry, aspect: Aspect) -> (usize, Vec<Vec<(usize, bool
     (chunks.len(), drives)
 }
 
-/// Schemes that are the same as this one in an aspect: without drives, and the geometry.
+/// Schemes that are equal to this one in an aspect, as geometry and name without drives.
 fn class_of(geometry: &Geometry, aspect: Aspect) -> Vec<(Geometry, String)> {
     let own = contents(geometry, aspect);
     let mut class = Vec::new();
@@ -138,7 +138,7 @@ fn class_of(geometry: &Geometry, aspect: Aspect) -> Vec<(Geometry, String)> {
     class
 }
 
-/// Compares a classic layout with the answer.
+/// The verdict on an answer about a classic layout.
 fn judge_classic(
     answer: &Value,
     (scheme, redundancy): (&str, &str),
@@ -152,7 +152,7 @@ fn judge_classic(
         .collect();
     let names = |aspect| -> BTreeSet<String> {
         let class = class_of(&geometry, aspect).into_iter();
-        // A drive is missed only where its chunks are reconstructed from several.
+        // A missing drive shows only where its chunks are reconstructed from several others.
         let class = class.filter(|(one, _)| missing.is_none() || one.parity > 0 && one.data > 1);
         let name = |(one, name): (Geometry, String)| match answer["drives"].as_u64()
             == Some(one.drives.into())
@@ -183,7 +183,7 @@ fn judge_classic(
     if let Some((name, _)) = facts.iter().find(|(_, holds)| !holds) {
         return Verdict::Wrong((*name).to_owned());
     }
-    // Seats are those of the first layout: ours, if it is the first.
+    // Seats are numbered as in the first layout, so they are compared only if this is the true one.
     let own = scheme.to_string();
     let is_own = said.len() == 1 && said.iter().all(|name| own.starts_with(name));
     if is_own && missing.is_some_and(|seat| answer["degraded"][0] != seat) {
@@ -203,7 +203,7 @@ fn judge_classic(
     }
 }
 
-/// Compares an answer with the truth.
+/// The verdict on an answer.
 pub(crate) fn judge(answer: &Value, truth: &Truth, way: Way) -> Verdict {
     if answer["family"] == "unknown" {
         return Verdict::CannotTell(answer["reasons"].to_string());
@@ -245,7 +245,7 @@ pub(crate) fn judge(answer: &Value, truth: &Truth, way: Way) -> Verdict {
     }
 }
 
-/// The tools that the advice names take it, as far as they look at it without writing: for a file of 8 GiB.
+/// The advised tools accept the advised options in a run without writes, for a file of 8 GiB.
 fn advice_is_accepted(bench: &Bench, answer: &Value) {
     let file = bench.path("advised");
     File::create(&file).unwrap().set_len(8 << 30).unwrap();
@@ -257,7 +257,7 @@ fn advice_is_accepted(bench: &Bench, answer: &Value) {
             println!("skipped: `{advised}`, for there is no {tool}");
             continue;
         }
-        // The tool, its options, the target.
+        // Words: the tool, its options, the target.
         let words: Vec<&str> = advised.split(' ').collect();
         let options = &words[1..words.len() - 1];
         let mut command = Command::new(tool);

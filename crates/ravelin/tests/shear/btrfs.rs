@@ -6,7 +6,8 @@
 //!   slow: drive ─ FUSE file ─ loop device ┘
 //! ```
 //!
-//! Btrfs stripes in chunks of 64 KiB, and its RAID-5 is right-symmetric. Where in a chunk the file begins is up to it.
+//! Btrfs stripes in chunks of 64 KiB, and its RAID-5 is right-symmetric. Btrfs chooses where in a chunk the file
+//! begins.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -21,14 +22,14 @@ use crate::disk::{Loop, Mounted};
 use crate::volume::{DriveFiles, FILL_BYTES, hash_of_file, noise};
 
 const DRIVES: usize = 4;
-/// Btrfs stripes a tenth of the file system at once, of which the file is less.
+/// Btrfs stripes a tenth of the file system at once; the file is smaller than that.
 const DRIVE_BYTES: u64 = 2 << 30;
-/// Of [`FILL_BYTES`].
+/// Length of the file in units of [`FILL_BYTES`].
 const FILE_PARTS: u64 = 80;
 
 /// A block device over a slow drive.
 struct Disk {
-    // In this order: the device lets go of the file before that is unmounted.
+    // The order of the fields matters: the device closes the file before the file is unmounted.
     device: Loop,
     file: FuseFile,
 }
@@ -48,7 +49,7 @@ impl Disk {
     }
 }
 
-/// Preallocated, written in whole stripes, read from no copy and without checksums.
+/// Makes a file that is preallocated, written in whole stripes, and has no copy-on-write and no checksums.
 fn make_file(root: &Path) -> PathBuf {
     let path = root.join("file");
     let name = path.to_str().unwrap();

@@ -1,5 +1,5 @@
-//! Linux md, in a guest that is emulated (`../guest.rs`), over null_blk drives that take 2 ms a request and one request
-//! at a time. No mdadm: arrays are made by `/sys/block/md0/md`.
+//! Linux md, in an emulated guest (`../guest.rs`), over null_blk drives that take 2 ms a request and one request at a
+//! time. Without mdadm: arrays are made through `/sys/block/md0/md`.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ const MODULES: &[&str] = &[
     "drivers/md/raid10.ko",
     "drivers/md/raid456.ko",
 ];
-/// Emulated, on two cores that are shared.
+/// Long, because the guest is emulated on two shared cores.
 const TIME_LIMIT: Duration = Duration::from_secs(600);
 
 /// Name in the guest's script, scheme, redundancy.

@@ -5,10 +5,10 @@ use std::path::Path;
 use crate::answer::{Truth, Way, is_found};
 use crate::volume::{BARE, DEFAULTS, SlowVolume};
 
-/// Measures a volume without journal and checksums by NBD and as a loop device, and one with both as a loop device, or
-/// by NBD where there is none; no byte changes.
+/// Measures a volume without journal and checksums by NBD and as a loop device. A volume with both is measured as a
+/// loop device, or by NBD where there are no loop devices. No byte changes.
 ///
-/// Cells of 256 KiB are those of declustered layouts: classic ones have none that show.
+/// Cells of 256 KiB matter for declustered layouts; classic layouts show no cells.
 fn is_identified(test: &str, (scheme, drives): (&str, usize), truth: &Truth, missing: Option<u16>) {
     for options in [BARE, DEFAULTS] {
         let volume = SlowVolume::new(test, scheme, drives, options);
@@ -24,7 +24,7 @@ fn is_identified(test: &str, (scheme, drives): (&str, usize), truth: &Truth, mis
         let device = volume.device(&[]);
         let device = device.as_deref().and_then(Path::to_str);
         if options == BARE {
-            // Writes to an array that lacks a drive cost something else.
+            // With a drive missing, writes have another cost.
             let by_writes = match missing {
                 Some(_) => Way::LateWrites,
                 None => Way::Writes,

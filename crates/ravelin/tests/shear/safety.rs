@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::volume::{BARE, SlowVolume};
 
-/// Longer than any run takes to its write step.
+/// Longer than any run takes until it begins to write.
 const TIME_LIMIT: Duration = Duration::from_secs(120);
 
 /// Writes that the kernel has carried out on a block device.
@@ -17,7 +17,7 @@ fn writes_of(device: &Path) -> u64 {
     stat.split_whitespace().nth(4).unwrap().parse().unwrap()
 }
 
-/// Waits for a condition while the run goes on.
+/// Waits for a condition while the run continues.
 #[track_caller]
 fn wait_for(what: &str, run: &mut Child, mut condition: impl FnMut(&Child) -> bool) {
     let deadline = Instant::now() + TIME_LIMIT;
@@ -31,7 +31,7 @@ fn wait_for(what: &str, run: &mut Child, mut condition: impl FnMut(&Child) -> bo
     }
 }
 
-/// How a process has a file open: the flags of `open`, if it has.
+/// The flags of `open` with which a process has a file open, if any.
 fn flags_of(process: u32, file: &Path) -> Option<u32> {
     let files = std::fs::read_dir(format!("/proc/{process}/fd")).ok()?;
     let found = files.flatten().find(|entry| {
@@ -53,7 +53,7 @@ fn a_run_that_is_killed_while_it_writes_changes_nothing() {
     };
     let before = volume.hash();
     let name = device.to_str().unwrap();
-    // In the first burst, and when writes have gone to most of the volume.
+    // In the first burst, then in the middle, and when most of the volume has been written.
     for (seed, writes) in [("1", 1), ("2", 400), ("3", 2500)] {
         let begun = writes_of(&device);
         let mut run = volume
@@ -94,7 +94,7 @@ fn without_writes_the_target_is_opened_read_only() {
         run.wait().unwrap();
         assert_eq!(flags.unwrap() & ACCESS, access, "{more:?}");
     }
-    // What cannot be written can be measured, and is refused with --writes.
+    // A read-only device can be measured, but not with `--writes`.
     let device = volume.device(&["--read-only"]).unwrap();
     let name = device.to_str().unwrap();
     let run = ["shear", name, "--max-ios", "100"];

@@ -13,16 +13,16 @@ use crate::common::{can_mount, installed};
 const MIB: u64 = 1 << 20;
 /// A multiple of [`FILL_BYTES`].
 const VOLUME_BYTES: u64 = 192 * MIB;
-/// A volume of which every drive has a copy, and the pool's own regions.
+/// Room for a copy of the whole volume on every drive, and for the pool's own regions.
 const DRIVE_BYTES: u64 = 288 * MIB;
-/// Whole stripes of one, two, three and four chunks of 64 KiB.
+/// A multiple of the stripes of one, two, three and four data chunks of 64 KiB.
 pub(crate) const FILL_BYTES: usize = (24 * 64) << 10;
 /// Requests in flight while the volume is filled or hashed.
 const DEPTH: usize = 4;
-/// Of two volumes at once.
+/// Enough for two volumes at once.
 const MEMORY_BYTES: u64 = 4 << 30;
 
-/// Gives up the journal and the checksums, whose drive operations are not the layout's.
+/// Options without journal and checksums, because their drive operations would hide those of the layout.
 pub(crate) const BARE: &[&str] = &[
     "-o",
     "cell=256K",
@@ -31,7 +31,7 @@ pub(crate) const BARE: &[&str] = &[
     "-o",
     "checksum=off",
 ];
-/// What a pool is made with unless options say otherwise.
+/// The default options.
 pub(crate) const DEFAULTS: &[&str] = &["-o", "cell=256K"];
 
 /// Sparse files behind slow drives; removed at the end.
@@ -49,7 +49,7 @@ impl DriveFiles {
         Self(files)
     }
 
-    /// Memory as a file system, if there is enough: what is below a slow drive must add no wait of its own.
+    /// A file system in memory, if large enough: the storage below a slow drive must add no delay of its own.
     fn place() -> PathBuf {
         let memory = Path::new("/dev/shm");
         let free = rustix::fs::statvfs(memory).map_or(0, |all| all.f_bavail * all.f_frsize);
@@ -59,7 +59,7 @@ impl DriveFiles {
         }
     }
 
-    /// A request of 4 KiB takes 2.06 ms, one of 64 KiB 3 ms.
+    /// URIs of slow drives: a request of 4 KiB takes 2.06 ms, one of 64 KiB 3 ms.
     pub(crate) fn uris(&self) -> Vec<String> {
         let uri = |path: &PathBuf| format!("slow:{}?bandwidth=64M&iops=500", path.display());
         self.0.iter().map(uri).collect()
@@ -74,7 +74,7 @@ impl Drop for DriveFiles {
     }
 }
 
-/// [`FILL_BYTES`] bytes that do not compress, other ones for each number.
+/// [`FILL_BYTES`] bytes that do not compress, different for each number.
 pub(crate) fn noise(number: u64) -> Vec<u8> {
     let mut state = number << 32;
     let word = |_| {
@@ -85,7 +85,7 @@ pub(crate) fn noise(number: u64) -> Vec<u8> {
     (0..FILL_BYTES / 8).flat_map(word).collect()
 }
 
-/// The hash of a file's bytes, as its drives have them.
+/// The hash of a file's bytes, read from its drives and not from the page cache.
 pub(crate) fn hash_of_file(path: &Path) -> Vec<u8> {
     let mut file = File::open(path).unwrap();
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
@@ -100,7 +100,7 @@ pub(crate) fn hash_of_file(path: &Path) -> Vec<u8> {
     }
 }
 
-/// A daemon with a pool `tank` and its volume `v`, which is filled.
+/// A daemon with a pool `tank` and its filled volume `v`.
 pub(crate) struct SlowVolume {
     pub(crate) bench: Bench,
     drives: DriveFiles,
@@ -120,7 +120,7 @@ impl SlowVolume {
         bench.ok(&["volume", "create", "tank/v", "--size", &size]);
         bench.ok(&["volume", "attach", "tank/v", "--nbd", "unix:nbd"]);
         volume.fill();
-        // What a pool has in its memory is answered from there: begun anew, it has nothing.
+        // Restarts the daemon: otherwise the pool answers from its memory.
         assert_eq!(volume.bench.terminate(), Some(0), "{}", volume.bench.log());
         volume.bench.start();
         volume
@@ -131,7 +131,7 @@ impl SlowVolume {
         self.stream(|place| Some(noise(place)));
     }
 
-    /// The hash of what every client reads.
+    /// The hash of the whole volume as clients read it.
     pub(crate) fn hash(&self) -> Vec<u8> {
         let parts = self.stream(|_| None);
         let mut hash = Sha256::new();
@@ -141,7 +141,8 @@ impl SlowVolume {
         hash.finalize().to_vec()
     }
 
-    /// Writes what `bytes` gives for each place, and reads where that is nothing; for each place what its hash is.
+    /// For each place, writes the bytes that `bytes` returns, or reads if it returns none; returns the hash of each
+    /// reply's data.
     fn stream(&self, mut bytes: impl FnMut(u64) -> Option<Vec<u8>>) -> Vec<Vec<u8>> {
         let mut client = Client::connect(&self.uri().parse().unwrap(), None).unwrap();
         let places = VOLUME_BYTES / FILL_BYTES as u64;
@@ -183,7 +184,7 @@ impl SlowVolume {
         format!("nbd+unix:///?socket={}", socket.display())
     }
 
-    /// Attaches the volume as a loop device over a FUSE file, too; `None` where that cannot be, which is said.
+    /// Attaches the volume also as a loop device over a FUSE file; `None`, with a message, where this is impossible.
     pub(crate) fn device(&self, more: &[&str]) -> Option<PathBuf> {
         if !can_loop() {
             return None;
@@ -197,12 +198,12 @@ impl SlowVolume {
 
 impl Drop for SlowVolume {
     fn drop(&mut self) {
-        // A daemon that is asked to end leaves no loop device behind.
+        // A daemon that ends in an orderly way leaves no loop device behind.
         self.bench.terminate();
     }
 }
 
-/// Whether there are FUSE and loop devices; says what is missing.
+/// Whether there are FUSE and loop devices; names what is missing.
 fn can_loop() -> bool {
     can_mount(&["/dev/fuse", "/dev/loop-control"]) && installed("losetup")
 }

@@ -1,8 +1,8 @@
-//! Retired words, in the order of what they are about.
+//! Retired words, ordered by subject.
 
 /// A word that is not used any more.
 pub(crate) struct Retired {
-    /// Its parts, lower case, one space between.
+    /// The parts of the word, in lower case, with one space between.
     pub(crate) said: &'static str,
     /// The standard word.
     pub(crate) instead: &'static str,

@@ -1,9 +1,9 @@
-//! Drives the machine on a simulated volume.
+//! Runs the state machine on a simulated volume.
 
 use shear::{Kind, Method, Options, Probe, Sample, Shear};
 use sim::plain::Target;
 
-/// The times of a burst.
+/// Measures a burst.
 pub(crate) fn answer(target: &mut Target, probe: &Probe) -> Sample {
     let requests: Vec<block::Request> = probe
         .requests
@@ -23,7 +23,7 @@ pub(crate) fn answer(target: &mut Target, probe: &Probe) -> Sample {
     }
 }
 
-/// Runs a method on the array of that name to its end.
+/// Runs a method on the named array to its end.
 pub(crate) fn run(name: &str, writes: bool, seed: u64, method: Method) -> Shear {
     run_behind(0, name, writes, seed, method)
 }

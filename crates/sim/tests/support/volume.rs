@@ -1,4 +1,4 @@
-//! A volume, what it should hold, and streams of writes to it and reads of it.
+//! A volume, its expected content, and streams of writes to it and reads of it.
 
 use std::collections::VecDeque;
 
@@ -17,7 +17,7 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    /// With a volume of so many groups.
+    /// A pool with a volume of `groups` groups.
     pub(crate) fn of(options: &WorldOptions, groups: u64) -> Self {
         let mut world = World::create(options);
         let size = groups * world.pool().geometry().group_data_bytes();
@@ -40,7 +40,7 @@ impl Bench {
         bytes
     }
 
-    /// Writes everything by one request.
+    /// Writes the whole volume with one request.
     pub(crate) fn write_all(&mut self) {
         let bytes = self.noise();
         self.write(0, &bytes);
@@ -51,7 +51,7 @@ impl Bench {
         self.oracle.wrote(offset, bytes);
     }
 
-    /// Writes everything in requests of `length` bytes, `depth` at a time.
+    /// Writes the whole volume in requests of `length` bytes, `depth` at a time.
     pub(crate) fn write_in_parts(&mut self, length: u64, depth: usize) {
         let bytes = self.noise();
         let mut in_flight = VecDeque::new();
@@ -73,7 +73,8 @@ impl Bench {
         self.oracle.wrote(0, &bytes);
     }
 
-    /// Begins to read everything in requests of `length` bytes at once; then `happens`; then each ends with what was written.
+    /// Submits reads of the whole volume in requests of `length` bytes, all at once; calls `happens`; then checks that
+    /// each read returns the written data.
     pub(crate) fn read_in_parts(&mut self, length: u64, happens: impl FnOnce(&mut World)) {
         let read = |offset| Request {
             kind: RequestKind::Read,
@@ -130,13 +131,13 @@ impl Bench {
         self.world.drives().iter().map(Drive::written_bytes).sum()
     }
 
-    /// All bytes are right, read from the pool as it is.
+    /// Checks all bytes, read from the pool as it is.
     pub(crate) fn check_here(&mut self, when: &str) {
         let read = self.world.read(VOLUME, 0, self.size).unwrap();
         self.oracle.check(0, &read, when);
     }
 
-    /// All bytes are right in the pool that these drives are.
+    /// Checks all bytes of the pool that is on these drives.
     pub(crate) fn check(&self, drives: Vec<Drive>, when: &str) {
         let mut world = World::open(drives, true, 1).unwrap();
         world.settle();
