@@ -385,13 +385,13 @@ fn two_drives_that_come_back_have_everything_and_are_told_in_few_events() {
     moves("away/d2", "d2");
     bench.ok(&["drive", "online", "tank", "1"]);
     std::thread::sleep(Duration::from_millis(300));
-    let told = events(&bench, "blocks_unrecovered").len();
+    let unrecovered = events(&bench, "blocks_unrecovered").len();
     bench.ok(&["drive", "online", "tank", "2"]);
     bench.ok(&["pool", "wait", "tank"]);
     becomes(&bench, "healthy");
     assert_eq!(unreadable(&bench, blocks, 1), [].into());
     // Nothing was written to these groups while both drives were away, so the drives' contents count as they are.
-    assert_eq!(told, 0, "events");
+    assert_eq!(unrecovered, 0, "events");
     // Data that was unavailable meanwhile is there again.
     assert_eq!(named(&status(&bench)), [].into());
     for kind in ["data_lost", "data_restored"] {
