@@ -23,8 +23,10 @@ use crate::runs;
 const REGION_MAX: u64 = 16;
 /// Groups in flight at a time.
 const IN_FLIGHT_MAX: usize = 16;
-/// Maximum of runs of groups that labels name.
-const RUNS_MAX: usize = 256;
+/// From so many runs of groups on, labels get no further ones: some 70 KiB of a label.
+const RUNS_MAX: usize = 4096;
+/// The same beside a layout's table, which may take three quarters of a label.
+const RUNS_MAX_BESIDE_TABLE: usize = 256;
 
 /// Neighbouring groups that are being made blank.
 #[derive(Clone, Debug)]
@@ -78,6 +80,16 @@ impl Initialization {
     }
 }
 
+/// `groups` and, if they lie in the middle of `run`, the shorter one of the runs that would be left on either side:
+/// labels have no room for both.
+fn without_split(groups: Range<u64>, run: &Range<u64>) -> Range<u64> {
+    let (before, after) = (groups.start - run.start, run.end - groups.end);
+    match before <= after {
+        true => run.start..groups.end,
+        false => groups.start..run.end,
+    }
+}
+
 impl Pool {
     /// A lane reports that groups that were never written are to be written, or soon will be.
     pub(super) fn wants_initialized(&mut self, group: u64) {
@@ -90,9 +102,12 @@ impl Pool {
         let run = runs::run_of(&self.facts.uninitialized, start).expect("it is in one");
         let count = self.initialization.grow(start);
         let mut groups = start..run.end.min(start + count);
-        if self.facts.uninitialized.len() >= RUNS_MAX && groups.end < run.end {
-            // That would leave a run on either side, and labels have no room for so many.
-            groups.start = run.start;
+        let runs_max = match self.facts.layout_table {
+            Some(_) => RUNS_MAX_BESIDE_TABLE,
+            None => RUNS_MAX,
+        };
+        if self.facts.uninitialized.len() >= runs_max {
+            groups = without_split(groups, &run);
         }
         let under_way = self.initialization.regions.iter();
         let others = under_way.map(|region| &region.groups);
@@ -213,5 +228,20 @@ impl Pool {
         for (first, count) in self.free_runs() {
             runs::remove(&mut self.facts.uninitialized, &(first..first + count));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_region_that_would_split_a_run_has_the_shorter_side() {
+        let run = 100..200;
+        assert_eq!(without_split(100..104, &run), 100..104);
+        assert_eq!(without_split(196..200, &run), 196..200);
+        assert_eq!(without_split(100..200, &run), run);
+        assert_eq!(without_split(110..112, &run), 100..112);
+        assert_eq!(without_split(150..152, &run), 150..200);
     }
 }
