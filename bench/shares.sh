@@ -216,9 +216,11 @@ scrub() {
 cpu() { awk '{ print $14 + $15 }' "/proc/$daemon/stat"; }
 
 # PERCENT OPTION…: fio's report of 70 % reads of the volume `v`, so many percent of all requests of 4 KiB, the others of 64 KiB.
+# With a random map, which is fio's default, a request is shortened where its next blocks were used before: a client that
+# is alone covers more of the volume, so its requests would be shorter than those of each of eight.
 mix() {
     fio --name=mix --ioengine=nbd --uri="nbd+unix:///s%2Fv?socket=$work/nbd" --rw=randrw --rwmixread=70 \
-        --bssplit="4k/$1:64k/$((100 - $1))" --iodepth=32 --time_based --runtime="$seconds" \
+        --bssplit="4k/$1:64k/$((100 - $1))" --norandommap=1 --iodepth=32 --time_based --runtime="$seconds" \
         --output-format=terse --terse-version=3 "${@:2}"
 }
 
