@@ -184,6 +184,18 @@ fn a_read_of_a_stripe_that_was_vacated_is_not_compared_with_what_it_held_before(
     holds(include_str!("schedules/vacated-is-not-compared.txt"));
 }
 
+/// Seeds 760204118 and 760514809. A stripe moved to a free one, and a drive lost its write. A read found that, and the
+/// block was reconstructed and logged. Another read of it, which had begun before without a lock, was compared with the
+/// page, because what is logged has no place yet. The page had the entry from before the move, which the drive's old
+/// content matches, and the read returned that.
+#[test]
+fn a_read_is_not_compared_with_the_page_of_a_block_that_was_logged_meanwhile() {
+    holds(include_str!("schedules/logged-again-is-not-compared.txt"));
+    holds(include_str!(
+        "schedules/logged-again-is-not-compared-raid10.txt"
+    ));
+}
+
 /// Seed 610158698. A pool was opened while one of its drives was a thousand times slower than normal. This takes longer
 /// than the minute of virtual time in which work ends beside fast drives.
 #[test]

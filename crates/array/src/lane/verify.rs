@@ -11,6 +11,7 @@ use super::context::Context;
 use super::known_losses::KnownLosses;
 use super::maps::StripeMaps;
 use super::ops::{Op, Task};
+use super::overlay::Bytes;
 use crate::Geometry;
 use crate::action::{Event, Slice};
 use crate::format::BlockName;
@@ -62,6 +63,7 @@ pub(super) fn verify(cx: &Context, entries: Entries<'_>, op: &Op, sums: &[u32]) 
         || (seeded::is(SeededFault::UnverifiedRead) && matches!(op.task, Task::Read(_)));
     // Without the lock a stripe may have been vacated meanwhile. Until the next checkpoint its pages have the entries
     // from before it was last written in place. If a drive lost that write, its old block would match these entries.
+    // The same holds for a block that was written in place, and is logged once more before that checkpoint.
     let mut stripes = op.stripes.clone();
     let vacated = !locked && stripes.any(|stripe| entries.overlay.is_zeroed(group, stripe));
     let reads = &op.plan.as_ref().expect("it was planned").reads;
@@ -76,7 +78,11 @@ pub(super) fn verify(cx: &Context, entries: Entries<'_>, op: &Op, sums: &[u32]) 
                 // The block's read has failed; a scrub goes on with the rest.
                 continue;
             }
-            if vacated && entries.overlay.get(name).is_none() {
+            let is_older = match entries.overlay.get(name) {
+                None => vacated,
+                Some(logged) => !locked && logged.bytes != Bytes::InPlace,
+            };
+            if is_older {
                 again = true;
                 continue;
             }
@@ -140,7 +146,7 @@ mod tests {
     use crate::lane::blocks::block;
     use crate::lane::ids::JobId;
     use crate::lane::ops::{Lock, Owner};
-    use crate::lane::overlay::{Bytes, Logged, Overlay};
+    use crate::lane::overlay::{Logged, Overlay};
     use crate::lane::pages::{PageCache, sum_of};
     use crate::losses::LostRange;
     use crate::plan::{Kind, Plan};
@@ -250,6 +256,15 @@ mod tests {
         }
     }
 
+    /// A block in memory.
+    fn slice() -> Slice {
+        Slice {
+            buffer: BufferId::Scratch(ScratchId(2)),
+            offset: 0,
+            length: BLOCK_BYTES,
+        }
+    }
+
     #[test]
     fn what_was_written_is_right() {
         let lab = Lab::new(&[(1, 4, 4), (3, 6, 1)]);
@@ -290,13 +305,20 @@ mod tests {
     #[test]
     fn a_block_that_is_logged_and_not_in_place_is_compared_with_its_page() {
         let mut lab = Lab::new(&[(1, 4, 4)]);
-        let memory = Slice {
-            buffer: BufferId::Scratch(ScratchId(2)),
-            offset: 0,
-            length: BLOCK_BYTES,
-        };
-        lab.log(1, 5, Bytes::Memory(memory), 7);
+        lab.log(1, 5, Bytes::Memory(slice()), 7);
         assert_eq!(lab.bad(&[], 4), []);
+    }
+
+    #[test]
+    fn without_the_lock_a_block_that_was_logged_is_read_again() {
+        let mut lab = Lab::new(&[(1, 4, 4)]);
+        lab.op.lock = Lock::None;
+        for bytes in [Bytes::Memory(slice()), Bytes::Nowhere] {
+            lab.log(1, 5, bytes, 7);
+            assert_eq!(lab.verify(&[]), Verified::Again, "{bytes:?}");
+        }
+        lab.log(1, 5, Bytes::InPlace, sum_of(block(1, 5)));
+        assert_eq!(lab.bad(&[], 4), [], "its place has what is logged");
     }
 
     #[test]
