@@ -63,7 +63,6 @@ pub(super) fn verify(cx: &Context, entries: Entries<'_>, op: &Op, sums: &[u32]) 
         || (seeded::is(SeededFault::UnverifiedRead) && matches!(op.task, Task::Read(_)));
     // Without the lock a stripe may have been vacated meanwhile. Until the next checkpoint its pages have the entries
     // from before it was last written in place. If a drive lost that write, its old block would match these entries.
-    // The same holds for a block that was written in place, and is logged once more before that checkpoint.
     let mut stripes = op.stripes.clone();
     let vacated = !locked && stripes.any(|stripe| entries.overlay.is_zeroed(group, stripe));
     let reads = &op.plan.as_ref().expect("it was planned").reads;
@@ -78,11 +77,12 @@ pub(super) fn verify(cx: &Context, entries: Entries<'_>, op: &Op, sums: &[u32]) 
                 // The block's read has failed; a scrub goes on with the rest.
                 continue;
             }
-            let is_older = match entries.overlay.get(name) {
+            let page_is_older = match entries.overlay.get(name) {
                 None => vacated,
+                // The block may have been written in place before, also since its page's entry was changed.
                 Some(logged) => !locked && logged.bytes != Bytes::InPlace,
             };
-            if is_older {
+            if page_is_older {
                 again = true;
                 continue;
             }
