@@ -116,6 +116,8 @@ seeded_faults! {
     UninitializedForgotten,
     /// a group counts as blank although its pages were not written
     InitializedUnwritten,
+    /// a group is made blank although the journal describes blocks of its earlier volume
+    BlankUnderRecords,
     /// of a joined operation that fails only the first member hears it
     JoinedFailureToFirst,
     /// a whole stripe goes in place though blocks there count

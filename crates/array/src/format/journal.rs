@@ -156,6 +156,19 @@ pub enum Descriptor {
 }
 
 impl Descriptor {
+    /// Its group.
+    #[must_use]
+    pub const fn group(&self) -> u64 {
+        match self {
+            Self::Content { name, .. }
+            | Self::Unknown(name)
+            | Self::Absent { name, .. }
+            | Self::Direct { first: name, .. }
+            | Self::Derived { name, .. } => name.group,
+            Self::Zeroed { group, .. } | Self::Moved { group, .. } => *group,
+        }
+    }
+
     /// Bytes in the header.
     #[must_use]
     pub const fn bytes(&self) -> usize {

@@ -6,16 +6,24 @@
 //!        ▲                            │
 //!        └── failed: the writes fail ◄┘
 //! ```
+//!
+//! Such a group may have belonged to a volume before, and the ring may still have records of that time. A recovery
+//! would apply them to the blank group. So a group is made blank when the ring has no batch that could have such a
+//! record ([`Uninitialized::records_end`]), or after a checkpoint.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use block::Outcome;
 
 use super::context::Context;
 use crate::action::Event;
+use crate::format::Descriptor;
 use crate::runs::{self, Runs};
 use crate::{GroupRequest, RequestId};
+
+/// When one part in so many of a marked group has been written, the groups behind it are requested.
+const STREAM_PART: u64 = 8;
 
 /// A request that waits.
 pub(super) type Waiting = (RequestId, GroupRequest);
@@ -25,14 +33,17 @@ pub(super) type Waiting = (RequestId, GroupRequest);
 pub(super) struct Uninitialized {
     runs: Runs,
     waiting: BTreeMap<u64, Vec<Waiting>>,
-    /// Groups whose first write is reported.
-    marks: BTreeSet<u64>,
+    /// Groups that are reported when so many more bytes have been written to them.
+    marks: BTreeMap<u64, u64>,
+    /// No batch from this one on has a record of such a group.
+    records_end: u64,
 }
 
 impl Uninitialized {
     /// These groups count as never written from now on. Returns the writes that waited for one of them: they were for
-    /// its earlier volume.
-    pub(super) fn insert(&mut self, runs: &[(u64, u64)]) -> Vec<Waiting> {
+    /// its earlier volume. `next_sequence`: the number of the next batch.
+    pub(super) fn insert(&mut self, runs: &[(u64, u64)], next_sequence: u64) -> Vec<Waiting> {
+        self.records_end = self.records_end.max(next_sequence);
         let mut refused = Vec::new();
         for &(first, count) in runs {
             let groups = first..first + count;
@@ -70,14 +81,44 @@ impl Uninitialized {
         self.let_go(groups.clone())
     }
 
-    /// Marks a group whose first write is to be reported.
-    pub(super) fn mark(&mut self, group: u64) {
-        self.marks.insert(group);
+    /// A batch has these records. Those of groups that count as never written are of earlier volumes.
+    pub(super) fn logged(&mut self, sequence: u64, descriptors: &[Descriptor]) {
+        if self.runs.is_empty() {
+            return;
+        }
+        let mut last = None;
+        let is_earlier = descriptors.iter().map(Descriptor::group).any(|group| {
+            let same = last.replace(group) == Some(group);
+            !same && self.contains(group)
+        });
+        if is_earlier {
+            self.records_end = self.records_end.max(sequence + 1);
+        }
     }
 
-    /// A group is written: reports the first write to a marked group.
-    pub(super) fn written(&mut self, cx: &mut Context, group: u64) {
-        if !self.marks.is_empty() && self.marks.remove(&group) {
+    /// Batches from this one on have no records from the time before these groups counted as never written.
+    pub(super) const fn records_end(&self) -> u64 {
+        self.records_end
+    }
+
+    /// Marks a group: it is reported when a part of it has been written. A stream gets there, and lone writes all over
+    /// a volume seldom do.
+    pub(super) fn mark(&mut self, cx: &Context, group: u64) {
+        let bytes = cx.geometry.group_data_bytes() / STREAM_PART;
+        self.marks.insert(group, bytes);
+    }
+
+    /// So many bytes of a group are written: reports a marked group.
+    pub(super) fn written(&mut self, cx: &mut Context, group: u64, bytes: u64) {
+        if self.marks.is_empty() {
+            return;
+        }
+        let Some(left) = self.marks.get_mut(&group) else {
+            return;
+        };
+        *left = left.saturating_sub(bytes);
+        if *left == 0 {
+            self.marks.remove(&group);
             cx.events.push_back(Event::WantsInitialized { group });
         }
     }
@@ -107,7 +148,7 @@ mod tests {
     #[test]
     fn groups_leave_their_run_one_by_one() {
         let mut groups = Uninitialized::default();
-        assert!(groups.insert(&[(3, 4), (20, 1)]).is_empty());
+        assert!(groups.insert(&[(3, 4), (20, 1)], 1).is_empty());
         let there = |groups: &Uninitialized| -> Vec<u64> {
             (0..30).filter(|&group| groups.contains(group)).collect()
         };
@@ -116,14 +157,14 @@ mod tests {
             groups.ended(&(group..group + 1), Ok(()));
         }
         assert_eq!(there(&groups), [4, 6]);
-        groups.insert(&[(5, 3)]);
+        groups.insert(&[(5, 3)], 1);
         assert_eq!(there(&groups), [4, 5, 6, 7]);
     }
 
     /// Groups 0 to 7 were never written.
     fn eight() -> (Uninitialized, Context) {
         let mut groups = Uninitialized::default();
-        groups.insert(&[(0, 8)]);
+        groups.insert(&[(0, 8)], 1);
         (groups, Context::of_test("raid6", 6))
     }
 
@@ -175,14 +216,37 @@ mod tests {
     }
 
     #[test]
-    fn the_first_write_to_a_marked_group_is_reported_once() {
+    fn a_marked_group_is_reported_once_when_a_part_of_it_is_written() {
         let (mut groups, mut cx) = eight();
-        groups.mark(2);
-        groups.written(&mut cx, 4);
+        let part = cx.geometry.group_data_bytes() / STREAM_PART;
+        groups.mark(&cx, 2);
+        groups.written(&mut cx, 4, part);
+        groups.written(&mut cx, 2, part - 4096);
         assert!(wanted(&mut cx).is_empty());
-        groups.written(&mut cx, 2);
-        groups.written(&mut cx, 2);
+        groups.written(&mut cx, 2, 4096);
+        groups.written(&mut cx, 2, part);
         assert_eq!(wanted(&mut cx), [2]);
+    }
+
+    #[test]
+    fn records_of_an_earlier_volume_end_where_the_log_was_or_behind_the_last_of_them() {
+        let mut groups = Uninitialized::default();
+        let zeroed = |group| Descriptor::Zeroed {
+            group,
+            first: 0,
+            count: 1,
+        };
+        groups.logged(3, &[zeroed(5)]);
+        assert_eq!(groups.records_end(), 0, "no group counts as never written");
+        groups.insert(&[(4, 2)], 7);
+        assert_eq!(groups.records_end(), 7);
+        groups.logged(7, &[zeroed(3), zeroed(6)]);
+        assert_eq!(groups.records_end(), 7);
+        groups.logged(9, &[zeroed(3), zeroed(3), zeroed(5)]);
+        assert_eq!(groups.records_end(), 10);
+        groups.ended(&(4..6), Ok(()));
+        groups.logged(11, &[zeroed(5)]);
+        assert_eq!(groups.records_end(), 10);
     }
 
     #[test]
@@ -190,7 +254,7 @@ mod tests {
         let (mut groups, _) = eight();
         groups.ended(&(0..8), Ok(()));
         assert!(!groups.contains(3));
-        assert!(groups.insert(&[(3, 1)]).is_empty());
+        assert!(groups.insert(&[(3, 1)], 1).is_empty());
         assert!(groups.contains(3) && !groups.contains(4));
     }
 
@@ -205,7 +269,7 @@ mod tests {
     fn writes_to_a_volume_that_is_gone_do_not_go_to_the_next_one() {
         let (mut groups, mut cx) = eight();
         groups.wait(&mut cx, RequestId(1), write(2));
-        let refused = groups.insert(&[(2, 2)]);
+        let refused = groups.insert(&[(2, 2)], 1);
         assert_eq!(ids(refused), [1]);
         assert!(groups.ended(&(2..3), Ok(())).is_empty());
     }

@@ -5,8 +5,9 @@
 //! ```
 //!
 //! A *region* of neighbouring groups is made blank at a time, because a flush and a label cost the same for all of it.
-//! When the first group of a region is written, the next region is begun, twice as long: so a stream waits once. The
-//! groups of a region lose the mark "never written" when a label without that mark is durable, and are written only
+//! When a part of the first group of a region has been written, the next region is begun, twice as long: so a stream
+//! waits once. Regions all over a volume are recorded together: groups are made blank and labels are written by turns.
+//! The groups of a region lose the mark "never written" when a label without that mark is durable, and are written only
 //! then. After a stop before that they still have the mark, and are made blank again.
 
 use std::collections::{BTreeSet, VecDeque};
@@ -23,10 +24,11 @@ use crate::runs;
 const REGION_MAX: u64 = 16;
 /// Groups in flight at a time.
 const IN_FLIGHT_MAX: usize = 16;
-/// From so many runs of groups on, labels get no further ones: some 70 KiB of a label.
-const RUNS_MAX: usize = 4096;
+/// Bytes that the runs of groups may take in a label: half of it. With 160,000 groups that is 16,000 runs. ext4 writes
+/// to every 2 GiB of a new volume when it is made, so to 5,000 places of 10 TiB.
+const RUNS_BYTES_MAX: u64 = 256 << 10;
 /// The same beside a layout's table, which may take three quarters of a label.
-const RUNS_MAX_BESIDE_TABLE: usize = 256;
+const RUNS_BYTES_MAX_BESIDE_TABLE: u64 = 4 << 10;
 
 /// Neighbouring groups that are being made blank.
 #[derive(Clone, Debug)]
@@ -43,6 +45,8 @@ pub(super) struct Initialization {
     regions: Vec<Region>,
     waiting: VecDeque<u64>,
     in_flight: BTreeSet<u64>,
+    /// Regions that are blank. Labels record them together, when no group is in flight.
+    blank: Vec<Range<u64>>,
     /// Where the last region ended.
     end: u64,
     /// Groups that it was to have.
@@ -51,13 +55,12 @@ pub(super) struct Initialization {
 
 impl Initialization {
     pub(super) fn is_idle(&self) -> bool {
-        self.regions.is_empty()
+        self.regions.is_empty() && self.blank.is_empty()
     }
 
     fn has(&self, group: u64) -> bool {
-        self.regions
-            .iter()
-            .any(|region| region.groups.contains(&group))
+        let regions = self.regions.iter().map(|region| &region.groups);
+        { regions.chain(&self.blank) }.any(|groups| groups.contains(&group))
     }
 
     /// Groups of the region that begins at `start`.
@@ -78,6 +81,12 @@ impl Initialization {
         region.fault = region.fault.or(outcome.err());
         region.left.is_empty().then(|| self.regions.remove(index))
     }
+}
+
+/// The most bytes that a run takes in a label, with its brackets and commas.
+fn run_bytes(groups: u64) -> u64 {
+    let digits = u64::from(groups.max(1).ilog10()) + 1;
+    2 * digits + 4
 }
 
 /// `groups` and, if they lie in the middle of `run`, the shorter one of the runs that would be left on either side:
@@ -102,16 +111,17 @@ impl Pool {
         let run = runs::run_of(&self.facts.uninitialized, start).expect("it is in one");
         let count = self.initialization.grow(start);
         let mut groups = start..run.end.min(start + count);
-        let runs_max = match self.facts.layout_table {
-            Some(_) => RUNS_MAX_BESIDE_TABLE,
-            None => RUNS_MAX,
+        let bytes_max = match self.facts.layout_table {
+            Some(_) => RUNS_BYTES_MAX_BESIDE_TABLE,
+            None => RUNS_BYTES_MAX,
         };
-        if self.facts.uninitialized.len() >= runs_max {
+        let runs = self.facts.uninitialized.len() as u64;
+        if runs * run_bytes(self.geometry.groups()) >= bytes_max {
             groups = without_split(groups, &run);
         }
         let under_way = self.initialization.regions.iter();
         let others = under_way.map(|region| &region.groups);
-        for other in others {
+        for other in others.chain(&self.initialization.blank) {
             if other.end <= start {
                 groups.start = groups.start.max(other.end);
             } else {
@@ -145,8 +155,10 @@ impl Pool {
         if self.labels.is_refused() {
             self.refuse_regions();
         }
-        if !self.labels.is_settled() {
-            return;
+        // Each label costs a flush of every drive. While writes go on all over a volume there is always one more group:
+        // groups that come now follow when labels have recorded those before.
+        if !self.labels.is_settled() || !self.initialization.blank.is_empty() {
+            return self.record_blank();
         }
         for group in std::mem::take(&mut self.initialization.waiting) {
             let room = self.initialization.in_flight.len() < IN_FLIGHT_MAX;
@@ -194,18 +206,30 @@ impl Pool {
             self.tell_initialized(&region.groups, Err(fault));
             return;
         }
-        runs::remove(&mut self.facts.uninitialized, &region.groups);
+        self.initialization.blank.push(region.groups);
+        self.record_blank();
+    }
+
+    /// Records the regions that are blank, if no group is in flight.
+    fn record_blank(&mut self) {
+        if !self.initialization.in_flight.is_empty() || self.initialization.blank.is_empty() {
+            return;
+        }
+        let regions = std::mem::take(&mut self.initialization.blank);
+        for groups in &regions {
+            runs::remove(&mut self.facts.uninitialized, groups);
+        }
         let whole = |state| matches!(state, SeatState::Current | SeatState::Waiting);
         // A stop between the record of a fill and the label can leave a group that was never written with a column on
         // spare space, although its home is in.
         let columns = self.geometry.layout().columns();
-        let mut groups = region.groups.clone();
+        let mut groups = regions.iter().cloned().flatten();
         let away = groups.any(|group| (0..columns).any(|column| self.is_away(group, column)));
         if away || !self.facts.seats.iter().all(|seat| whole(seat.state)) || self.is_replacing() {
             // Columns of drives that are out have to be filled from now on.
             self.requeue_fills();
         }
-        self.commit(vec![OnDurable::Initialized(region.groups)]);
+        self.commit(regions.into_iter().map(OnDurable::Initialized).collect());
     }
 
     /// Lanes continue with the writes that wait for these groups, or fail them.
@@ -234,6 +258,14 @@ impl Pool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_run_takes_no_more_bytes_than_are_counted_for_it() {
+        for groups in [1, 9, 10, 1000, 165_140] {
+            let run = serde_json::to_string(&(groups - 1, groups)).unwrap();
+            assert!(run.len() < run_bytes(groups).try_into().unwrap(), "{run}");
+        }
+    }
 
     #[test]
     fn a_region_that_would_split_a_run_has_the_shorter_side() {

@@ -137,10 +137,13 @@ impl Pool {
     /// one has missed a change. This requires that no number is skipped: all changes that come while a generation is
     /// being written become part of the next one.
     pub(super) fn commit(&mut self, effects: Vec<OnDurable>) {
-        if seeded::is(SeededFault::InitializedEarly)
-            && let [initialized @ OnDurable::Initialized(_)] = &effects[..]
-        {
-            self.carry_out(initialized.clone());
+        if seeded::is(SeededFault::InitializedEarly) {
+            let initialized = effects
+                .iter()
+                .filter(|effect| matches!(effect, OnDurable::Initialized(_)));
+            for effect in initialized {
+                self.carry_out(effect.clone());
+            }
         }
         self.generation = self.next_generation();
         self.labels.effects.push((self.generation, effects));

@@ -4,7 +4,8 @@
 //!   fill ──── scans the pages of its target ──┐                              ┌─ its pages are written ─► Filled
 //!                                              ├─► steps … the last ended ───┤
 //!   zero ──── the group's earlier data is ─────┤   (a scrub also waits for   ├─ flushed ─► Zeroed, Resynced
-//!             out of the ring (a checkpoint)   │    the repairs of what it   │
+//!             out of the ring (a checkpoint,   │    the repairs of what it   │
+//!             if the ring may have some)       │                             │
 //!   scrub, resync ─────────────────────────────┘    has found)               └─► Scrubbed
 //! ```
 //!

@@ -180,6 +180,31 @@ impl PageCache {
         waits
     }
 
+    /// A group's pages are being written as blank, and none of them is in memory: takes them into memory, so that the
+    /// group's first writes need not read them. Until all are written, nothing uses the group.
+    pub(super) fn put_blank(
+        &mut self,
+        cx: &Context,
+        checkpoint: &CheckpointPages<'_>,
+        group: u64,
+        page: &MetaPage,
+    ) {
+        let pages = u32::try_from(cx.geometry.pages_per_cell()).expect("few pages");
+        for column in 0..cx.geometry.layout().columns() {
+            for index in 0..pages {
+                let name = PageName {
+                    group,
+                    column,
+                    index,
+                };
+                if !cx.trusted && !is_away(cx, name) {
+                    let ready = self.here(checkpoint, name, page.clone(), Found::Same);
+                    debug_assert!(ready.is_empty(), "no operation uses the group");
+                }
+            }
+        }
+    }
+
     /// No drive that is there has a copy of a page. Returns the operations that waited for this page and for nothing
     /// else.
     #[must_use]

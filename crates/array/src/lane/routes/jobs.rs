@@ -11,6 +11,7 @@ use crate::lane::ids::{JobId, OpId};
 use crate::lane::jobs::{Begun, Ended, Job, Next};
 use crate::lane::ops::{Op, Owner};
 use crate::lane::{Lane, records};
+use crate::seeded::{self, SeededFault};
 
 impl Lane {
     pub(in crate::lane) fn begin_job(&mut self, job: Job) {
@@ -18,9 +19,27 @@ impl Lane {
         let (id, begun) = self.jobs.begin(cx, ios, job, self.log.next_sequence());
         match begun {
             Begun::Looks => {}
+            Begun::Checkpoint if self.has_no_records(id) => self.job_checkpointed(id),
             Begun::Checkpoint => self.checkpoints.await_next(CheckpointWaiter::Job(id), []),
             Begun::Steps => self.step_job(id),
         }
+    }
+
+    /// True if the group that a job makes blank needs no checkpoint for that: the ring has no records of it, and nothing
+    /// is under way that could log or write any.
+    fn has_no_records(&self, id: JobId) -> bool {
+        let Some(group) = self.jobs.zeroes(id) else {
+            return false;
+        };
+        let records_end = match seeded::is(SeededFault::BlankUnderRecords) {
+            true => 0,
+            false => self.uninitialized.records_end(),
+        };
+        self.uninitialized.contains(group)
+            && self.log.tail_fault().is_none()
+            && self.log.ring().is_oldest(records_end)
+            && !self.checkpoints.writes_of(group)
+            && self.ops.iter().all(|(_, op)| op.group != group)
     }
 
     /// Keeps the job's steps in flight; ends the job when there are no more.

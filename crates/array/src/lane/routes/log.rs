@@ -161,6 +161,8 @@ impl Lane {
 
     /// Applies a batch, which counts from now on.
     pub(in crate::lane) fn apply_batch(&mut self, header: &BatchHeader, buffer: BatchBuffer) {
+        self.uninitialized
+            .logged(header.sequence, &header.descriptors);
         let mut applied = Applied {
             overlay: &mut self.overlay,
             maps: &mut self.maps,

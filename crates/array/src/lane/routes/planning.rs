@@ -4,6 +4,7 @@ use block::{Fault, RequestKind};
 
 use crate::ScratchId;
 use crate::action::{Action, Event};
+use crate::format::{BlockName, ENTRIES_PER_META_PAGE};
 use crate::lane::balance::Known;
 use crate::lane::blank::plan_blank;
 use crate::lane::blocks::Entries;
@@ -144,15 +145,36 @@ impl Lane {
         self.compute(id);
     }
 
+    /// True if no block of a group is logged.
+    fn is_unlogged(&self, group: u64) -> bool {
+        let pages = u32::try_from(self.cx.geometry.pages_per_cell()).expect("few pages");
+        let logged = |column| {
+            let block = 0;
+            let first = BlockName {
+                group,
+                column,
+                block,
+            };
+            self.overlay.holds(first, pages * ENTRIES_PER_META_PAGE)
+        };
+        !self.overlay.has_zeroed(group) && !(0..self.cx.geometry.layout().columns()).any(logged)
+    }
+
     /// Makes a whole group blank.
     fn blank(&mut self, id: OpId) {
         let group = self.ops[id].group;
+        debug_assert!(
+            self.is_unlogged(group),
+            "nothing of group {group} is logged"
+        );
+        self.maps.drop_group(group);
+        let page = self.pages.blank();
         if !self.checkpoints.writes_of(group) {
             // Earlier operations on the stripes may have read old pages of the group after these were dropped.
             self.pages.drop_group(group);
+            let checkpoint = self.checkpoints.pages(self.log.anchor());
+            self.pages.put_blank(&self.cx, &checkpoint, group, &page);
         }
-        self.maps.drop_group(group);
-        let page = self.pages.blank();
         let scratch = self.cx.fresh_scratch();
         let (plan, puts) = plan_blank(&self.cx, &page, group, scratch);
         self.cx

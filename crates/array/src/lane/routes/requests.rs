@@ -45,7 +45,9 @@ impl Lane {
     pub(in crate::lane) fn begin_ops(&mut self, id: RequestId, request: GroupRequest) {
         let kind = request.request.kind;
         if kind == RequestKind::Write {
-            self.uninitialized.written(&mut self.cx, request.group);
+            let bytes = request.request.length;
+            self.uninitialized
+                .written(&mut self.cx, request.group, bytes);
         }
         match kind {
             RequestKind::Read => {
@@ -174,7 +176,8 @@ impl Lane {
         for &(first, count) in runs {
             self.discards.forget(first..first + count);
         }
-        for (id, _) in self.uninitialized.insert(runs) {
+        let next = self.log.next_sequence();
+        for (id, _) in self.uninitialized.insert(runs, next) {
             self.reply(id, Err(Fault::Shutdown));
         }
     }
@@ -182,7 +185,7 @@ impl Lane {
     /// Groups have been made blank, or could not be made blank.
     pub(in crate::lane) fn initialized(&mut self, groups: &Range<u64>, outcome: Outcome) {
         if outcome.is_ok() && self.check_here(groups.start).is_ok() {
-            self.uninitialized.mark(groups.start);
+            self.uninitialized.mark(&self.cx, groups.start);
         }
         for (id, request) in self.uninitialized.ended(groups, outcome) {
             match outcome {
