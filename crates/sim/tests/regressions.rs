@@ -19,12 +19,13 @@ fn a_batch_that_recovery_found_is_whole_again_before_anything_else_may_happen() 
     holds(include_str!("schedules/recovery-restores-batches.txt"));
 }
 
-/// The same on a small raid5: found again after the order of drive operations had changed.
+/// The same on a small raid5 and with RDP: found again after the order of drive operations had changed.
 #[test]
 fn a_batch_of_a_raid5_that_recovery_found_is_whole_again_too() {
     holds(include_str!(
         "schedules/recovery-restores-batches-raid5.txt"
     ));
+    holds(include_str!("schedules/recovery-restores-batches-rdp.txt"));
 }
 
 /// Three changes of the facts during one write of the labels became three generations, of which only the last was
@@ -210,4 +211,14 @@ fn an_opening_beside_a_slow_drive_has_time() {
 #[test]
 fn a_checkpoint_that_makes_no_room_does_not_begin() {
     holds(include_str!("schedules/checkpoint-that-makes-no-room.txt"));
+}
+
+/// Seed 791030210. A drive wrote its copy of a batch at a wrong place: over the first batch of the ring. The power went,
+/// and with it the batch's other copy. Recovery found none where the batch should be, and searched at the start of the
+/// ring, where batches are that had no room at its end. It took the copy there, although the first batch counted.
+#[test]
+fn a_batch_that_a_drive_has_written_astray_is_not_at_the_start_of_the_ring() {
+    holds(include_str!(
+        "schedules/stray-batch-is-not-at-the-start-of-the-ring.txt"
+    ));
 }

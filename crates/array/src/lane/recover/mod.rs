@@ -360,8 +360,11 @@ impl Recovery {
                 false => self.end_of_log(lent),
             };
         }
+        // A drive may have written a column at a wrong place, over a batch that counts. Such a column would be restored to
+        // the other drives there. The log has written a batch only where its ring had room for it.
+        let belongs = |header: &BatchHeader| self.ring.place(header.length()) == Some(at);
         let found = headers
-            .filter(|header| header.sequence == expected)
+            .filter(|header| header.sequence == expected && belongs(header))
             .max_by_key(|header| header.incarnation)
             .map(|header| (header, at));
         if seek == Seek::Later {

@@ -180,6 +180,15 @@ impl Lab {
         Self::anchored_at(ANCHOR)
     }
 
+    /// With the oldest batch that counts three blocks before the ring's end.
+    fn anchored_at_the_end() -> Self {
+        let blocks = (RING_BYTES - RING_HEAD_BYTES) / BLOCK_BYTES;
+        Self::anchored_at(Anchor {
+            position: blocks - 3,
+            ..ANCHOR
+        })
+    }
+
     /// No earlier recovery has found a batch that counts.
     fn not_inherited() -> Self {
         Self::anchored_at(Anchor {
@@ -383,11 +392,20 @@ fn batches_follow_one_another_to_the_first_that_is_not_there() {
 
 #[test]
 fn a_batch_that_had_no_room_at_the_end_is_at_the_start_of_the_ring() {
-    let mut lab = Lab::anchored();
+    let mut lab = Lab::anchored_at_the_end();
     lab.find(&mirrored(7));
     assert!(matches!(lab.header(None), Next::Wait));
     lab.find(&mirrored(8));
     assert_eq!(lab.recovery.ring.position_of(8), 0);
+}
+
+#[test]
+fn a_batch_that_had_room_elsewhere_is_not_at_the_start_of_the_ring() {
+    let mut lab = Lab::anchored();
+    lab.find(&mirrored(7));
+    assert!(matches!(lab.header(None), Next::Wait));
+    let next = lab.header(Some(&mirrored(8)));
+    assert_eq!(lab.recovered(&next).next, 8, "a drive wrote it astray");
 }
 
 #[test]
@@ -407,14 +425,15 @@ fn what_an_earlier_incarnation_has_left_behind_does_not_count() {
 
 #[test]
 fn of_two_incarnations_that_have_written_a_batch_the_later_one_counts() {
-    let mut lab = Lab::anchored();
+    let mut lab = Lab::anchored_at_the_end();
     lab.find(&mirrored(7));
-    let of = |incarnation| BatchHeader {
+    let of = |incarnation, header| BatchHeader {
         incarnation,
-        ..mirrored(8)
+        ..header
     };
-    assert!(matches!(lab.header(Some(&of(1))), Next::Wait), "inherited");
-    lab.find(&of(2));
+    let short = of(1, direct(8, block(1, 0)));
+    assert!(matches!(lab.header(Some(&short)), Next::Wait), "inherited");
+    lab.find(&of(2, mirrored(8)));
     assert_eq!(lab.recovery.ring.position_of(8), 0);
 }
 
