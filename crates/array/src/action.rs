@@ -334,7 +334,7 @@ pub enum Command {
     /// journal holds nothing about them. Nothing waits for that.
     Freed(Vec<(u64, u64)>),
     /// The groups have been made blank, durably in the labels; or that failed, and the writes that wait for them fail.
-    /// Report the first write to the first group: the groups behind them will soon be written.
+    /// When a part of the first group has been written, report it: the groups behind them will soon be written.
     Initialized {
         /// Which groups, also of other lanes.
         groups: Range<u64>,
@@ -478,8 +478,8 @@ pub enum Event {
         /// How it ended.
         outcome: Outcome,
     },
-    /// A group that was never written is to be written: it must be made blank first. Or, if no request waits: a marked
-    /// group has been written, so the groups behind it will soon be.
+    /// A group that was never written is to be written: it must be made blank first. Or, if no request waits: a part
+    /// of a marked group has been written, so the groups behind it will soon be.
     WantsInitialized {
         /// Which group.
         group: u64,

@@ -210,7 +210,7 @@ fn what_a_deleted_volume_had_is_discarded_and_the_next_one_reads_zeros() {
             let groups = bench.size / group;
             let discarded = bench.discarded_bytes();
             if lazy {
-                // The next region is made blank when the first is written.
+                // The next region is made blank when a part of the first has been written.
                 let few = cells(1)..cells(groups);
                 assert!(few.contains(&discarded), "{scheme}: {discarded}");
             } else {

@@ -592,3 +592,16 @@ fn what_changes_in_a_page_that_is_nowhere_does_not_hide_what_a_drive_brings_back
     assert!(brought.latest() > 1000, "it counts as the later one");
     assert!(!pages.lack_entries());
 }
+
+#[test]
+fn pages_of_a_blank_group_need_not_be_read() {
+    let mut lab = Lab::new();
+    lab.drive_out(0);
+    lab.drive_out(1);
+    let blank = lab.pages.blank();
+    let none = CheckpointPages::none(lab.anchor);
+    lab.pages.put_blank(&lab.cx, &none, 0, &blank);
+    assert!(lab.pages.are_unwritten(block(2, 0), 64));
+    assert!(lab.pages.is_clean(page(1)), "one drive has a copy");
+    assert!(!lab.pages.contains(page(0)), "no drive has one");
+}
