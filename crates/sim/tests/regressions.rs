@@ -222,3 +222,11 @@ fn a_batch_that_a_drive_has_written_astray_is_not_at_the_start_of_the_ring() {
         "schedules/stray-batch-is-not-at-the-start-of-the-ring.txt"
     ));
 }
+
+/// Seed 792526230. A column of a group that was never written was in spare space, and its home drive was back. While the
+/// group was made blank, the drive with the spare cell failed. The pool counted the column as at home, but its pages
+/// there were not blank; and for its lane the column was nowhere.
+#[test]
+fn a_column_is_at_home_when_its_spare_cell_leaves_while_the_group_is_made_blank() {
+    holds(include_str!("schedules/blank-pages-at-home-too.txt"));
+}
