@@ -13,6 +13,7 @@
 //! take memory.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use block::Seat;
 use layout::Cell;
@@ -178,12 +179,12 @@ impl View {
         );
     }
 
-    /// The group is made blank for new use: columns that had no cell before are at home like any others, if their
+    /// These groups are made blank for new use: columns that had no cell before are at home like any others, if their
     /// seat's drive has its cells.
-    pub fn begin_life(&mut self, group: u64) {
-        let absent =
-            |&(other, _): &(u64, u16), column: &Column| (other == group) && !column.writable();
-        self.entries.retain(|key, column| !absent(key, column));
+    pub fn begin_life(&mut self, groups: Range<u64>) {
+        let keys = (groups.start, 0)..(groups.end, 0);
+        let absent = { &mut self.entries }.extract_if(keys, |_, column| !column.writable());
+        absent.for_each(drop);
     }
 
     /// The column is in `cell`, and nowhere else.

@@ -108,7 +108,8 @@ impl Lane {
                     return Ok(());
                 }
                 self.discards.forget(group..group + 1);
-                self.cx.change_view(|view, _| view.begin_life(group));
+                self.cx
+                    .change_view(|view, _| view.begin_life(group..group + 1));
                 self.begin_job(Job::zero(group));
             }
             Command::Uninitialized(runs) => self.leave_uninitialized(&runs),

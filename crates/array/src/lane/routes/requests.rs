@@ -185,10 +185,9 @@ impl Lane {
     /// Groups have been made blank, or could not be made blank.
     pub(in crate::lane) fn initialized(&mut self, groups: &Range<u64>, outcome: Outcome) {
         if outcome.is_ok() {
-            for group in groups.clone() {
-                // The drive of a spare cell may have left meanwhile. The pages at the column's home are blank, too.
-                self.cx.change_view(|view, _| view.begin_life(group));
-            }
+            // The drive of a spare cell may have left meanwhile. The pages at the column's home are blank, too.
+            self.cx
+                .change_view(|view, _| view.begin_life(groups.clone()));
             if self.check_here(groups.start).is_ok() {
                 self.uninitialized.mark(&self.cx, groups.start);
             }
