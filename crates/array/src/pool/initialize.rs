@@ -58,9 +58,14 @@ impl Initialization {
         self.regions.is_empty() && self.blank.is_empty()
     }
 
+    /// The groups of each region that labels do not record yet.
+    fn unrecorded(&self) -> impl Iterator<Item = &Range<u64>> {
+        let under_way = self.regions.iter().map(|region| &region.groups);
+        under_way.chain(&self.blank)
+    }
+
     fn has(&self, group: u64) -> bool {
-        let regions = self.regions.iter().map(|region| &region.groups);
-        { regions.chain(&self.blank) }.any(|groups| groups.contains(&group))
+        self.unrecorded().any(|groups| groups.contains(&group))
     }
 
     /// Groups of the region that begins at `start`.
@@ -119,9 +124,7 @@ impl Pool {
         if runs * run_bytes(self.geometry.groups()) >= bytes_max {
             groups = without_split(groups, &run);
         }
-        let under_way = self.initialization.regions.iter();
-        let others = under_way.map(|region| &region.groups);
-        for other in others.chain(&self.initialization.blank) {
+        for other in self.initialization.unrecorded() {
             if other.end <= start {
                 groups.start = groups.start.max(other.end);
             } else {

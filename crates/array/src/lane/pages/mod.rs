@@ -189,6 +189,15 @@ impl PageCache {
         group: u64,
         page: &MetaPage,
     ) {
+        if cx.trusted {
+            return;
+        }
+        let mut waited_for = self.waiting.values().flatten();
+        debug_assert!(
+            waited_for.all(|name| name.group != group),
+            "no operation uses the group"
+        );
+        let keep = self.kept(checkpoint);
         let pages = u32::try_from(cx.geometry.pages_per_cell()).expect("few pages");
         for column in 0..cx.geometry.layout().columns() {
             for index in 0..pages {
@@ -197,12 +206,18 @@ impl PageCache {
                     column,
                     index,
                 };
-                if !cx.trusted && !is_away(cx, name) {
-                    let ready = self.here(checkpoint, name, page.clone(), Found::Same);
-                    debug_assert!(ready.is_empty(), "no operation uses the group");
+                if !is_away(cx, name) {
+                    self.insert(name, page.clone(), Found::Same, &keep);
                 }
             }
         }
+    }
+
+    /// The pages that a new one must not drop from memory.
+    fn kept(&self, checkpoint: &CheckpointPages<'_>) -> BTreeSet<PageName> {
+        let of_checkpoint = checkpoint.written.union(checkpoint.read);
+        let waited_for = self.waiting.values().flatten();
+        of_checkpoint.chain(waited_for).copied().collect()
     }
 
     /// No drive that is there has a copy of a page. Returns the operations that waited for this page and for nothing
@@ -393,13 +408,10 @@ impl PageCache {
         page: MetaPage,
         found: Found,
     ) -> Vec<OpId> {
-        let mut keep = BTreeSet::new();
-        if self.is_full() {
-            keep = checkpoint.written.union(checkpoint.read).copied().collect();
-            for names in self.waiting.values() {
-                keep.extend(names);
-            }
-        }
+        let keep = match self.is_full() {
+            true => self.kept(checkpoint),
+            false => BTreeSet::new(),
+        };
         self.insert(name, page, found, &keep);
         let mut ready = Vec::new();
         for (&op, names) in &mut self.waiting {
