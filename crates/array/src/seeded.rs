@@ -118,6 +118,8 @@ seeded_faults! {
     InitializedUnwritten,
     /// a group is made blank although the journal describes blocks of its earlier volume
     BlankUnderRecords,
+    /// a group is made blank with a column in spare space though the column's home drive is complete
+    BlankInSpareSpace,
     /// of a joined operation that fails only the first member hears it
     JoinedFailureToFirst,
     /// a whole stripe goes in place though blocks there count

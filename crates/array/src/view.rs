@@ -13,7 +13,6 @@
 //! take memory.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
 
 use block::Seat;
 use layout::Cell;
@@ -179,10 +178,10 @@ impl View {
         );
     }
 
-    /// These groups are made blank for new use: columns that had no cell before are at home like any others, if their
+    /// The group is made blank for new use: columns that had no cell before are at home like any others, if their
     /// seat's drive has its cells.
-    pub fn begin_life(&mut self, groups: Range<u64>) {
-        let keys = (groups.start, 0)..(groups.end, 0);
+    pub fn begin_life(&mut self, group: u64) {
+        let keys = (group, 0)..(group + 1, 0);
         let absent = { &mut self.entries }.extract_if(keys, |_, column| !column.writable());
         absent.for_each(drop);
     }

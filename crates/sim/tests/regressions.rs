@@ -227,6 +227,13 @@ fn a_batch_that_a_drive_has_written_astray_is_not_at_the_start_of_the_ring() {
 /// group was made blank, the drive with the spare cell failed. The pool counted the column as at home, but its pages
 /// there were not blank; and for its lane the column was nowhere.
 #[test]
-fn a_column_is_at_home_when_its_spare_cell_leaves_while_the_group_is_made_blank() {
+fn a_column_is_at_home_before_its_group_is_made_blank() {
     holds(include_str!("schedules/blank-pages-at-home-too.txt"));
+}
+
+/// Seed 776026096. The same in a pool without `lazy-initialization`: the lane was not informed when the labels had the
+/// volume, and had the column nowhere from then on.
+#[test]
+fn a_column_is_at_home_before_its_group_is_made_blank_for_a_new_volume() {
+    holds(include_str!("schedules/blank-in-spare-space.txt"));
 }

@@ -41,11 +41,7 @@ pub(super) fn plan_blank(
             };
             puts.push((place, page.encode(regions.pool, name).into()));
         }
-        let state = cx.view().column(&cx.geometry, group, column);
-        // A column in spare space is at home again when the drive with the spare cell leaves, also while this is written.
-        let home = cx.geometry.layout().cell(group, column);
-        let is_elsewhere = state.cells().all(|cell| cell != home) && !cx.view().is_out(home.seat);
-        let cells = state.cells().chain(is_elsewhere.then_some(home));
+        let cells = cx.view().column(&cx.geometry, group, column).cells();
         plan.writes.extend(cells.map(|cell| Transfer {
             seat: cell.seat,
             column,
@@ -104,20 +100,6 @@ mod tests {
             let (read, merged) = MetaPage::merge(pool, name, &[bytes]);
             assert!(read == page && merged.damaged == 0);
         }
-    }
-
-    #[test]
-    fn a_column_in_spare_space_is_written_at_its_home_too() {
-        let mut cx = Context::of_test("pddl2:2d:7c:1s", 7);
-        let before = planned(&cx).0;
-        let home = cx.geometry.layout().cell(0, 0);
-        let spare = cx.geometry.layout().cell(1, 0);
-        cx.change_view(|view, _| view.settle(0, 0, spare));
-        let written = planned(&cx).0;
-        assert_eq!(written[..2], [spare.seat.0, home.seat.0]);
-        assert_eq!(written[2..], before[1..]);
-        cx.change_view(|view, _| view.seat_out(home.seat));
-        assert_eq!(planned(&cx).0[..2], [spare.seat.0, before[1]]);
     }
 
     #[test]

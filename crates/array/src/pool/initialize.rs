@@ -19,6 +19,7 @@ use super::loss::owner;
 use super::{OnDurable, Pool, SeatState};
 use crate::action::Command;
 use crate::runs;
+use crate::seeded::{self, SeededFault};
 
 /// Maximum of groups in a region: with cells of 16 MiB a gibibyte of data and more, for a flush and a label.
 const REGION_MAX: u64 = 16;
@@ -165,7 +166,7 @@ impl Pool {
         }
         for group in std::mem::take(&mut self.initialization.waiting) {
             let room = self.initialization.in_flight.len() < IN_FLIGHT_MAX;
-            if room && !self.is_in_use(group) {
+            if room && self.can_be_made_blank(group) {
                 self.initialization.in_flight.insert(group);
                 self.tell_lane(group, Command::Zero { group });
             } else {
@@ -174,9 +175,15 @@ impl Pool {
         }
     }
 
-    /// Whether lanes still fill or scrub a group, for a volume that had the group before. They use its old pages, so
-    /// the group is not made blank meanwhile.
-    pub(super) fn is_in_use(&self, group: u64) -> bool {
+    /// Whether a group can be made blank now. Not while lanes still fill or scrub it, for a volume that had the group
+    /// before: they use its old pages. And not before its columns are at home, if their home drives are complete: if the
+    /// drive with a spare cell left, the pool would take the column for one that is at home, where it was not written.
+    pub(super) fn can_be_made_blank(&mut self, group: u64) -> bool {
+        !self.is_in_use(group)
+            && (seeded::is(SeededFault::BlankInSpareSpace) || self.bring_home(group))
+    }
+
+    fn is_in_use(&self, group: u64) -> bool {
         self.fills.is_filling(group) || self.scrub.is_scrubbing(group)
     }
 
@@ -223,12 +230,7 @@ impl Pool {
             runs::remove(&mut self.facts.uninitialized, groups);
         }
         let whole = |state| matches!(state, SeatState::Current | SeatState::Waiting);
-        // A stop between the record of a fill and the label can leave a group that was never written with a column on
-        // spare space, although its home is in.
-        let columns = self.geometry.layout().columns();
-        let mut groups = regions.iter().cloned().flatten();
-        let away = groups.any(|group| (0..columns).any(|column| self.is_away(group, column)));
-        if away || !self.facts.seats.iter().all(|seat| whole(seat.state)) || self.is_replacing() {
+        if !self.facts.seats.iter().all(|seat| whole(seat.state)) || self.is_replacing() {
             // Columns of drives that are out have to be filled from now on.
             self.requeue_fills();
         }

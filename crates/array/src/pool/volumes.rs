@@ -297,7 +297,7 @@ impl Pool {
                 && let Some(index) = new
                     .waiting
                     .iter()
-                    .rposition(|&group| !self.is_in_use(group))
+                    .rposition(|&group| self.can_be_made_blank(group))
             {
                 new.in_flight += 1;
                 commands.push(new.waiting.remove(index));

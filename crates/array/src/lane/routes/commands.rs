@@ -108,8 +108,7 @@ impl Lane {
                     return Ok(());
                 }
                 self.discards.forget(group..group + 1);
-                self.cx
-                    .change_view(|view, _| view.begin_life(group..group + 1));
+                self.cx.change_view(|view, _| view.begin_life(group));
                 self.begin_job(Job::zero(group));
             }
             Command::Uninitialized(runs) => self.leave_uninitialized(&runs),

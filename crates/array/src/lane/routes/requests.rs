@@ -184,13 +184,8 @@ impl Lane {
 
     /// Groups have been made blank, or could not be made blank.
     pub(in crate::lane) fn initialized(&mut self, groups: &Range<u64>, outcome: Outcome) {
-        if outcome.is_ok() {
-            // The drive of a spare cell may have left meanwhile. The pages at the column's home are blank, too.
-            self.cx
-                .change_view(|view, _| view.begin_life(groups.clone()));
-            if self.check_here(groups.start).is_ok() {
-                self.uninitialized.mark(&self.cx, groups.start);
-            }
+        if outcome.is_ok() && self.check_here(groups.start).is_ok() {
+            self.uninitialized.mark(&self.cx, groups.start);
         }
         for (id, request) in self.uninitialized.ended(groups, outcome) {
             match outcome {

@@ -261,6 +261,33 @@ impl Pool {
         }
     }
 
+    /// A group is to be made blank. A column of it may be in spare space although its home drive is complete: columns of
+    /// groups without a volume are not copied back. Such columns are recorded as if they had been filled at home. Returns
+    /// whether there is none.
+    pub(in crate::pool) fn bring_home(&mut self, group: u64) -> bool {
+        let mut none_is_away = true;
+        for column in 0..self.geometry.layout().columns() {
+            let key = (group, column);
+            let home = self.geometry.layout().cell(group, column);
+            let is_complete = self.facts.seats[home.seat.index()].state == SeatState::Current;
+            if !is_complete || !self.is_away(group, column) {
+                continue;
+            }
+            none_is_away = false;
+            if self.fills.is_under_way(key) || self.fills.is_draining(key) {
+                continue;
+            }
+            if self.fills.is_idle() {
+                // Nothing is copied, so this is no rebuild that could end.
+                self.fills.progress.ended.get_or_insert(self.now);
+            }
+            self.taken.insert(home, key);
+            self.fills.progress.cells_total += 1;
+            self.record_fill(key, home);
+        }
+        none_is_away
+    }
+
     /// The record is durable: the cell is the column's place from now on.
     pub(super) fn settle(&mut self, group: u64, column: u16, cell: Cell, generation: u32) {
         let key = (group, column);
