@@ -45,6 +45,7 @@ mod writes;
 use std::sync::Arc;
 
 use block::{Instant, Outcome, Seat};
+use layout::Cell;
 
 use self::backoff::Retries;
 use self::balance::Balance;
@@ -349,6 +350,15 @@ impl Lane {
     #[must_use]
     pub fn preserved_blocks(&self) -> usize {
         self.preserved.len()
+    }
+
+    /// The cell from which a column is read, if there is one.
+    #[must_use]
+    pub fn place(&self, group: u64, column: u16) -> Option<Cell> {
+        self.cx
+            .view()
+            .column(&self.cx.geometry, group, column)
+            .source
     }
 
     /// The entries of blocks as of now, from journal and pages.

@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | cells | the place of a column is on a drive that is in, and in the drive's table; a spare cell is taken for it |
 //! | cells | no two columns of a group are on one drive, except columns whose homes are on one drive |
-//! | cells | if all columns of a drive are at home (it is complete), no written group has one of them in spare space |
+//! | cells | lanes have each column of a written group where the pool has it (when neither waits for the other) |
 //! | volumes | their groups exist, and no group belongs to two volumes |
 //! | volumes | runs of groups that were never written are in order and apart |
 //! | labels | no generation is skipped: the one being written is the newest one, or the one before it |
@@ -14,11 +14,10 @@
 use std::collections::BTreeMap;
 
 use block::Seat;
+use layout::Cell;
 
-use super::loss::owner;
 use super::{Pool, SeatState};
 use crate::format::CellEntry;
-use crate::runs;
 
 impl Pool {
     /// Checks the invariants.
@@ -43,6 +42,23 @@ impl Pool {
         }
     }
 
+    /// Checks that each column of a written group is where its lane has it. For moments at which the pool and the lanes
+    /// have processed all messages of each other.
+    ///
+    /// # Panics
+    /// When the pool and a lane disagree.
+    pub fn check_places(&self, of_lane: impl Fn(u64, u16) -> Option<Cell>) {
+        for group in self.facts.allocated_groups() {
+            for column in 0..self.geometry.layout().columns() {
+                let (here, there) = (self.source(group, column), of_lane(group, column));
+                assert_eq!(
+                    here, there,
+                    "column {column} of group {group}: the pool and the lane have it in different cells"
+                );
+            }
+        }
+    }
+
     fn check_cells(&self) {
         let mut before: Option<u64> = None;
         for (&(group, column), &(cell, generation)) in &self.places {
@@ -64,11 +80,6 @@ impl Pool {
                 cell == home || self.taken.get(&cell) == Some(&(group, column)),
                 "{cell:?} is a column's place, and taken"
             );
-            let is_complete = self.facts.seats[home.seat.index()].state == SeatState::Current;
-            assert!(
-                cell == home || !is_complete || !self.is_written(group),
-                "column {column} of group {group} is in {cell:?}, and its home in {home:?} counts as complete"
-            );
             let entry = CellEntry {
                 group,
                 column,
@@ -83,12 +94,6 @@ impl Pool {
                 "{cell:?} exists"
             );
         }
-    }
-
-    /// Whether a group belongs to a volume and has been made blank for it.
-    fn is_written(&self, group: u64) -> bool {
-        owner(&self.facts.volumes, group).is_some()
-            && runs::run_of(&self.facts.uninitialized, group).is_none()
     }
 
     /// Columns that share a drive although the layout has them on two are lost together: the group survives fewer failures

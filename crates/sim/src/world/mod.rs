@@ -358,6 +358,12 @@ impl World {
         )
     }
 
+    /// Checks that the pool and its lanes agree on the place of each column, in a world that is quiet.
+    pub(crate) fn check_places(&self) {
+        self.pool
+            .check_places(|group, column| self.lane_of(group).place(group, column));
+    }
+
     /// The lane that serves a group.
     pub(crate) fn lane_of(&self, group: u64) -> &Lane {
         &self.lanes[usize::from(self.pool.geometry().lane_of(group))]
@@ -386,6 +392,7 @@ impl World {
             assert!(idle, "lane {index} keeps memory");
         }
         assert!(self.pool.is_idle(), "the pool hangs: {:#?}", self.pool);
+        self.check_places();
     }
 
     // --- the queue ---------------------------------------------------------------------------

@@ -261,19 +261,22 @@ impl Pool {
         }
     }
 
-    /// A group is to be made blank. A column of it may be in spare space although its home drive is complete: columns of
-    /// groups without a volume are not copied back. Such columns are recorded as if they had been filled at home. Returns
-    /// whether there is none.
+    /// Whether a column is in spare space although its home drive is complete. That happens in groups without a volume:
+    /// their columns are not copied back.
+    fn is_left_behind(&self, group: u64, column: u16) -> bool {
+        let home = self.geometry.layout().cell(group, column);
+        let is_complete = self.facts.seats[home.seat.index()].state == SeatState::Current;
+        is_complete && self.is_away(group, column)
+    }
+
+    /// A group is to be made blank: columns that were left behind in spare space are recorded as if they had been filled
+    /// at home. Returns whether there is none.
     pub(in crate::pool) fn bring_home(&mut self, group: u64) -> bool {
-        let mut none_is_away = true;
-        for column in 0..self.geometry.layout().columns() {
+        let columns = 0..self.geometry.layout().columns();
+        let behind = columns.filter(|&column| self.is_left_behind(group, column));
+        let behind: Vec<u16> = behind.collect();
+        for &column in &behind {
             let key = (group, column);
-            let home = self.geometry.layout().cell(group, column);
-            let is_complete = self.facts.seats[home.seat.index()].state == SeatState::Current;
-            if !is_complete || !self.is_away(group, column) {
-                continue;
-            }
-            none_is_away = false;
             if self.fills.is_under_way(key) || self.fills.is_draining(key) {
                 continue;
             }
@@ -281,11 +284,22 @@ impl Pool {
                 // Nothing is copied, so this is no rebuild that could end.
                 self.fills.progress.ended.get_or_insert(self.now);
             }
+            let home = self.geometry.layout().cell(group, column);
             self.taken.insert(home, key);
             self.fills.progress.cells_total += 1;
             self.record_fill(key, home);
         }
-        none_is_away
+        behind.is_empty()
+    }
+
+    /// A group has been made blank: no column of it was left behind.
+    pub(in crate::pool) fn check_blank(&self, group: u64) {
+        for column in 0..self.geometry.layout().columns() {
+            debug_assert!(
+                !self.is_left_behind(group, column),
+                "column {column} of group {group} is made blank in spare space, and its home drive is complete"
+            );
+        }
     }
 
     /// The record is durable: the cell is the column's place from now on.

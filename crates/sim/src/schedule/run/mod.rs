@@ -608,6 +608,7 @@ impl Run {
         while !self.world().is_quiet() {
             self.go_on(limit, "work in the background")?;
         }
+        self.world().check_places();
         Ok(())
     }
 
