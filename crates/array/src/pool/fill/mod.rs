@@ -238,6 +238,14 @@ impl Pool {
         self.write_entry(target, Some(entry), vec![effect]);
     }
 
+    /// Records a column as if it had been filled at home.
+    fn record_at_home(&mut self, key: (u64, u16)) {
+        let home = self.geometry.layout().cell(key.0, key.1);
+        self.taken.insert(home, key);
+        self.fills.progress.cells_total += 1;
+        self.record_fill(key, home);
+    }
+
     /// Columns are intact in their home cells on a drive that is back: record them as if they had been filled.
     pub(super) fn readmit(&mut self, seat: Seat, columns: Vec<(u64, u16)>) {
         if self.facts.seats[seat.index()].state != SeatState::Filling {
@@ -254,10 +262,8 @@ impl Pool {
             {
                 continue;
             }
-            self.taken.insert(home, key);
-            self.fills.progress.cells_total += 1;
             self.note_return(seat, 0);
-            self.record_fill(key, home);
+            self.record_at_home(key);
         }
     }
 
@@ -284,10 +290,7 @@ impl Pool {
                 // Nothing is copied, so this is no rebuild that could end.
                 self.fills.progress.ended.get_or_insert(self.now);
             }
-            let home = self.geometry.layout().cell(group, column);
-            self.taken.insert(home, key);
-            self.fills.progress.cells_total += 1;
-            self.record_fill(key, home);
+            self.record_at_home(key);
         }
         behind.is_empty()
     }
