@@ -64,7 +64,7 @@ seeded_faults! {
     LeaveOutColumn,
     /// parity is computed from a block that was not verified
     UnverifiedParity,
-    /// a failed checksum is taken for right on reads
+    /// a failed checksum counts as correct on reads
     UnverifiedRead,
     /// a checksum is not bound to the place
     UnboundChecksum,
@@ -80,7 +80,7 @@ seeded_faults! {
     SkipFillTarget,
     /// a fill is reported before its target is flushed
     FillEarly,
-    /// lanes hear `SeatOut` before labels are durable
+    /// lanes get `SeatOut` before labels are durable
     SeatOutEarly,
     /// labels are not flushed
     LabelsUnflushed,
@@ -100,15 +100,15 @@ seeded_faults! {
     SequencesAnew,
     /// a partial block keeps the bytes of scratch memory
     PartialKeepsScratch,
-    /// a batch that recovery put together is left as it was on the drives
+    /// a batch that recovery has reconstructed is not written again on the drives
     SkipRestore,
-    /// changes that come at once are a generation each, and only the last is written
+    /// changes that come together are a generation each, and only the last is written
     SkipGenerations,
     /// a fill writes while older blocks are on their way to its target
     FillDuringInstall,
-    /// a block that was logged as unknown stays so when a fill has put it in place
+    /// a block that was logged as unknown stays unknown when a fill has put it in place
     FilledStaysUnknown,
-    /// a scrub believes pages in memory and does not look at their copies
+    /// a scrub uses pages in memory without reading their copies
     ScrubKeepsPages,
     /// a group counts as blank before the labels know it
     InitializedEarly,
@@ -120,7 +120,7 @@ seeded_faults! {
     BlankUnderRecords,
     /// a group is made blank with a column in spare space though the column's home drive is complete
     BlankInSpareSpace,
-    /// of a joined operation that fails only the first member hears it
+    /// if a joined operation fails, only its first member gets the failure
     JoinedFailureToFirst,
     /// a whole stripe goes in place though blocks there count
     DirectOntoWritten,
@@ -128,12 +128,12 @@ seeded_faults! {
     DirectOntoTrimmed,
     /// a flush does not cover what was written in place before its record
     DirectUnflushed,
-    /// recovery believes records of stripes in place without looking at the stripes
+    /// recovery accepts records of stripes in place without comparing the stripes
     DirectUncompared,
-    /// the log does not end before a stripe in place that cannot be made whole
+    /// the log does not end before a stripe in place that is torn and cannot be repaired
     DirectTornStays,
-    /// a stripe in place that the power left torn is not mended
-    DirectTornUnmended,
+    /// a stripe in place that a power cut has torn is not repaired
+    DirectTornUnrepaired,
     /// parity is left out of the journal though not all data of its row is beside it
     DerivedFromPart,
     /// recovery does not compute the parity that the journal leaves out
@@ -142,7 +142,7 @@ seeded_faults! {
     VacatedNotFlushed,
     /// a stripe that was vacated is written again while reads planned before are in flight
     VacatedNotDrained,
-    /// an operation that waited for its stripe's lock does not look whether its data has moved meanwhile
+    /// an operation that waited for its stripe's lock does not check whether its data has moved meanwhile
     MovedNotFollowed,
     /// a stripe that was moved still counts where it was
     MovedNotVacated,
@@ -156,7 +156,7 @@ seeded_faults! {
     DiscardWholeUnits,
     /// what was trimmed is discarded on the drives before the trim is in place
     DiscardUnflushed,
-    /// a discard on the drives does not wait for those who write the stripes
+    /// a discard on the drives does not wait for writes to the stripes
     DiscardUnlocked,
     /// what a deleted volume had is discarded while the journal describes stripes of it
     DiscardDescribed,

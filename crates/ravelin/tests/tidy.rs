@@ -1,9 +1,11 @@
-//! Retired words do not return: not in names of files, identifiers, help, events or JSON. And the state machines of a
-//! lane do not name the lane.
+//! Retired words do not return: not in names of files, identifiers, help, events or JSON. The state machines of a
+//! lane do not name the lane, and the list of seeded faults in the documents is that of the code.
 //!
 //! `tidy/words.rs` has the words, and the standard word for each. Reviewers check comments and sentences. A place is a
 //! file's name, an identifier (once for each file), a name in a string (a key of JSON, or an event), or a page of help.
 
+#[path = "tidy/seeded.rs"]
+mod seeded;
 #[path = "tidy/words.rs"]
 mod words;
 

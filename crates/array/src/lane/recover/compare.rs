@@ -271,7 +271,7 @@ impl Comparison {
     fn repairs(&mut self, lent: &Lent<'_>) -> Vec<Op> {
         let mut ops = Vec::new();
         for ((group, stripe), names) in std::mem::take(&mut self.torn) {
-            if seeded::is(SeededFault::DirectTornUnmended) {
+            if seeded::is(SeededFault::DirectTornUnrepaired) {
                 continue;
             }
             let per_chunk = lent.cx.geometry.chunk_bytes() / BLOCK_BYTES;
