@@ -18,7 +18,6 @@ demo:
 
 test:
 	$(CARGO) test --workspace $(WITH)
-	$(CARGO) test -p ravelin-sim --features seeded-faults --test seeded
 
 # Format and lints; warnings are errors here.
 check:
@@ -28,7 +27,6 @@ check:
 # The long form of the sweeps.
 verify:
 	RAVELIN_LONG=1 $(CARGO) test --workspace $(WITH)
-	RAVELIN_LONG=1 $(CARGO) test -p ravelin-sim --features seeded-faults --test seeded -- --nocapture
 
 # Real clients and real kernels, as far as they are there; what is missing is named as skipped.
 e2e:
@@ -53,6 +51,7 @@ fuzz:
 # The program, manual pages, completions and the unit: make install PREFIX=/usr/local DESTDIR=
 install:
 	$(CARGO) build --release --locked -p ravelin $(WITH)
+	packaging/no-seeded-faults $(RELEASE)
 	packaging/install $(RELEASE) "$(DESTDIR)" "$(PREFIX)"
 
 # What `install` has put there; pools and what the daemon remembers stay.
@@ -67,6 +66,7 @@ uninstall:
 # A Debian package in target/deb.
 deb:
 	$(CARGO) build --release --locked -p ravelin $(WITH)
+	packaging/no-seeded-faults $(RELEASE)
 	packaging/deb $(RELEASE) target/deb
 
 clean:

@@ -1,10 +1,7 @@
 //! Seeded faults (mutations): wrong lines that show whether the simulator finds them: `docs/design/seeded-faults.md`.
 //!
-//! The code takes a wrong line only with the feature `seeded-faults`, which the test `seeded` of the simulator turns
-//! on, and then only in a thread that asks for it. Without the feature [`is`] is a constant `false`.
-
-/// Whether this build can go wrong on purpose. Such a build must not serve clients: `ravelin` does not compile with it.
-pub const ENABLED: bool = cfg!(feature = "seeded-faults");
+//! Builds with debug assertions take a wrong line in a thread that asks for its fault with `seed_fault`, and only tests
+//! ask. In a release build [`is`] is a constant `false`, so the compiler removes the wrong lines.
 
 macro_rules! seeded_faults {
     ($($(#[doc = $what:literal])+ $name:ident,)+) => {
@@ -26,6 +23,11 @@ macro_rules! seeded_faults {
                 }
             }
         }
+
+        /// The names, in every program with the wrong lines: `packaging/no-seeded-faults` searches a program for them.
+        #[cfg(debug_assertions)]
+        #[used]
+        static NAMES: &str = concat!($(stringify!($name), "\n"),+);
     };
 }
 
@@ -164,7 +166,7 @@ seeded_faults! {
     DiscardRingWritten,
 }
 
-#[cfg(feature = "seeded-faults")]
+#[cfg(debug_assertions)]
 mod cell {
     use std::cell::Cell;
 
@@ -181,16 +183,17 @@ mod cell {
 
     /// Checked where the fault would be; public for the simulator, which takes the driver's part.
     #[must_use]
+    #[inline]
     pub fn is(fault: SeededFault) -> bool {
         SEEDED.get() == Some(fault)
     }
 }
 
-#[cfg(feature = "seeded-faults")]
+#[cfg(debug_assertions)]
 pub use cell::{is, seed_fault};
 
 /// No fault is seeded.
-#[cfg(not(feature = "seeded-faults"))]
+#[cfg(not(debug_assertions))]
 #[must_use]
 #[inline(always)]
 pub const fn is(_fault: SeededFault) -> bool {

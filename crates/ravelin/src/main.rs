@@ -81,12 +81,6 @@ enum Command {
     Man(commands::pages::ManArguments),
 }
 
-// Seeded faults lose data on purpose, for tests of the simulator: a build with them does not compile.
-const _: () = assert!(
-    !array::seeded::ENABLED,
-    "the feature `seeded-faults` is for the simulator's tests: `ravelin` cannot be built with it"
-);
-
 fn main() -> ExitCode {
     // If a shell asks for completion candidates, this prints them and exits.
     CompleteEnv::with_factory(Arguments::command)

@@ -33,7 +33,7 @@ pub mod schedule;
 mod scratch;
 mod world;
 
-#[cfg(feature = "seeded-faults")]
+#[cfg(debug_assertions)]
 pub use array::seeded::{SeededFault, seed_fault};
 pub use drive::{Counted, Drive, DriveFault, Pace, Pieces, Region, Regions, Survival, Trigger};
 pub use oracle::Oracle;

@@ -36,6 +36,24 @@ fn the_shipped_unit_exposes_little() {
     }
 }
 
+/// `make install` and `make deb` refuse a program with seeded faults. The program of the tests has debug assertions, and
+/// so has the faults.
+#[test]
+fn a_program_with_seeded_faults_is_not_released() {
+    let check = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../packaging/no-seeded-faults"
+    );
+    let judge = |program: &str| Command::new(check).arg(program).output().unwrap();
+    let judged = judge(env!("CARGO_BIN_EXE_ravelin"));
+    assert_eq!(
+        judged.status.success(),
+        !cfg!(debug_assertions),
+        "{judged:?}"
+    );
+    assert!(judge("/bin/sh").status.success());
+}
+
 fn there_is(program: &str) -> bool {
     let there = Command::new(program).arg("--version").output().is_ok();
     if !there {

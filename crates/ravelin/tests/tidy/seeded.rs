@@ -54,3 +54,31 @@ fn the_list_of_seeded_faults_is_that_of_the_code() {
         .collect();
     assert_eq!(table, rows, "the table of docs/design/seeded-faults.md");
 }
+
+/// `seed_fault` is named where it is defined, where the simulator passes it on, and in tests of the simulator.
+#[test]
+fn only_tests_seed_faults() {
+    let mut named = sources(&root().join("crates"), "");
+    named.retain(|(path, names)| path.ends_with(".rs") && names.contains("seed_fault"));
+    let places: Vec<&str> = named.iter().map(|(path, _)| path.as_str()).collect();
+    let (tests, code): (Vec<&str>, Vec<&str>) = places
+        .into_iter()
+        .filter(|path| !path.starts_with("ravelin/tests/tidy"))
+        .partition(|path| path.starts_with("sim/tests/"));
+    assert_eq!(code, ["array/src/seeded.rs", "sim/src/lib.rs"]);
+    assert!(!tests.is_empty());
+}
+
+/// Debug assertions are what seeded faults depend on: no profile of a release turns them on.
+#[test]
+fn releases_are_built_without_debug_assertions() {
+    let manifest = std::fs::read_to_string(root().join("Cargo.toml")).expect("UTF-8");
+    let sections: Vec<&str> = manifest.split("\n[").collect();
+    let release = |section: &&&str| section.starts_with("profile.release]");
+    assert_eq!(sections.iter().filter(release).count(), 1);
+    for section in sections {
+        if section.contains("debug-assertions") {
+            assert!(section.starts_with("profile.dev]"), "{section}");
+        }
+    }
+}
