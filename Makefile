@@ -30,12 +30,12 @@ verify:
 
 # Real clients and real kernels, as far as they are there; what is missing is named as skipped.
 e2e:
-	$(CARGO) test -p ravelin $(WITH) --test e2e --test restarts --test crashes --test service --test guest -- --nocapture
-	$(CARGO) test -p ravelin-export $(if $(PSK),--features $(PSK)) --test nbd_interop -- --nocapture
+	$(CARGO) test -p ravelin $(WITH) --test e2e --test service -- --nocapture
+	$(CARGO) test -p ravelin -p ravelin-export $(WITH) --test it -- --nocapture restarts:: crashes:: guest:: nbd_interop::
 
 # `ravelin shear` on real volumes, btrfs and md, in real time. For a host that is quiet: on a busy one answers can be wrong.
 shear:
-	$(CARGO) test -p ravelin $(WITH) --test shear -- --ignored --nocapture --test-threads=4
+	$(CARGO) test -p ravelin $(WITH) --test it -- --ignored --nocapture --test-threads=4 shear::
 
 bench:
 	$(CARGO) bench --workspace

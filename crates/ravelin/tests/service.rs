@@ -1,11 +1,13 @@
 //! The daemon as a service: messages to the supervisor, the shipped unit, and work under a memory limit.
+//!
+//! A program of its own: one test measures what an idle daemon costs, so no other tests may keep the processors busy.
 
 #![expect(clippy::print_stdout, reason = "tests say what they skip")]
 
-#[path = "cli/bench.rs"]
+#[path = "it/support/bench.rs"]
 #[expect(dead_code, reason = "shared with other tests")]
 mod bench;
-#[path = "restarts/tools.rs"]
+#[path = "it/support/tools.rs"]
 #[expect(dead_code, reason = "shared with other tests")]
 mod tools;
 

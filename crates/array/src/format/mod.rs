@@ -13,7 +13,7 @@
 //! ```
 //!
 //! Format 1 is fixed. An addition gets a feature bit, so that a version without that feature leaves the pool alone. A
-//! change of place gets a format number and a migration. `sim/tests/format1.rs` has pools as they were when the format
+//! change of place gets a format number and a migration. `sim/tests/it/format1.rs` has pools as they were when the format
 //! began.
 
 mod cells;

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::ioctl::{Setter, Updater, ioctl};
 
-use crate::common::{eventually, run};
+use super::common::{eventually, run};
 
 /// A loop device.
 pub(crate) struct Loop {

@@ -1,0 +1,483 @@
+//! A device in memory as a file, used through the file, and as a kernel block device through a loop
+//! device over the file.
+//!
+//! Needs `/dev/fuse`; the loop device needs root and its tools. Missing ones are reported as
+//! skipped.
+
+#![expect(clippy::print_stdout, reason = "tests say what they skip")]
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::support::{MemoryDevice, PAGE, Pace, limits};
+use block::{BlockDevice, Fault, Memory};
+use export::fuse::{FuseError, FuseFile};
+use rustix::fs::{FallocateFlags, OFlags, SeekFrom, fallocate};
+use rustix::io::Errno;
+
+const SIZE: u64 = 4 << 20;
+const SHUFFLED: Pace = Pace::Shuffled {
+    seed: 7,
+    delay_us_max: 200,
+};
+/// Names the file that another process mounts and serves until it is killed.
+const SERVE: &str = "RAVELIN_TEST_FUSE_SERVE";
+
+/// A directory for one test, removed also after a failure.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(test: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("ravelin-fuse-{}-{test}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.join("volume.img")
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn fuse_is_here() -> bool {
+    let fuse = OpenOptions::new().read(true).write(true).open("/dev/fuse");
+    if let Err(error) = &fuse {
+        println!("skipped: /dev/fuse: {error}");
+    }
+    fuse.is_ok()
+}
+
+fn tools_are_here(tools: &[&str]) -> bool {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: loop devices need root");
+        return false;
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let missing = |tool: &&&str| !std::env::split_paths(&path).any(|dir| dir.join(tool).exists());
+    match tools.iter().find(missing) {
+        Some(tool) => println!("skipped: {tool} is not installed"),
+        None if !Path::new("/dev/loop-control").exists() => println!("skipped: no loop devices"),
+        None => return fuse_is_here(),
+    }
+    false
+}
+
+fn run(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success(),
+        "{program} {arguments:?}: {text}{errors}"
+    );
+    text.trim().to_owned()
+}
+
+/// A loop device, detached also after a failure.
+struct Loop(String);
+
+impl Loop {
+    fn over(file: &Path) -> Self {
+        let file = file.to_str().unwrap();
+        Self(run("losetup", &["--direct-io=on", "-f", "--show", file]))
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").args(["-d", &self.0]).status();
+    }
+}
+
+/// A mounted file system, unmounted also after a failure.
+struct Mounted(PathBuf);
+
+impl Mounted {
+    fn new(device: &Loop, at: &Path) -> Self {
+        fs::create_dir_all(at).unwrap();
+        run("mount", &[&device.0, at.to_str().unwrap()]);
+        Self(at.to_owned())
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).status();
+    }
+}
+
+fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !holds() {
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn open(path: &Path) -> File {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(path)
+        .unwrap()
+}
+
+fn noise(length: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed;
+    let step = |_| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        state.to_be_bytes()[0]
+    };
+    (0..length).map(step).collect()
+}
+
+#[test]
+fn what_is_written_through_the_file_is_on_the_device_and_comes_back() {
+    if !fuse_is_here() {
+        return;
+    }
+    let place = Place::new("bytes");
+    let device = MemoryDevice::new(limits(SIZE), SHUFFLED);
+    let mounted = FuseFile::mount(&place.file(), Arc::clone(&device) as _).unwrap();
+    assert_eq!(fs::metadata(place.file()).unwrap().len(), SIZE);
+
+    let bytes = noise(usize::try_from(SIZE).unwrap(), 1);
+    let file = open(&place.file());
+    assert_eq!(mounted.opens(), 1);
+    // Odd offsets and lengths; one is longer than the longest request.
+    let mut at = 0_usize;
+    for length in [1, 511, 4097, 70_001, 2_500_000, usize::MAX] {
+        let end = bytes.len().min(at.saturating_add(length));
+        file.write_all_at(&bytes[at..end], at as u64).unwrap();
+        at = end.min(bytes.len());
+    }
+    assert!(device.bytes() == bytes, "written");
+    let mut back = vec![0; bytes.len()];
+    file.read_exact_at(&mut back, 0).unwrap();
+    assert!(back == bytes, "read");
+
+    // Reads and writes stop at the end of the file.
+    assert_eq!(file.read_at(&mut back[..100], SIZE - 10).unwrap(), 10);
+    assert_eq!(file.read_at(&mut back[..100], SIZE).unwrap(), 0);
+    assert_eq!(file.write_at(&[1; 100], SIZE - 10).unwrap(), 10);
+    assert_eq!(
+        file.write_at(&[1; 100], SIZE).unwrap_err().raw_os_error(),
+        Some(28)
+    );
+    assert!(file.set_len(SIZE / 2).is_err());
+    // O_TRUNC has no effect, as on a block device.
+    drop(File::create(place.file()).unwrap());
+    assert_eq!(device.bytes()[..1000], bytes[..1000]);
+
+    drop(file);
+    eventually("released", || mounted.opens() == 0);
+    drop(mounted);
+    assert!(!place.file().exists(), "nothing is left behind");
+}
+
+#[test]
+fn fsync_flushes_and_a_dsync_write_is_durable_at_once() {
+    if !fuse_is_here() {
+        return;
+    }
+    let place = Place::new("flush");
+    let device = MemoryDevice::new(limits(SIZE), Pace::Fast);
+    let _mounted = FuseFile::mount(&place.file(), Arc::clone(&device) as _).unwrap();
+    let file = open(&place.file());
+    file.write_all_at(&[1; 4096], 0).unwrap();
+    assert!(device.unflushed());
+    file.sync_all().unwrap();
+    assert!(!device.unflushed());
+    let before = device.flushes();
+    file.sync_data().unwrap();
+    assert_eq!(device.flushes(), before + 1);
+
+    let durable = OpenOptions::new()
+        .write(true)
+        .custom_flags(OFlags::DSYNC.bits().cast_signed())
+        .open(place.file())
+        .unwrap();
+    durable.write_all_at(&[2; 4096], 8192).unwrap();
+    assert!(!device.unflushed());
+}
+
+#[test]
+fn punched_and_zeroed_ranges_read_zeros_and_only_the_punched_are_free() {
+    if !fuse_is_here() {
+        return;
+    }
+    let place = Place::new("punch");
+    let device = MemoryDevice::new(limits(SIZE), SHUFFLED);
+    let _mounted = FuseFile::mount(&place.file(), Arc::clone(&device) as _).unwrap();
+    let file = open(&place.file());
+    let mut expected = noise(usize::try_from(SIZE).unwrap(), 2);
+    file.write_all_at(&expected, 0).unwrap();
+
+    let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    fallocate(&file, punch, 8 * PAGE, 16 * PAGE).unwrap();
+    expected[8 * 4096..24 * 4096].fill(0);
+    fallocate(&file, FallocateFlags::ZERO_RANGE, 100_001, 300_000).unwrap();
+    expected[100_001..400_001].fill(0);
+    assert!(device.bytes() == expected);
+    assert!(device.extents(8 * PAGE, PAGE)[0].hole);
+    // A device has all its space allocated.
+    fallocate(&file, FallocateFlags::empty(), 0, SIZE).unwrap();
+    assert!(fallocate(&file, FallocateFlags::empty(), 0, SIZE + 1).is_err());
+    assert!(device.bytes() == expected);
+}
+
+#[test]
+fn holes_and_data_are_found_by_seeking() {
+    if !fuse_is_here() {
+        return;
+    }
+    let place = Place::new("seek");
+    let device = MemoryDevice::new(limits(SIZE), SHUFFLED);
+    let _mounted = FuseFile::mount(&place.file(), Arc::clone(&device) as _).unwrap();
+    let file = open(&place.file());
+    let seek = |from| rustix::fs::seek(&file, from);
+    assert_eq!(seek(SeekFrom::Hole(0)), Ok(0));
+    assert_eq!(seek(SeekFrom::Data(0)), Err(Errno::NXIO));
+    file.write_all_at(&[1; 8192], 64 * PAGE).unwrap();
+    file.write_all_at(&[1; 4096], SIZE - PAGE).unwrap();
+    assert_eq!(seek(SeekFrom::Data(0)), Ok(64 * PAGE));
+    assert_eq!(seek(SeekFrom::Data(65 * PAGE + 7)), Ok(65 * PAGE + 7));
+    assert_eq!(seek(SeekFrom::Hole(64 * PAGE)), Ok(66 * PAGE));
+    assert_eq!(seek(SeekFrom::Data(66 * PAGE)), Ok(SIZE - PAGE));
+    assert_eq!(seek(SeekFrom::Hole(SIZE - PAGE)), Ok(SIZE));
+    assert_eq!(seek(SeekFrom::Data(SIZE)), Err(Errno::NXIO));
+    assert_eq!(seek(SeekFrom::Hole(SIZE)), Err(Errno::NXIO));
+}
+
+#[test]
+fn a_fault_is_an_error_of_that_request_alone() {
+    if !fuse_is_here() {
+        return;
+    }
+    let place = Place::new("fault");
+    let device = MemoryDevice::new(limits(SIZE), Pace::Fast);
+    let _mounted = FuseFile::mount(&place.file(), Arc::clone(&device) as _).unwrap();
+    let file = open(&place.file());
+    let mut bytes = [0; 4096];
+    for (fault, errno) in [
+        (Fault::Medium, 5),
+        (Fault::Gone, 19),
+        (Fault::Full, 28),
+        (Fault::Shutdown, 108),
+    ] {
+        device.set_fault(Some((8192..8193, fault)));
+        let read = file.read_exact_at(&mut bytes, 8192);
+        assert_eq!(read.unwrap_err().raw_os_error(), Some(errno));
+        let written = file.write_all_at(&bytes, 8192);
+        assert_eq!(written.unwrap_err().raw_os_error(), Some(errno));
+        file.read_exact_at(&mut bytes, 0).unwrap();
+    }
+    device.set_fault(None);
+    file.read_exact_at(&mut bytes, 8192).unwrap();
+}
+
+#[test]
+fn a_second_mount_is_refused_and_a_file_that_is_open_is_cut_off() {
+    if !fuse_is_here() {
+        return;
+    }
+    let place = Place::new("busy");
+    let device = MemoryDevice::new(limits(SIZE), Pace::Fast);
+    let mounted = FuseFile::mount(&place.file(), Arc::clone(&device) as _).unwrap();
+    let again = FuseFile::mount(&place.file(), Arc::clone(&device) as _);
+    assert!(matches!(again, Err(FuseError::Busy { .. })), "{again:?}");
+
+    let file = open(&place.file());
+    let mut bytes = [0; 4096];
+    file.read_exact_at(&mut bytes, 0).unwrap();
+    // With a request in flight that the device completes only after the unmount has begun.
+    device.hold(true);
+    let blocked = std::thread::spawn({
+        let file = file.try_clone().unwrap();
+        move || file.read_exact_at(&mut [0; 4096], 0)
+    });
+    eventually("submitted", || device.waiting() == 1);
+    let release = std::thread::spawn({
+        let device = Arc::clone(&device);
+        move || {
+            std::thread::sleep(Duration::from_millis(300));
+            device.hold(false);
+        }
+    });
+    drop(mounted);
+    release.join().unwrap();
+    assert!(blocked.join().unwrap().is_err());
+    assert!(file.read_exact_at(&mut bytes, 0).is_err());
+    assert_eq!(device.waiting(), 0);
+    assert!(!place.file().exists(), "nothing is left behind");
+
+    // The path can be used again while the old file is still open.
+    let mounted = FuseFile::mount(&place.file(), device).unwrap();
+    open(&place.file()).read_exact_at(&mut bytes, 0).unwrap();
+    drop(mounted);
+}
+
+#[test]
+fn serves_until_it_is_killed() {
+    // Runs only as the other process of the next test.
+    let Some(file) = std::env::var_os(SERVE) else {
+        return;
+    };
+    let device = MemoryDevice::new(limits(SIZE), Pace::Fast);
+    let mounted = FuseFile::mount(Path::new(&file), device).unwrap();
+    println!("\nserving {}", mounted.path().display());
+    std::thread::sleep(Duration::from_secs(60));
+}
+
+#[test]
+fn what_a_killed_process_left_mounted_is_replaced() {
+    if !fuse_is_here() {
+        return;
+    }
+    let place = Place::new("stale");
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "fuse::serves_until_it_is_killed", "--nocapture"])
+        .env(SERVE, place.file())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let serving = lines.map_while(Result::ok).any(|l| l.contains("serving"));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(serving);
+    assert_eq!(
+        fs::metadata(place.file()).unwrap_err().raw_os_error(),
+        Some(107),
+        "transport endpoint is not connected"
+    );
+
+    let device = MemoryDevice::new(limits(SIZE), Pace::Fast);
+    device.fill(b"new");
+    let mounted = FuseFile::mount(&place.file(), device).unwrap();
+    let mut bytes = [0; 3];
+    open(&place.file()).read_exact(&mut bytes).unwrap();
+    assert_eq!(&bytes, b"new");
+    drop(mounted);
+    assert!(!place.file().exists(), "nothing is left behind");
+}
+
+#[test]
+fn a_loop_device_has_many_requests_in_flight() {
+    if !tools_are_here(&["losetup"]) {
+        return;
+    }
+    const READERS: u64 = 32;
+    let place = Place::new("in-flight");
+    let device = MemoryDevice::new(limits(READERS << 20), Pace::Fast);
+    let _mounted = FuseFile::mount(&place.file(), Arc::clone(&device) as _).unwrap();
+    let disk = Loop::over(&place.file());
+    eventually("the system has looked at the device", || {
+        let before = device.requests();
+        std::thread::sleep(Duration::from_millis(100));
+        device.requests() == before
+    });
+    device.hold(true);
+    let readers: Vec<_> = (0..READERS)
+        .map(|index| {
+            let path = disk.0.clone();
+            std::thread::spawn(move || {
+                let file = OpenOptions::new()
+                    .read(true)
+                    .custom_flags(OFlags::DIRECT.bits().cast_signed())
+                    .open(path)
+                    .unwrap();
+                let mut memory = Memory::zeroed(4096);
+                file.read_exact_at(memory.unique_mut().unwrap(), index << 20)
+            })
+        })
+        .collect();
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while device.waiting() < usize::try_from(READERS).unwrap() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let waiting = device.waiting();
+    device.hold(false);
+    for reader in readers {
+        reader.join().unwrap().unwrap();
+    }
+    assert_eq!(waiting as u64, READERS);
+}
+
+/// Regression: with 128 KiB of read-ahead, the default of loop devices on some kernels, a single
+/// reader used few drives at once.
+#[test]
+fn a_loop_device_reads_ahead_several_of_the_longest_requests() {
+    if !tools_are_here(&["losetup"]) {
+        return;
+    }
+    let place = Place::new("ahead");
+    let device = MemoryDevice::new(limits(8 << 20), Pace::Fast);
+    let _mounted = FuseFile::mount(&place.file(), device as _).unwrap();
+    let made = export::fuse::loops::make(&place.file(), false).unwrap();
+    let disk = Loop(made.to_str().unwrap().to_owned());
+    let name = disk.0.strip_prefix("/dev/").unwrap();
+    let ahead = fs::read_to_string(format!("/sys/block/{name}/queue/read_ahead_kb")).unwrap();
+    assert!(ahead.trim().parse::<u32>().unwrap() >= 4096, "{ahead}");
+}
+
+#[test]
+fn ext4_on_a_loop_device_keeps_a_tree_and_gives_back_what_is_deleted() {
+    if !tools_are_here(&["losetup", "mkfs.ext4", "e2fsck", "fstrim"]) {
+        return;
+    }
+    const DISK: u64 = 64 << 20;
+    let place = Place::new("ext4");
+    let device = MemoryDevice::new(limits(DISK), SHUFFLED);
+    let mounted = FuseFile::mount(&place.file(), Arc::clone(&device) as _).unwrap();
+    let disk = Loop::over(&place.file());
+    run("mkfs.ext4", &["-q", &disk.0]);
+    let root = place.0.join("mnt");
+    let trees: Vec<Vec<u8>> = (0..40).map(|i| noise(20_000 * (i + 1), i as u64)).collect();
+    {
+        let _system = Mounted::new(&disk, &root);
+        for (index, bytes) in trees.iter().enumerate() {
+            let directory = root.join(format!("{}/{}", index % 3, index % 5));
+            fs::create_dir_all(&directory).unwrap();
+            let mut file = File::create(directory.join(index.to_string())).unwrap();
+            file.write_all(bytes).unwrap();
+        }
+        fs::write(root.join("large"), noise(20 << 20, 99)).unwrap();
+        rustix::fs::sync();
+        let stored = |device: &MemoryDevice| -> u64 {
+            let extents = device.extents(0, DISK);
+            extents.iter().filter(|e| !e.hole).map(|e| e.length).sum()
+        };
+        let before = stored(&device);
+        fs::remove_file(root.join("large")).unwrap();
+        rustix::fs::sync();
+        run("fstrim", &[root.to_str().unwrap()]);
+        let after = stored(&device);
+        assert!(after + (19 << 20) < before, "{before} then {after} bytes");
+    }
+    assert!(!device.unflushed(), "unmounting flushes");
+    run("e2fsck", &["-fn", &disk.0]);
+    {
+        let _system = Mounted::new(&disk, &root);
+        for (index, bytes) in trees.iter().enumerate() {
+            let file = format!("{}/{}/{index}", index % 3, index % 5);
+            assert!(fs::read(root.join(&file)).unwrap() == *bytes, "{file}");
+        }
+    }
+    drop(disk);
+    eventually("the loop device has let go", || mounted.opens() == 0);
+    drop(mounted);
+    assert!(!place.file().exists(), "nothing is left behind");
+}

@@ -1,0 +1,6 @@
+//! The crate's tests from outside, one program.
+
+mod common;
+mod dcode;
+mod draid;
+mod shear;

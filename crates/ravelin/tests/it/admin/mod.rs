@@ -1,0 +1,15 @@
+//! What administrators who know zpool, mdadm, LVM or storcli expect: which commands are safe, and which messages they
+//! get.
+
+mod destroying;
+mod drives;
+mod hardening;
+mod package;
+mod plans;
+mod schemes;
+mod small;
+mod tls;
+mod volumes;
+mod watching;
+
+const MIB: u64 = 1 << 20;

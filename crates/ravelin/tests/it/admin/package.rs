@@ -1,0 +1,139 @@
+//! What is installed: the Debian package and the systemd unit.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::support::bench::Bench;
+
+/// Regression: the unit let the daemon and its hooks do everything that root may do.
+#[test]
+fn the_shipped_unit_exposes_little() {
+    let unit = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../packaging/systemd/ravelin.service"
+    );
+    let judged = Command::new("systemd-analyze")
+        .args(["security", "--offline=true", "--no-pager", "--threshold=40"])
+        .arg(unit)
+        .output();
+    let Ok(judged) = judged else {
+        eprintln!("skipped: there is no systemd-analyze");
+        return;
+    };
+    let said = String::from_utf8_lossy(&judged.stdout);
+    if !said.contains("Overall exposure") {
+        eprintln!("skipped: this systemd-analyze judges no files");
+        return;
+    }
+    assert!(judged.status.success(), "{said}");
+    let text = std::fs::read_to_string(unit).unwrap();
+    for line in [
+        "NoNewPrivileges=yes",
+        "CapabilityBoundingSet=CAP_SYS_ADMIN ",
+        "ProtectSystem=",
+    ] {
+        assert!(text.contains(line), "{line}");
+    }
+}
+
+/// `make install` and `make deb` refuse a program with seeded faults. The program of the tests has debug assertions, and
+/// so has the faults.
+#[test]
+fn a_program_with_seeded_faults_is_not_released() {
+    let check = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../packaging/no-seeded-faults"
+    );
+    let judge = |program: &str| Command::new(check).arg(program).output().unwrap();
+    let judged = judge(env!("CARGO_BIN_EXE_ravelin"));
+    assert_eq!(
+        judged.status.success(),
+        !cfg!(debug_assertions),
+        "{judged:?}"
+    );
+    assert!(judge("/bin/sh").status.success());
+}
+
+fn there_is(program: &str) -> bool {
+    let there = Command::new(program).arg("--version").output().is_ok();
+    if !there {
+        eprintln!("skipped: there is no {program}");
+    }
+    there
+}
+
+/// The package has the program, its pages, completions and unit, and the program runs from the unpacked tree. Debian's
+/// own checker and systemd find no fault.
+#[test]
+fn the_package_unpacks_into_a_fresh_tree_and_runs_the_demo_from_there() {
+    if !there_is("dpkg-deb") {
+        return;
+    }
+    let bench = Bench::without_daemon("deb");
+    let made = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/deb"))
+        .arg(env!("CARGO_BIN_EXE_ravelin"))
+        .arg(bench.path("out"))
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{made:?}");
+    let package = String::from_utf8(made.stdout).unwrap();
+    let package = Path::new(package.trim());
+    if there_is("lintian") {
+        has_no_errors_by_lintian(package);
+    }
+
+    let tree = bench.path("tree");
+    let unpacked = Command::new("dpkg")
+        .arg("-x")
+        .args([package, &tree])
+        .status();
+    assert!(unpacked.unwrap().success());
+    for file in [
+        "usr/bin/ravelin",
+        "usr/lib/systemd/system/ravelin.service",
+        "usr/share/man/man1/ravelin-pool-create.1.gz",
+        "usr/share/bash-completion/completions/ravelin",
+        "usr/share/zsh/vendor-completions/_ravelin",
+        "usr/share/doc/ravelin/docs/coming-from.md",
+        "etc/ravelin/hooks.d",
+    ] {
+        assert!(tree.join(file).exists(), "{file}");
+    }
+    if there_is("systemd-analyze") {
+        unit_is_well_written(&bench, &tree);
+    }
+    let ran = Command::new(tree.join("usr/bin/ravelin"))
+        .args(["demo", "--size", "256M", "--json", "--dir"])
+        .arg(&bench.directory)
+        .output()
+        .unwrap();
+    assert!(ran.status.success(), "{ran:?}");
+    let shown: serde_json::Value = serde_json::from_slice(&ran.stdout).unwrap();
+    assert_eq!(shown["verified"], true, "{shown}");
+}
+
+fn has_no_errors_by_lintian(package: &Path) {
+    let judged = Command::new("lintian")
+        .args(["--allow-root", "--fail-on", "error"])
+        .arg(package)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&judged.stdout);
+    assert!(judged.status.success(), "{said}");
+}
+
+/// systemd accepts the unit as it is installed.
+fn unit_is_well_written(bench: &Bench, tree: &Path) {
+    let unit = tree.join("usr/lib/systemd/system/ravelin.service");
+    let unit = std::fs::read_to_string(unit).unwrap();
+    // systemd checks that the program is at the path that the unit names.
+    let program = tree.join("usr/bin/ravelin").display().to_string();
+    let copy = bench.path("ravelin.service");
+    std::fs::write(&copy, unit.replace("/usr/bin/ravelin", &program)).unwrap();
+    let judged = Command::new("systemd-analyze")
+        .args(["verify", "--man=no"])
+        .arg(&copy)
+        .output()
+        .unwrap();
+    assert!(judged.status.success(), "{judged:?}");
+}

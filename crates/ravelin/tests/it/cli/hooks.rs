@@ -1,0 +1,113 @@
+//! Hooks: programs that the daemon runs for events.
+
+use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::{MIB, connect};
+use crate::support::bench::Bench;
+
+fn hook(bench: &Bench, name: &str, script: &str) {
+    let directory = bench.path("hooks");
+    std::fs::create_dir_all(&directory).unwrap();
+    let path = directory.join(name);
+    let at = bench.directory.display();
+    std::fs::write(&path, format!("#!/bin/sh\ncd {at}\n{script}\n")).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// Waits until a file has a line with these words; returns all lines so far.
+fn lines_with(bench: &Bench, file: &str, words: &str) -> Vec<String> {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let text = std::fs::read_to_string(bench.path(file)).unwrap_or_default();
+        if text.contains(words) {
+            return text.lines().map(str::to_owned).collect();
+        }
+        assert!(Instant::now() < deadline, "no `{words}` in:\n{text}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn hooks_are_told_of_a_drive_that_fails_and_of_the_rebuild() {
+    let mut bench = Bench::without_daemon("hooks");
+    hook(&bench, "10-json", "cat >> json");
+    hook(
+        &bench,
+        "20-environment",
+        "echo \"$RAVELIN_EVENT $RAVELIN_POOL ${RAVELIN_SEAT:-none} $RAVELIN_SOCKET\" >> environment",
+    );
+    hook(&bench, "30-fails", "exit 3");
+    bench.start_with(&["--hooks", bench.path("hooks").to_str().unwrap()]);
+    let drives = bench.drives("d", 6, 96 * MIB);
+    assert_eq!(bench.create("tank", "pddl1:3d:1s", &drives, &[]).code, 0);
+    bench.ok(&["volume", "create", "tank/v", "--size", "32M"]);
+    // A rebuild skips blocks that were never written.
+    super::stories::write_all(&bench, 8192, 1);
+    bench.ok(&["drive", "fail", "tank", "d2"]);
+    bench.ok(&["pool", "wait", "tank"]);
+    lines_with(&bench, "environment", "rebuild_ends");
+    assert_eq!(bench.terminate(), Some(0));
+
+    let lines = lines_with(&bench, "environment", "pool_closed");
+    let words: Vec<&str> = lines.iter().filter_map(|l| l.split(' ').next()).collect();
+    let wanted = [
+        "pool_open",
+        "drive_out",
+        "rebuild_begins",
+        "rebuild_ends",
+        "pool_closed",
+    ];
+    let mut rest = words.iter();
+    for word in wanted {
+        assert!(rest.any(|found| *found == word), "no {word} in {words:?}");
+    }
+    let socket = bench.path("socket");
+    let out = format!("drive_out tank 2 {}", socket.display());
+    assert!(lines.contains(&out), "{lines:?}");
+
+    let json = std::fs::read_to_string(bench.path("json")).unwrap();
+    let events: Vec<Value> = json
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(events.len(), words.len(), "one line each");
+    let out = events.iter().find(|e| e["event"] == "drive_out").unwrap();
+    assert_eq!(out["kind"], "event");
+    assert_eq!(out["pool"], "tank");
+    assert_eq!(out["seat"], 2);
+    assert_eq!(out["dropped"], 0);
+    assert!(out["text"].as_str().unwrap().contains("drive is out"));
+    assert!(bench.log().contains("30-fails: exit status: 3"));
+}
+
+#[test]
+fn a_hook_that_hangs_delays_neither_the_pool_nor_the_end_of_the_daemon() {
+    let mut bench = Bench::without_daemon("hangs");
+    // The hook's child process hangs too.
+    hook(
+        &bench,
+        "hangs",
+        "echo $RAVELIN_EVENT >> begun; sleep 600 & sleep 600",
+    );
+    let hooks = bench.path("hooks");
+    bench.start_with(&["--hooks", hooks.to_str().unwrap(), "--hook-seconds", "1"]);
+    let drives = bench.drives("d", 6, 96 * MIB);
+    let since = Instant::now();
+    assert_eq!(bench.create("tank", "pddl1:3d:1s", &drives, &[]).code, 0);
+    bench.ok(&["volume", "create", "tank/v", "--size", "8M"]);
+    let export = bench.json(&["volume", "attach", "tank/v", "--nbd", "unix:nbd"]);
+    lines_with(&bench, "begun", "pool_open");
+    bench.ok(&["drive", "fail", "tank", "d2"]);
+    let mut client = connect(export["uri"].as_str().unwrap());
+    client.write(0, &[1; 4096], true).unwrap();
+    client.disconnect().unwrap();
+    bench.ok(&["pool", "wait", "tank"]);
+    // Each hanging hook is killed, and the next one runs.
+    lines_with(&bench, "begun", "drive_out");
+    assert!(bench.log().contains("hangs: killed, it took too long"));
+    assert_eq!(bench.terminate(), Some(0));
+    assert!(since.elapsed() < Duration::from_secs(20));
+}

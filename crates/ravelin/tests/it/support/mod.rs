@@ -1,0 +1,14 @@
+//! What tests of several parts of the program use.
+
+#[expect(dead_code, reason = "shared with the program `service`")]
+pub(crate) mod bench;
+#[path = "../../e2e/common.rs"]
+#[expect(dead_code, reason = "shared with the program `e2e`")]
+pub(crate) mod common;
+#[path = "../../e2e/disk.rs"]
+#[expect(dead_code, reason = "shared with the program `e2e`")]
+pub(crate) mod disk;
+pub(crate) mod kit;
+pub(crate) mod redact;
+pub(crate) mod tools;
+pub(crate) mod writer;

@@ -1,0 +1,34 @@
+//! The crate's tests from outside, one program.
+
+mod backoff;
+mod closed_forms;
+mod direct;
+mod discards;
+mod drive_return;
+mod drive_return_during_rebuild;
+mod failures;
+mod format1;
+mod groups_again;
+mod hangs;
+mod held_reads;
+mod interleaved;
+mod joined;
+mod journal;
+mod losses;
+mod moves;
+mod neighbours;
+mod opening;
+mod page_reads;
+mod preserved;
+mod recovering;
+mod regressions;
+mod replacing;
+mod schedules;
+mod scrub;
+#[cfg(debug_assertions)]
+mod seeded;
+mod setback;
+mod study;
+mod support;
+mod takeover;
+mod together;

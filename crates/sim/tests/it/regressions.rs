@@ -1,0 +1,257 @@
+//! Schedules that failed once, each with its cause. A schedule is stored as text, because the meaning of a seed may
+//! change.
+
+use sim::schedule::{Runner, Schedule};
+
+fn holds(text: &str) {
+    let schedule: Schedule = text.parse().expect("a schedule");
+    assert!(schedule.is_within_budget());
+    let verdict = Runner::new().run(&schedule);
+    assert_eq!(verdict.violation, None, "{schedule}");
+}
+
+/// Seed 100893. One drive failed before a batch was written, and the power went while another drive wrote its part: the
+/// batch was on fewer drives than may be lost. The first recovery put the batch together and left it as it was; the
+/// next power cut came before its checkpoint and took one more drive. Recovery now writes such a batch anew before any
+/// request is answered.
+#[test]
+fn a_batch_that_recovery_found_is_whole_again_before_anything_else_may_happen() {
+    holds(include_str!("../schedules/recovery-restores-batches.txt"));
+}
+
+/// The same on a small raid5 and with RDP: found again after the order of drive operations had changed.
+#[test]
+fn a_batch_of_a_raid5_that_recovery_found_is_whole_again_too() {
+    holds(include_str!(
+        "../schedules/recovery-restores-batches-raid5.txt"
+    ));
+    holds(include_str!(
+        "../schedules/recovery-restores-batches-rdp.txt"
+    ));
+}
+
+/// Three changes of the facts during one write of the labels became three generations, of which only the last was
+/// written. Drives that did not have it yet lagged by three when the power went, and counted as stale: half of a
+/// healthy pool. All changes that come while a generation is being written are now one generation.
+#[test]
+fn a_drive_never_lags_by_more_than_one_generation_however_many_changes_come_at_once() {
+    holds(include_str!("../schedules/generations-in-turn.txt"));
+}
+
+/// The same with a drive that breaks while it is scrubbed: found again after the order of drive operations had changed.
+#[test]
+fn a_drive_never_lags_by_more_than_one_generation_while_it_is_scrubbed_and_breaks() {
+    holds(include_str!("../schedules/generations-in-turn-scrub.txt"));
+    // Since neighbours are joined, the other schedules no longer show the fault.
+    holds(include_str!("../schedules/generations-in-turn-joined.txt"));
+}
+
+/// A drive failed while the pool was being closed. Then a waiting spare took its seat, and its cells were queued for a
+/// rebuild that was never begun.
+#[test]
+fn a_pool_that_is_being_closed_seats_no_spare_and_queues_no_cells() {
+    holds(include_str!("../schedules/closing-begins-no-fill.txt"));
+}
+
+/// A scrub dropped pages from memory to compare their copies. One of them was only in memory: its column was being
+/// filled, and the neighbour's drive was out. The blocks stayed unknown after the fill.
+#[test]
+fn a_scrub_does_not_forget_checksums_that_only_memory_has() {
+    holds(include_str!("../schedules/filled-blocks-are-known.txt"));
+}
+
+/// Seeds 78552 and 61361. A drive hung and was put out; another drive was suspect, to be trusted again in a minute. The
+/// pool's timer for this was all that was still due, and the simulator gave back the operations of the hung drive only
+/// after it, although no request waited for them. Work that had ended long ago was taken for work that does not end.
+#[test]
+fn what_a_hanging_drive_still_has_does_not_wait_until_a_suspect_is_trusted_again() {
+    holds(include_str!("../schedules/suspects-timer-is-no-work.txt"));
+}
+
+/// Seed 92734. A drive that returned had the old content of a block. A client wrote the block anew, and the fill found
+/// the new content in the log and wrote it in place before a flush had covered its batch. Then a power cut took the
+/// batch: the older entry counted again, and by this entry the drive had the block. A fill of a drive that catches up
+/// now writes only blocks that a power cut cannot take back.
+#[test]
+fn a_drive_that_catches_up_is_not_given_what_a_power_cut_may_take_back() {
+    holds(include_str!("../schedules/fill-waits-for-flush.txt"));
+}
+
+/// Seed 2005708: the same on mirrors, where no read met the block before the drives were compared.
+#[test]
+fn a_mirror_that_catches_up_is_not_given_what_a_power_cut_may_take_back() {
+    holds(include_str!("../schedules/fill-waits-for-flush-raid10.txt"));
+}
+
+/// A recovery left out a torn batch at the end of the ring. The batch that took its number had no room there and went
+/// to the start. The next recovery found the new batch, and its anchor vouched for all numbers up to it. The recovery
+/// after that met the torn batch first and took it for the end of the log: an acknowledged write was lost. Of several
+/// batches of one number the one of the latest incarnation counts, wherever it is.
+#[test]
+fn a_batch_that_does_not_count_does_not_hide_the_one_that_took_its_number() {
+    holds(include_str!("../schedules/skipped-batch-stays-out.txt"));
+}
+
+/// The power went while a generation was on one drive only. This drive hung at the next opening, which therefore made
+/// another generation of the same number. After the next power cut, the two were taken for two halves that had gone on
+/// alone. A generation that was only begun, on a drive that the other label does without, does not count.
+#[test]
+fn a_generation_that_was_only_begun_on_a_drive_that_was_not_found_is_no_other_half() {
+    holds(include_str!("../schedules/label-only-begun.txt"));
+    holds(include_str!("../schedules/label-only-begun-raid10.txt"));
+    // Seed 300105871: the generation that was only begun said that another drive was out.
+    holds(include_str!(
+        "../schedules/label-only-begun-about-another.txt"
+    ));
+    // Seed 500568684: the pool was opened once more in between.
+    holds(include_str!(
+        "../schedules/label-only-begun-two-openings-ago.txt"
+    ));
+}
+
+/// Seeds 100158277 and 100412277. A drive that was being filled failed, and another took its seat before the lanes had
+/// learned of either. Cells that the lanes then reported as filled, on the old drive, were recorded for the new drive,
+/// and were never filled there.
+#[test]
+fn what_was_filled_on_a_drive_that_left_does_not_count_for_the_one_that_came() {
+    holds(include_str!(
+        "../schedules/filled-for-a-drive-that-left.txt"
+    ));
+    holds(include_str!(
+        "../schedules/filled-for-a-drive-that-left-pddl2.txt"
+    ));
+}
+
+/// Seeds 100161638 and 6812. A page of checksums could not be read while its other holder was being filled. The page
+/// was written anew without entries, for a scrub to fill; the daemon was killed before the scrub. After the restart no
+/// record said that these checksums were missing.
+#[test]
+fn blocks_without_checksums_are_found_again_after_a_kill() {
+    holds(include_str!(
+        "../schedules/unknown-blocks-are-found-again.txt"
+    ));
+    holds(include_str!(
+        "../schedules/unknown-blocks-are-found-again-raid10.txt"
+    ));
+}
+
+/// Seed 9400011020. A fresh drive was put into a seat while the labels that said that the old drive was out were being
+/// written. The lanes did not know of this yet and wrote a page to the fresh drive; the drive hung, and the page
+/// arrived after the rebuild. A seat is free when the lanes know that its drive is out.
+#[test]
+fn a_fresh_drive_is_given_nothing_that_was_meant_for_the_one_before_it() {
+    holds(include_str!("../schedules/seat-free-when-lanes-know.txt"));
+}
+
+/// Seeds 9400194749 and 9300080763. Since a power cut a copy of a page of checksums was older than the others, and its
+/// drive was slow: reads of the page went on without that copy, and the copy stayed old. When a late copy arrives, all
+/// copies are now compared.
+#[test]
+fn a_copy_of_a_page_that_came_late_is_compared_with_the_others() {
+    holds(include_str!("../schedules/late-copy-is-compared-dcode.txt"));
+    holds(include_str!("../schedules/late-copy-is-compared-pddl2.txt"));
+}
+
+/// Seed 9900232592. A drive hung while the pool was opened. Its `SeatOut` was joined with that of a drive that was out
+/// before, and so reached the lanes before the places of its columns, which were those at the beginning of the opening:
+/// on the hung drive. The lanes read the columns there, and waited without end. No place on a drive that is out is sent
+/// to lanes.
+#[test]
+fn a_lane_is_not_told_of_a_place_on_a_drive_that_hung_at_the_opening() {
+    holds(include_str!(
+        "../schedules/place-on-a-drive-that-is-out.txt"
+    ));
+}
+
+/// Seed 43052892. The power went between the record of a fill and the label that said that the group had been made
+/// blank. So a group that was never written had a column in spare space, although the column's home drive was there.
+/// When the group was made blank again, the column was not moved home, for no drive was missing.
+#[test]
+fn a_column_of_a_group_that_is_made_blank_goes_home() {
+    holds(include_str!("../schedules/lazy-group-goes-home.txt"));
+}
+
+/// The power tore a stripe in place. While recovery repaired the stripe, a drive failed the reads that the repair
+/// needed; the stripe was left as it was, and the anchor vouched for it.
+#[test]
+fn recovery_compares_torn_stripes_again_when_they_cannot_be_mended() {
+    holds(include_str!("../schedules/torn-is-compared-again.txt"));
+    holds(include_str!(
+        "../schedules/torn-is-compared-again-raid10.txt"
+    ));
+}
+
+/// Seed 50031794. In a pool that makes groups blank at once, a volume was created while a drive caught up. The drive
+/// was brought up to date and counted as complete while the volume's groups were being made blank on all other drives:
+/// its copies of their pages of checksums were arbitrary old bytes.
+#[test]
+fn a_drive_is_not_complete_while_groups_are_made_blank_without_it() {
+    holds(include_str!(
+        "../schedules/made-blank-while-a-drive-joins.txt"
+    ));
+}
+
+/// Seed 840004978. A stripe moved to a free one, and moved on while a read of it was in flight. One of its drives had
+/// lost the write in place and had the content from before. So had the pages of checksums, which say only from the next
+/// checkpoint on that a stripe was vacated. The read was compared with these pages, and returned the old content.
+#[test]
+fn a_read_of_a_stripe_that_was_vacated_is_not_compared_with_what_it_held_before() {
+    holds(include_str!("../schedules/vacated-is-not-compared.txt"));
+}
+
+/// Seeds 760204118 and 760514809. A stripe moved to a free one, and a drive lost its write. A read found that, and the
+/// block was reconstructed and logged. Another read of it, which had begun before without a lock, was compared with the
+/// page, because what is logged has no place yet. The page had the entry from before the move, which the drive's old
+/// content matches, and the read returned that.
+#[test]
+fn a_read_is_not_compared_with_the_page_of_a_block_that_was_logged_meanwhile() {
+    holds(include_str!(
+        "../schedules/logged-again-is-not-compared.txt"
+    ));
+    holds(include_str!(
+        "../schedules/logged-again-is-not-compared-raid10.txt"
+    ));
+}
+
+/// Seed 610158698. A pool was opened while one of its drives was a thousand times slower than normal. This takes longer
+/// than the minute of virtual time in which work ends beside fast drives.
+#[test]
+fn an_opening_beside_a_slow_drive_has_time() {
+    holds(include_str!("../schedules/opening-beside-a-slow-drive.txt"));
+}
+
+/// Seed 705013725. One batch in flight had half of the memory of the log, so that the lane wanted a checkpoint. All
+/// batches before it were covered, so that the checkpoint had nothing to do and ended at once. With each checkpoint the
+/// lane examined space of a deleted volume again, which waits for the next checkpoint. The operation for this kept the
+/// lane's turn going, and the next checkpoint began in the same turn, without end.
+#[test]
+fn a_checkpoint_that_makes_no_room_does_not_begin() {
+    holds(include_str!(
+        "../schedules/checkpoint-that-makes-no-room.txt"
+    ));
+}
+
+/// Seed 791030210. A drive wrote its copy of a batch at a wrong place: over the first batch of the ring. The power went,
+/// and with it the batch's other copy. Recovery found none where the batch should be, and searched at the start of the
+/// ring, where batches are that had no room at its end. It took the copy there, although the first batch counted.
+#[test]
+fn a_batch_that_a_drive_has_written_astray_is_not_at_the_start_of_the_ring() {
+    holds(include_str!(
+        "../schedules/stray-batch-is-not-at-the-start-of-the-ring.txt"
+    ));
+}
+
+/// Seed 792526230. A column of a group that was never written was in spare space, and its home drive was back. While the
+/// group was made blank, the drive with the spare cell failed. The pool counted the column as at home, but its pages
+/// there were not blank; and for its lane the column was nowhere.
+#[test]
+fn a_column_is_at_home_before_its_group_is_made_blank() {
+    holds(include_str!("../schedules/blank-pages-at-home-too.txt"));
+}
+
+/// Seed 776026096. The same in a pool without `lazy-initialization`: the lane was not informed when the labels had the
+/// volume, and had the column nowhere from then on.
+#[test]
+fn a_column_is_at_home_before_its_group_is_made_blank_for_a_new_volume() {
+    holds(include_str!("../schedules/blank-in-spare-space.txt"));
+}
