@@ -1,4 +1,4 @@
-//! A volume, its expected content, and streams of writes to it and reads of it.
+//! A volume, its expected content, and streams of writes to it and reads of it; long tests in parts.
 
 use std::collections::VecDeque;
 
@@ -7,6 +7,23 @@ use rand::Rng;
 use sim::{Drive, Oracle, World, WorldOptions};
 
 const VOLUME: &str = "v";
+
+/// A long test as several, which run side by side: `name { part => expression, ... }` is a module with a test for each
+/// part.
+macro_rules! parts {
+    ($name:ident { $($part:ident => $run:expr,)+ }) => {
+        mod $name {
+            $(
+                #[test]
+                fn $part() {
+                    use super::*;
+                    $run;
+                }
+            )+
+        }
+    };
+}
+pub(crate) use parts;
 
 /// A pool with one volume.
 #[derive(Clone)]
