@@ -5,6 +5,7 @@ FUZZ_SECONDS ?= 60
 LAB_OUT ?= lab-results
 PREFIX ?= /usr/local
 DESTDIR ?=
+TEST_OPTIONS ?=
 # TLS with keys that both sides know (PSK) is OpenSSL's; without its headers all else is built.
 PSK := $(shell pkg-config --exists 'openssl >= 1.1.1' 2>/dev/null && echo tls-psk)
 WITH = $(if $(PSK),--features ravelin/$(PSK))
@@ -17,7 +18,7 @@ demo:
 	$(CARGO) run --quiet -p ravelin $(WITH) -- demo
 
 test:
-	$(CARGO) test --workspace $(WITH)
+	$(CARGO) test --workspace $(WITH) $(if $(TEST_OPTIONS),-- $(TEST_OPTIONS))
 
 # Format and lints; warnings are errors here.
 check:
