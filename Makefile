@@ -20,10 +20,12 @@ demo:
 test:
 	$(CARGO) test --workspace $(WITH) $(if $(TEST_OPTIONS),-- $(TEST_OPTIONS))
 
-# Format and lints; warnings are errors here.
+# Format, lints, licences; warnings are errors here.
 check:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets $(WITH) -- -D warnings
+	@if command -v cargo-deny >/dev/null; then $(CARGO) deny check; \
+	else echo "licences and advisories are not checked: cargo-deny is not installed"; fi
 
 # The long form of the sweeps.
 verify:
