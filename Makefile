@@ -17,8 +17,10 @@ RELEASE = $(or $(CARGO_TARGET_DIR),target)/release/ravelin
 demo:
 	$(CARGO) run --quiet -p ravelin $(WITH) -- demo
 
+# Examples are not linked for this; `make check` has compiled them.
 test:
-	$(CARGO) test --workspace $(WITH) $(if $(TEST_OPTIONS),-- $(TEST_OPTIONS))
+	$(CARGO) test --workspace --tests $(WITH) $(if $(TEST_OPTIONS),-- $(TEST_OPTIONS))
+	$(CARGO) test --workspace --doc $(WITH) $(if $(TEST_OPTIONS),-- $(TEST_OPTIONS))
 
 # Format, lints, licences; warnings are errors here.
 check:
@@ -29,7 +31,7 @@ check:
 
 # The long form of the sweeps.
 verify:
-	RAVELIN_LONG=1 $(CARGO) test --workspace $(WITH)
+	RAVELIN_LONG=1 $(CARGO) test --workspace --tests $(WITH)
 
 # Real clients and real kernels, as far as they are there; what is missing is named as skipped.
 e2e:
