@@ -10,12 +10,14 @@ TEST_OPTIONS ?=
 PSK := $(shell pkg-config --exists 'openssl >= 1.1.1' 2>/dev/null && echo tls-psk)
 WITH = $(if $(PSK),--features ravelin/$(PSK))
 RELEASE = $(or $(CARGO_TARGET_DIR),target)/release/ravelin
+STUDIES = $(wildcard $(or $(CARGO_TARGET_DIR),target)/debug/deps/liblab-*.rlib)
 
 .PHONY: demo test check verify e2e shear bench lab fuzz install uninstall deb clean
 
-# The main job on this machine: no root, no kernel module, no spare drives.
+# The main job on this machine: no root, no kernel module, no spare drives. On a clean clone only what the demo needs is
+# compiled; where the studies have been compiled, the demo is run by the program with all commands.
 demo:
-	$(CARGO) run --quiet -p ravelin $(WITH) -- demo
+	$(CARGO) run --quiet -p ravelin $(if $(STUDIES),,--no-default-features) $(WITH) -- demo
 
 # Examples are not linked for this; `make check` has compiled them.
 test:
@@ -26,6 +28,7 @@ test:
 check:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets $(WITH) -- -D warnings
+	$(CARGO) clippy -p ravelin --no-default-features $(WITH) -- -D warnings
 	@if command -v cargo-deny >/dev/null; then $(CARGO) deny check; \
 	else echo "licences and advisories are not checked: cargo-deny is not installed"; fi
 

@@ -58,15 +58,19 @@ enum Command {
     /// Look at placement: show it, weigh it, find a cell.
     #[command(subcommand)]
     Layout(commands::layout::LayoutCommand),
+    #[cfg(feature = "studies")]
     /// Check alignment, claims and arrays of this machine; read-only.
     #[command(after_long_help = commands::examples::DOCTOR)]
     Doctor(commands::doctor::DoctorArguments),
+    #[cfg(feature = "studies")]
     /// Find out how a volume is striped, by the times of its reads.
     #[command(after_long_help = commands::examples::SHEAR)]
     Shear(commands::shear::ShearArguments),
+    #[cfg(feature = "studies")]
     /// Run the logic in virtual time: loads on modelled drives; swarms of faults, every cut, replays.
     #[command(subcommand)]
     Sim(commands::sim::SimCommand),
+    #[cfg(feature = "studies")]
     /// Reproduce the papers' tables and figures: ours beside theirs, and why they differ.
     #[command(subcommand)]
     Lab(commands::lab::LabCommand),
@@ -98,9 +102,13 @@ fn main() -> ExitCode {
         Command::Bench(arguments) => end(&context, arguments.run(&context)),
         Command::Code(command) => end(&context, command.run(json)),
         Command::Layout(command) => end(&context, command.run(json)),
+        #[cfg(feature = "studies")]
         Command::Doctor(arguments) => end(&context, arguments.run(&context)),
+        #[cfg(feature = "studies")]
         Command::Shear(arguments) => end(&context, arguments.run(&context)),
+        #[cfg(feature = "studies")]
         Command::Sim(command) => end(&context, command.run(&context)),
+        #[cfg(feature = "studies")]
         Command::Lab(command) => end(&context, command.run(&context)),
         Command::Demo(command) => end(&context, command.run(json)),
         Command::Completions(arguments) => end(&context, arguments.run()),

@@ -107,6 +107,7 @@ pub(crate) fn codes() -> ArgValueCandidates {
 }
 
 /// Names of studies.
+#[cfg(feature = "studies")]
 pub(crate) fn studies() -> ArgValueCandidates {
     ArgValueCandidates::new(|| {
         let studies = lab::STUDIES.iter().map(|study| study.about().id);
