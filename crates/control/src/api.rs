@@ -361,6 +361,36 @@ pub struct RenameVolume {
     pub name: String,
 }
 
+/// `POST pools/{name}/volumes/{volume}/bench`. A load that writes overwrites the volume with zeros.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bench {
+    /// The load.
+    #[serde(flatten)]
+    pub load: engine::load::Load,
+    /// `POOL/VOLUME`, as a confirmation that what the volume holds is lost. Needed if it holds data.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confirm: Option<String>,
+    /// Write although the volume has clients, or a process has its file or device open.
+    #[serde(default)]
+    pub force: bool,
+    /// Say whether the volume holds data, and run nothing.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// Answer to [`Bench`].
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Benched {
+    /// The load was run.
+    Report(engine::load::LoadReport),
+    /// The load would be run.
+    Planned {
+        /// Whether writes destroy data that the volume holds.
+        holds_data: bool,
+    },
+}
+
 /// `POST drives/wipe`: removes labels and signatures, so that the drive counts as empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

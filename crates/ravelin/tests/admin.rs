@@ -6,6 +6,8 @@
 mod bench;
 #[path = "admin/destroying.rs"]
 mod destroying;
+#[path = "admin/doors.rs"]
+mod doors;
 #[path = "admin/drives.rs"]
 mod drives;
 #[path = "admin/hardening.rs"]
