@@ -324,7 +324,7 @@ pub struct DriveChange {
     /// `offline`: rebuild the drive's contents onto spares, as `fail` does.
     #[serde(default)]
     pub rebuild: bool,
-    /// `add` and `replace`: report what is on the new drive, and change nothing.
+    /// `add`, `replace` and `online`: report what is on the drive and would be lost, and change nothing.
     #[serde(default)]
     pub dry_run: bool,
 }
@@ -341,6 +341,9 @@ pub struct ChangedDrive {
     /// What is on a new drive, or was before.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub overwrites: Vec<Overwrite>,
+    /// `remove`: what has the drive's name now, with its article, and stays as it is because it is not the spare.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<String>,
 }
 
 /// `POST pools/{name}/volumes`.

@@ -13,8 +13,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use engine::assemble::{self, AssembleError, NewPool};
-use engine::drive::{self, DriveUri, Open, OpenDriveError};
+use engine::assemble::{self, AssembleError, NewPool, OpenPool};
+use engine::drive::{DriveUri, OpenDriveError};
 use engine::status::{LoggedEvent, PoolStatus};
 use engine::traffic::PoolTraffic;
 use engine::{PoolHandle, RunOptions};
@@ -237,17 +237,15 @@ impl Daemon {
         let new = plan(request, &what)?;
         let reserved = self.reserve(name, &what)?;
         let prepare = || {
-            self.refuse_own(new.drives.iter().chain(&new.spares), &what)?;
-            let overwrites = if request.force {
-                occupied(&new)
-            } else {
-                Vec::new()
-            };
-            let prepared = assemble::prepare(&new)
-                .map_err(|error| Failure::assemble(&what, &error, &request.scheme))?;
-            Ok::<_, Failure>((overwrites, prepared))
+            assemble::prepare_beside(&new, &self.open_pools())
+                .map_err(|error| Failure::assemble(&what, &error, &request.scheme))
         };
-        let (overwrites, prepared) = prepare()?;
+        let prepared = prepare()?;
+        let overwrite = |(drive, holds): &(String, String)| Overwrite {
+            drive: drive.clone(),
+            holds: holds.clone(),
+        };
+        let overwrites = prepared.holds().iter().map(overwrite).collect();
         let created = CreatedPool {
             name: name.clone(),
             scheme: prepared.plan().scheme.clone(),
@@ -267,32 +265,23 @@ impl Daemon {
         Ok(created)
     }
 
-    /// Refuses drives of a pool that is open in this daemon. Without this check the drive locks would catch them, but
-    /// could only report that some daemon has the drive.
-    fn refuse_own<'a>(
-        &self,
-        mut uris: impl Iterator<Item = &'a DriveUri>,
-        what: &str,
-    ) -> Result<(), Failure> {
-        let statuses = self.statuses();
-        let owner = |named: &DriveUri| {
-            statuses.iter().find_map(|pool| {
-                let seat = pool.seats.iter().find(|seat| {
-                    let uri: Result<DriveUri, _> = seat.path.parse();
-                    uri.is_ok_and(|uri| uri.is_same_drive(named))
-                })?;
-                Some((pool.name.clone(), seat.seat))
+    /// The pools that are open here, with the identities of their drives.
+    fn open_pools(&self) -> Vec<OpenPool> {
+        let pools = self.pools();
+        let handles: Vec<_> = { pools.iter() }
+            .filter_map(|(name, handle)| Some((name.clone(), Arc::clone(handle.as_ref()?))))
+            .collect();
+        drop(pools);
+        let open = |(name, handle): (String, Arc<PoolHandle>)| {
+            // A pool that has just stopped has no drives.
+            let (uuid, members) = handle.members().ok()?;
+            Some(OpenPool {
+                name,
+                uuid,
+                members,
             })
         };
-        let own = uris.find_map(|uri| Some((uri, owner(&uri.absolute())?)));
-        match own {
-            None => Ok(()),
-            Some((uri, (pool, seat))) => Err(Failure::conflict(
-                what,
-                format!("{uri} is in use: it has seat {seat} of pool `{pool}`, which is open here"),
-                "name another drive",
-            )),
-        }
+        handles.into_iter().filter_map(open).collect()
     }
 
     /// Pools whose labels are found in these places, without those that are open here.
@@ -394,43 +383,25 @@ impl Daemon {
         let what = format!("pool `{name}` was not destroyed");
         self.handle(name, &what)?;
         named(request.pool.as_deref(), name, &what)?;
+        let mut pools = self.open_pools();
         let status = self.take_down(name, request.force, &what)?;
         self.forget(&status);
         let what = format!("pool `{name}` was closed, but not all of its labels are gone");
-        let how = Open {
-            create_size: None,
-            exclusive: true,
-        };
-        let mut failed = None;
-        for seat in &status.seats {
-            let uri = match drives::parse(&seat.path, &what) {
-                Ok(uri) => uri,
-                Err(failure) => {
-                    failed = Some(failure);
-                    continue;
+        let failed = match pools.iter_mut().find(|pool| pool.name == name) {
+            Some(closed) => {
+                for member in &mut closed.members {
+                    (member.is_open, member.device) = (false, None);
                 }
-            };
-            // `mem:` drives are gone with the pool, and a missing drive cannot be written.
-            let Some(path) = uri.spec.path().filter(|path| path.exists()) else {
-                continue;
-            };
-            // The path may lead to a drive of another pool by now.
-            let ours = assemble::scan(&[path.to_owned()]);
-            if !ours.iter().any(|pool| pool.uuid.to_string() == status.uuid) {
-                continue;
+                let closed = closed.clone();
+                drives::wipe_labels(&closed, &pools, &what)
             }
-            let wiped = drive::open(&uri, how)
-                .map_err(AssembleError::from)
-                .and_then(|drive| assemble::wipe_label(&drive));
-            if let Err(error) = wiped {
-                failed = Some(Failure::assemble(&what, &error, ""));
-            }
-        }
+            None => Ok(()),
+        };
         if let Some(state) = &self.state {
             state.events().forget(&status.uuid);
         }
         tracing::info!(pool = name, "destroyed");
-        failed.map_or(Ok(()), Err)
+        failed
     }
 
     /// Ends a pool's exports and closes the pool. Returns its last status.
@@ -561,7 +532,7 @@ fn plan(request: &CreatePool, what: &str) -> Result<NewPool, Failure> {
             Failure::scheme(what, &error.with_drives(drives), &request.scheme, span)
         })?;
     let parse = |texts: &[String]| {
-        let uris = texts.iter().map(|text| drives::parse(text, what));
+        let uris = texts.iter().map(|text| drives::typed(text, what));
         uris.collect::<Result<Vec<DriveUri>, Failure>>()
     };
     Ok(NewPool {
@@ -574,14 +545,4 @@ fn plan(request: &CreatePool, what: &str) -> Result<NewPool, Failure> {
         spares: parse(&request.spares)?,
         force: request.force,
     })
-}
-
-/// The previous contents of a new pool's drives. Drives that cannot be opened are skipped: `prepare` reports them.
-fn occupied(new: &NewPool) -> Vec<Overwrite> {
-    let uris = new.drives.iter().chain(&new.spares);
-    uris.filter_map(|uri| match assemble::open_empty(uri, false) {
-        Err(AssembleError::Occupied { drive, what }) => Some(Overwrite { drive, holds: what }),
-        _ => None,
-    })
-    .collect()
 }

@@ -14,6 +14,7 @@ use uuid::Uuid;
 use super::events::{EventLog, Gather};
 use super::lane::{LaneMessage, LaneSender};
 use super::lease::{InUse, Lease, in_use};
+use super::members::{Member, members};
 use super::names::Names;
 use super::volume::Volume;
 use super::{Clock, Seats};
@@ -122,6 +123,7 @@ pub(crate) enum PoolMessage {
     Admin(Admin, Answer),
     Status(Sender<PoolStatus>),
     Traffic(Sender<PoolTraffic>),
+    Members(Sender<(Uuid, Vec<Member>)>),
     /// Numbers events as those that follow the one with this number.
     NumberAfter(u64),
     /// Asks for the drive that is attached to a seat.
@@ -259,6 +261,11 @@ impl PoolThread {
                 // The receiver may have gone.
                 PoolMessage::Status(to) => to.send(self.status()).unwrap_or_default(),
                 PoolMessage::Traffic(to) => to.send(self.traffic()).unwrap_or_default(),
+                PoolMessage::Members(to) => {
+                    let members = members(&self.pool, &self.seats);
+                    let uuid = self.pool.facts().uuid;
+                    to.send((uuid, members)).unwrap_or_default();
+                }
                 PoolMessage::NumberAfter(last) => self.events.number_after(last),
                 PoolMessage::Drive(seat, to) => to.send(self.drive(seat)).unwrap_or_default(),
                 PoolMessage::WaitIdle(to) => self.waiting.push(to),
