@@ -257,7 +257,7 @@ impl Daemon {
                     "put \"confirm\" with the drive's name into the body if it is meant",
                 ));
             }
-            assemble::forget_earlier_life(&drive).map_err(failed)?;
+            assemble::give_up(&drive).map_err(failed)?;
             tracing::info!(drive = request.drive, "wiped");
         }
         Ok(WipedDrive {
@@ -375,7 +375,7 @@ impl Daemon {
         let looked = released(|| examine_for(Command::Remove, &uri, &pools, meant));
         match looked {
             Looked::Permitted(drive) => {
-                assemble::forget_earlier_life(&drive)
+                assemble::give_up(&drive)
                     .map(|()| gone(None))
                     .map_err(|error| {
                         let what =

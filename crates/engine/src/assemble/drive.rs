@@ -7,7 +7,7 @@ use block::Fault;
 use super::occupant::{Examined, Occupant, OpenPool, examine};
 use super::permit::{Answer, Command, Meant, Permit, permit};
 use super::{AssembleError, io_error};
-use crate::drive::{Drive, DriveUri, sync};
+use crate::drive::{self, Drive, DriveUri, sync};
 
 /// Bytes of a block.
 const BLOCK: usize = 4096;
@@ -85,6 +85,7 @@ pub fn refusal(uri: &DriveUri, occupant: Occupant) -> AssembleError {
         | Occupant::OtherPool { .. }
         | Occupant::Overlaid { .. }
         | Occupant::Foreign { .. }
+        | Occupant::Unmarked { .. }
         | Occupant::Empty => AssembleError::Occupied {
             drive,
             what: occupant.to_string(),
@@ -117,12 +118,22 @@ pub(super) fn wipe(drive: &Drive, tables: std::ops::Range<u64>) -> Result<(), As
     sync::flush(&*drive.device).map_err(error)
 }
 
-/// Removes any label from a drive.
+/// Removes any label from a drive, and marks what is left on the drive as given up.
 ///
 /// # Errors
 /// When it cannot be written.
 pub fn wipe_label(drive: &Drive) -> Result<(), AssembleError> {
-    wipe(drive, 0..0)
+    wipe(drive, 0..0)?;
+    drive::give_up(&*drive.device).map_err(|fault| io_error(drive, "writing", fault))
+}
+
+/// Removes the label and the journal of a drive that leaves its pool, and marks what is left as given up.
+///
+/// # Errors
+/// When it cannot be read or written.
+pub fn give_up(drive: &Drive) -> Result<(), AssembleError> {
+    forget_earlier_life(drive)?;
+    drive::give_up(&*drive.device).map_err(|fault| io_error(drive, "writing", fault))
 }
 
 /// Makes a drive ready to take a seat: removes its label and the journal of its earlier use. If that was in the same

@@ -27,7 +27,9 @@ use crate::run::StartError;
 
 pub use create::{NewPool, Prepared, create, prepare, prepare_beside};
 pub(crate) use drive::proof;
-pub use drive::{Permitted, forget_earlier_life, open_empty, open_for, refusal, wipe_label};
+pub use drive::{
+    Permitted, forget_earlier_life, give_up, open_empty, open_for, refusal, wipe_label,
+};
 pub use find::{FoundPool, choose, find, scan, with_label_of};
 pub use import::import;
 pub use occupant::{ANSWER_WITHIN, Examined, Occupant, OpenPool, examine, examine_open};

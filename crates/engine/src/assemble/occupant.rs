@@ -9,6 +9,7 @@
 //!        ──► opened and locked ──► label ──► of a pool that is open here ──► Member, Former
 //!                              │         └─► of another pool ──────────────► OtherPool
 //!                              └─► no label ──► a known mark ──────────────► Foreign
+//!                                           ├─► none, and not zeros ───────► Unmarked
 //!                                           └─► none ──────────────────────► Empty
 //!        ──► not opened ───────────────────────────────────────────────────► Taken, Missing, NoAnswer
 //! ```
@@ -27,11 +28,14 @@ use super::AssembleError;
 use super::drive::read_label;
 use super::io_error;
 use super::probe::answers;
-use crate::drive::{self, Drive, DriveUri, Identity, Open, OpenDriveError};
+use crate::drive::{self, Content, Drive, DriveUri, Identity, Open, OpenDriveError};
 use crate::run::Member;
 
 /// How long a drive may take to be opened and read.
 pub const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+
+/// How long a drive may take to show that it is empty: some 300 reads, and 32 MiB.
+const CONTENT_WITHIN: Duration = Duration::from_secs(60);
 
 /// A pool that is open here.
 #[derive(Clone, Debug)]
@@ -105,6 +109,11 @@ pub enum Occupant {
         /// What, with its article.
         what: String,
     },
+    /// Data without a known mark.
+    Unmarked {
+        /// Where a byte is not zero.
+        offset: u64,
+    },
     /// Nothing that is known.
     Empty,
     /// Another process or the kernel uses the drive.
@@ -152,6 +161,9 @@ impl fmt::Display for Occupant {
                 write!(f, "{what}, written over {label}")
             }
             Self::Foreign { what } => f.write_str(what),
+            Self::Unmarked { offset } => {
+                write!(f, "data of no known kind (byte {offset} is not zero)")
+            }
             Self::Empty => f.write_str("nothing that is known"),
             Self::Taken(error) | Self::Missing(error) => error.fmt(f),
             Self::NoAnswer(error) => error.fmt(f),
@@ -204,7 +216,22 @@ pub fn examine(uri: &DriveUri, pools: &[OpenPool]) -> Examined {
             drive,
             label: None,
             mark: None,
-        } => (Occupant::Empty, Some(drive)),
+        } => {
+            let looked = {
+                let drive = drive.clone();
+                within(CONTENT_WITHIN, move || drive::content(&drive))
+            };
+            let occupant = match looked {
+                Some(Ok(Content::Marked(what))) => Occupant::Foreign { what },
+                Some(Ok(Content::Unmarked { offset })) => Occupant::Unmarked { offset },
+                Some(Ok(Content::Empty)) => Occupant::Empty,
+                Some(Err(fault)) => Occupant::NoAnswer(io_error(&drive, "reading", fault)),
+                None => Occupant::NoAnswer(AssembleError::NoAnswer {
+                    drive: drive.uri.to_string(),
+                }),
+            };
+            (occupant, Some(drive))
+        }
     };
     Examined {
         uri,

@@ -66,6 +66,8 @@ pub enum Answer {
     Overlaid,
     /// A file system or anything else with a known mark.
     Foreign,
+    /// Data without a known mark.
+    Unmarked,
     /// Nothing that is known.
     Empty,
     /// Another process or the kernel uses it.
@@ -113,6 +115,7 @@ impl Answer {
             Occupant::InUse { .. } => Self::InUse,
             Occupant::Overlaid { uuid, .. } if meant.pool == Some(*uuid) => Self::Overlaid,
             Occupant::Overlaid { .. } | Occupant::Foreign { .. } => Self::Foreign,
+            Occupant::Unmarked { .. } => Self::Unmarked,
             Occupant::Empty => Self::Empty,
             Occupant::Taken(_) => Self::Taken,
             Occupant::Missing(_) => Self::Missing,
@@ -136,7 +139,7 @@ const COMMANDS: [Command; 9] = [
 
 /// A row for each answer, a column for each command.
 #[rustfmt::skip]
-const TABLE: [(Answer, [Permit; 9]); 14] = {
+const TABLE: [(Answer, [Permit; 9]); 15] = {
     use Permit::{Force, Leave, Refuse, Take};
     [
         //                    create  add     replace online  clear   remove wipe    import destroy
@@ -150,6 +153,7 @@ const TABLE: [(Answer, [Permit; 9]); 14] = {
         (Answer::OtherPool, [Force,  Force,  Force,  Refuse, Refuse, Leave, Take,   Leave, Leave]),
         (Answer::Overlaid,  [Force,  Force,  Force,  Force,  Refuse, Leave, Take,   Take,  Leave]),
         (Answer::Foreign,   [Force,  Force,  Force,  Refuse, Refuse, Leave, Take,   Leave, Leave]),
+        (Answer::Unmarked,  [Force,  Force,  Force,  Refuse, Refuse, Leave, Take,   Leave, Leave]),
         (Answer::Empty,     [Take,   Take,   Take,   Refuse, Refuse, Leave, Take,   Leave, Leave]),
         (Answer::Taken,     [Refuse, Refuse, Refuse, Refuse, Refuse, Leave, Refuse, Leave, Leave]),
         (Answer::Missing,   [Refuse, Refuse, Refuse, Refuse, Refuse, Leave, Refuse, Leave, Leave]),

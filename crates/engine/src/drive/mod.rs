@@ -14,6 +14,7 @@
 //! answers requests that have not begun with [`block::Fault::Shutdown`], waits for the others, and
 //! ends the drive's threads.
 
+mod content;
 mod faulty;
 mod file;
 mod handle;
@@ -35,6 +36,7 @@ use std::sync::Arc;
 
 use block::{BlockDevice, Hint};
 
+pub use content::{Content, content, give_up};
 pub use faulty::{Effect, FaultHandle, Trap};
 pub use file::create_sparse;
 pub use signature::{RAVELIN_MAGIC, RAVELIN_MAGIC_OFFSET, Signature, probe, signatures};

@@ -41,6 +41,8 @@ pub(crate) enum Answer {
     Ext4,
     /// A partition table.
     Partitions,
+    /// Data without a known mark, in the middle.
+    Unmarked,
     /// Zeros.
     Empty,
     /// A drive that another daemon has open.
@@ -54,7 +56,7 @@ pub(crate) enum Answer {
 }
 
 /// All answers. A file that does not answer comes last: each look at it takes ten seconds.
-pub(crate) const ANSWERS: [Answer; 17] = [
+pub(crate) const ANSWERS: [Answer; 18] = [
     Answer::Itself,
     Answer::WentOn,
     Answer::InUse,
@@ -67,6 +69,7 @@ pub(crate) const ANSWERS: [Answer; 17] = [
     Answer::Overlaid,
     Answer::Ext4,
     Answer::Partitions,
+    Answer::Unmarked,
     Answer::Empty,
     Answer::Taken,
     Answer::Missing,
@@ -175,6 +178,8 @@ impl Stage {
             self.drive(name);
             self.write(name, offset, mark);
         }
+        self.drive("unmarked");
+        self.write("unmarked", 9 * MIB, b"the only copy");
         self.drive("empty");
         std::fs::create_dir(self.real("directory")).unwrap();
         let pool = |name: &str, drives: [&str; 2]| {
@@ -233,6 +238,7 @@ impl Stage {
             Answer::Overlaid => "overlaid",
             Answer::Ext4 => "ext4",
             Answer::Partitions => "partitions",
+            Answer::Unmarked => "unmarked",
             Answer::Empty => "empty",
             Answer::Taken => "t0",
             Answer::Missing => "missing",
@@ -254,7 +260,8 @@ impl Stage {
             "s1",
             "overlaid",
             "ext4",
-            "partitions", 
+            "partitions",
+            "unmarked",
             "empty",
         ];
         let sum = |name| (name, block::crc32c(&bytes(&self.real(name))));

@@ -30,7 +30,8 @@ const fn for_a_new_drive(answer: Answer) -> Cell {
         | Answer::OtherPool
         | Answer::Overlaid
         | Answer::Ext4
-        | Answer::Partitions => Cell::Force,
+        | Answer::Partitions
+        | Answer::Unmarked => Cell::Force,
         Answer::InUse
         | Answer::InUseElsewhere
         | Answer::Taken
@@ -55,6 +56,7 @@ const fn told(answer: Answer) -> &'static str {
         Answer::Overlaid => "an XFS file system, written over seat 1",
         Answer::Ext4 => "an ext2 file system",
         Answer::Partitions => "a GPT partition table",
+        Answer::Unmarked => "data of no known kind",
         Answer::Empty => "nothing",
         Answer::Taken => "in use by another Ravelin daemon",
         Answer::Missing => "no such file or device",
@@ -149,6 +151,7 @@ fn wipe_asks_and_leaves_drives_of_open_pools_alone() {
                 | Answer::Overlaid
                 | Answer::Ext4
                 | Answer::Partitions
+                | Answer::Unmarked
                 | Answer::Empty
         );
         if wipes {
