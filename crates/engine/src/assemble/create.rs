@@ -11,8 +11,8 @@ use super::drive::{Permitted, open_for, wipe};
 use super::occupant::{ANSWER_WITHIN, OpenPool, within};
 use super::permit::{Command, Meant};
 use super::probe::answers;
-use super::{AssembleError, OPENED, PoolPlan};
-use crate::drive::{Drive, DriveUri, FaultHandle, Identity, identity};
+use super::{AssembleError, OPENED, PoolPlan, io_error};
+use crate::drive::{Drive, DriveUri, FaultHandle, Identity, identity, sync};
 use crate::run::{PoolHandle, RunOptions, StartError, lease};
 
 /// Rows of a drive that are checked when drives are assigned to seats: placement repeats within these, or is as good
@@ -213,6 +213,7 @@ fn by_domain(new: &NewPool) -> Result<Option<(Placed, Vec<String>)>, AssembleErr
 /// When a drive does not take its label; then no drive keeps one.
 pub fn create(prepared: Prepared, options: RunOptions) -> Result<PoolHandle, AssembleError> {
     let Prepared { pool, drives, .. } = prepared;
+    one_device_each(&drives)?;
     let facts = pool.facts();
     let tables = facts.cell_table_offset
         ..pool.geometry().drive_offset(
@@ -246,6 +247,56 @@ pub fn create(prepared: Prepared, options: RunOptions) -> Result<PoolHandle, Ass
     Err(AssembleError::Labels {
         failed: failed.join(", "),
     })
+}
+
+/// Where a word is written to find one device under two names: a page of the end that no region uses.
+fn word_offset(drive: &Drive) -> u64 {
+    (drive.size_bytes / WORD_BYTES * WORD_BYTES).saturating_sub(2 * WORD_BYTES)
+}
+
+/// Bytes of the page with the word.
+const WORD_BYTES: u64 = 4096;
+
+/// Writes a word of its own to each device, then reads all of them: where a device has the word of another one, both
+/// names lead to one device. The pages are as before afterwards. A file has one identity under all its names.
+fn one_device_each(drives: &[Drive]) -> Result<(), AssembleError> {
+    let device = |drive: &&Drive| matches!(drive.identity, Some(Identity::Device(_)));
+    let drives: Vec<&Drive> = drives.iter().filter(device).collect();
+    let length = usize::try_from(WORD_BYTES).unwrap_or(usize::MAX);
+    let read = |drive: &Drive| {
+        let page = sync::read(&*drive.device, word_offset(drive), length);
+        page.map_err(|fault| io_error(drive, "reading", fault))
+    };
+    let write = |drive: &Drive, page: &[u8]| {
+        let written = sync::write(&*drive.device, word_offset(drive), page);
+        written.map_err(|fault| io_error(drive, "writing", fault))
+    };
+    let before = { drives.iter() }
+        .map(|drive| read(drive))
+        .collect::<Result<Vec<_>, _>>()?;
+    let words: Vec<Uuid> = drives.iter().map(|_| Uuid::new_v4()).collect();
+    for (drive, word) in drives.iter().zip(&words) {
+        let mut page = vec![0; length];
+        page[..16].copy_from_slice(word.as_bytes());
+        write(drive, &page)?;
+    }
+    let same = |(drive, own): (&&Drive, &Uuid)| -> Option<Result<(), AssembleError>> {
+        let page = match read(drive) {
+            Ok(page) => page,
+            Err(error) => return Some(Err(error)),
+        };
+        let is_there = |word: &Uuid| word != own && page.starts_with(word.as_bytes());
+        let other = words.iter().position(is_there)?;
+        Some(Err(AssembleError::SameDevice {
+            first: drive.uri.to_string(),
+            second: drives[other].uri.to_string(),
+        }))
+    };
+    let found = drives.iter().zip(&words).find_map(same);
+    for (drive, page) in drives.iter().zip(&before) {
+        write(drive, page)?;
+    }
+    found.unwrap_or(Ok(()))
 }
 
 fn new_drive(drive: &Drive) -> NewDrive {

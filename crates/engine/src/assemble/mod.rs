@@ -87,6 +87,16 @@ pub enum AssembleError {
         /// Which drive.
         drive: String,
     },
+    /// Two names lead to one device.
+    #[error(
+        "{first} and {second} are one device under two names: a word written to one is read from the other"
+    )]
+    SameDevice {
+        /// One name.
+        first: String,
+        /// The other.
+        second: String,
+    },
     /// Some drives are in a failure domain and some are not.
     #[error("{drive} has no failure domain and others have")]
     NoDomain {
@@ -189,6 +199,9 @@ impl Hint for AssembleError {
                 "look at the drive and its cable, and what the kernel says of it"
             }
             Self::Twice { .. } => "each drive takes one seat",
+            Self::SameDevice { .. } => {
+                "name each disk once; with two cables to a disk, name the multipath device"
+            }
             Self::NoDomain { .. } => {
                 "write DRIVE@DOMAIN for every drive of the layout, or for none"
             }

@@ -6,6 +6,7 @@
 //!
 //! ```text
 //!   name ──► the same device as a drive that is open here ─────────────────► InUse
+//!        ──► opened and locked ──► the label of a drive that is open here ─► InUse: a second name of it, or a copy
 //!        ──► opened and locked ──► label ──► of a pool that is open here ──► Member, Former
 //!                              │         └─► of another pool ──────────────► OtherPool
 //!                              └─► no label ──► a known mark ──────────────► Foreign
@@ -360,6 +361,15 @@ fn labelled(label: &Label, pools: &[OpenPool]) -> Occupant {
         return Occupant::Former { pool, uuid, number };
     };
     let since = member.out_since();
+    if member.is_open && since.is_none() {
+        // Another name of a drive that is at work, or a copy of it: overwriting either may destroy what is in use.
+        return Occupant::InUse {
+            pool,
+            uuid,
+            number: member.number,
+            drive: member.drive,
+        };
+    }
     Occupant::Member {
         pool,
         uuid,

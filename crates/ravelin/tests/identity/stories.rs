@@ -263,3 +263,50 @@ fn a_name_with_a_mark_in_it_means_the_file_that_is_called_so() {
         std::fs::remove_file(bench.path("disk")).unwrap();
     }
 }
+
+/// Regression: a mirror of a disk with itself, by its two paths, was HEALTHY; and a second daemon used the disks of the
+/// first by their other names.
+#[test]
+fn one_disk_under_two_names_is_one_disk() {
+    let bench = filled("two-names", "raid5", 3, &[]);
+    bench.drives("e", 4, 40 * MIB);
+    let by_loop = |name: &str| {
+        let line = format!("losetup --direct-io=on -f --show {name}");
+        let made = bench.shell(&line);
+        (made.code == 0).then(|| made.stdout.trim().to_owned())
+    };
+    let names = ["e0", "e0", "e1", "e2", "e1", "e2"].map(by_loop);
+    let devices: Vec<String> = names.iter().flatten().cloned().collect();
+    if devices.len() < names.len() {
+        bench.shell(&format!("losetup -d {}", devices.join(" ")));
+        eprintln!("skipped: it needs root and loop devices");
+        return;
+    }
+    bench
+        .create("twice", "raid1", &devices[..2], &[])
+        .refused(1, &["are one device under two names"]);
+    assert!(bytes(&bench.path("e0")).iter().all(|&byte| byte == 0));
+    assert_eq!(bench.create("one", "raid1", &devices[2..4], &[]).code, 0);
+    // A second path to a drive at work, also with force.
+    for more in [&[][..], &["--force", "--yes"]] {
+        let add = ["drive", "add", "tank", &devices[4]];
+        bench
+            .run(&[&add[..], more].concat())
+            .refused(1, &["it has seat 0 of pool `one`, which is open here"]);
+    }
+    let other = Bench::new("two-names-o");
+    let import = [
+        "pool",
+        "import",
+        "--dir",
+        &devices[4],
+        "--dir",
+        &devices[5],
+        "one",
+    ];
+    other.run(&import).refused(1, &["is at work on it"]);
+    bench.ok(&["pool", "export", "one"]);
+    other.ok(&import);
+    other.ok(&["pool", "export", "one"]);
+    bench.shell(&format!("losetup -d {}", devices.join(" ")));
+}
