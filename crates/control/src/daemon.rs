@@ -37,6 +37,10 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(60);
 /// in mind; on an idle machine it is a few tens of milliseconds.
 const LAST_LOCKS: Duration = Duration::from_secs(5);
 
+/// How long waiting spares leave the seats of drives that are missing when a pool is imported: time to plug them in.
+/// A start of the daemon has waited for drives before it opens a pool.
+const SPARES_WAIT: Duration = Duration::from_secs(60);
+
 /// All pools that are open in this daemon. Call [`Daemon::close`] before dropping: only that closes the pools
 /// cleanly.
 #[derive(Default)]
@@ -324,6 +328,9 @@ impl Daemon {
         let chosen = assemble::choose(&found, &request.name, &request.places)
             .map_err(|error| failed(&error))?;
         self.open(chosen, request.degraded, &what)?;
+        if let Ok(handle) = self.handle(&chosen.name, &what) {
+            handle.use_spares_after(SPARES_WAIT);
+        }
         self.restore_exports(&chosen.uuid.to_string());
         self.status(&chosen.name)
     }

@@ -155,6 +155,9 @@ pub struct PoolStatus {
     /// Another opening has taken the pool over: this one serves nothing any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub taken_over: Option<TakenOver>,
+    /// A spare takes the seat of a missing drive in so many seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spares_in_seconds: Option<u64>,
     /// Groups whose parity is still to be recomputed after a stop that was not clean.
     pub resync_groups: u64,
     /// The log's last lines.
@@ -381,6 +384,7 @@ impl PoolStatus {
             lost: lost(pool),
             journal: facts.regions.is_some(),
             taken_over: None,
+            spares_in_seconds: None,
             resync_groups: pool.resync_left(),
             events: events.iter().cloned().collect(),
         }

@@ -9,7 +9,7 @@ use axum::http::StatusCode;
 use block::Seat;
 use engine::assemble::{self, Answer, Command, Meant, Occupant, OpenPool, Permit, Permitted};
 use engine::drive::{Drive, DriveUri, ParseDriveUriError};
-use engine::status::SeatStatus;
+use engine::status::{Health, SeatStatus};
 use engine::{Member, PoolHandle};
 use uuid::Uuid;
 
@@ -226,6 +226,16 @@ impl Daemon {
                     ));
                 };
                 let old = at.seat(&request.drive)?;
+                if let (Some(given_up), false) = (at.only_copy(&old)?, request.force) {
+                    return Err(Failure::conflict(
+                        what,
+                        format!(
+                            "some data cannot be read without the drives that are out, and that of seat {} may hold {}",
+                            old.seat, given_up.holds
+                        ),
+                        "bring the drives back (`ravelin drive online`); --force gives up what only they hold",
+                    ));
+                }
                 let drive = self.new_drive(at, Command::Replace, new, request.force)?;
                 at.replace(&old, drive)
             }
@@ -302,13 +312,17 @@ impl Daemon {
             }
         };
         let found = self.permitted(at, command, new, true)?;
+        let given_up = match &seat {
+            Some(seat) => at.only_copy(seat)?,
+            None => None,
+        };
         let next = u16::try_from(at.seats()?.len()).unwrap_or(u16::MAX);
         Ok(ChangedDrive {
             seat: seat.map_or(next, |seat| seat.seat),
             path: found.drive.uri.to_string(),
             state: "out".to_owned(),
-            overwrites: overwrite((&found.drive, found.holds))
-                .into_iter()
+            overwrites: { overwrite((&found.drive, found.holds)).into_iter() }
+                .chain(given_up)
                 .collect(),
             kept: None,
         })
@@ -594,6 +608,30 @@ impl At<'_> {
             ),
         };
         Failure::conflict(self.what, why, hint)
+    }
+
+    /// What is given up with the seat of a drive that is out, while data cannot be read without the drives that are
+    /// out.
+    fn only_copy(&self, seat: &SeatStatus) -> Result<Option<Overwrite>, Failure> {
+        let status = self.handle.status().map_err(|error| self.failed(&error))?;
+        if seat.state != "out" || status.health != Health::Unusable || status.taken_over.is_some() {
+            return Ok(None);
+        }
+        let volumes: Vec<String> = { status.volumes.iter() }
+            .map(|volume| {
+                format!(
+                    "`{}/{}` ({} bytes)",
+                    status.name, volume.name, volume.size_bytes
+                )
+            })
+            .collect();
+        Ok(Some(Overwrite {
+            drive: seat.path.clone(),
+            holds: format!(
+                "the only copy of what cannot be read now of {}",
+                volumes.join(", ")
+            ),
+        }))
     }
 
     fn seats(&self) -> Result<Vec<SeatStatus>, Failure> {

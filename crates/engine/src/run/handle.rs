@@ -300,6 +300,12 @@ impl PoolHandle {
         self.admin(Admin::AddSpare { drive })
     }
 
+    /// Waiting spares take the seats of missing drives after this time, unless these come back.
+    pub fn use_spares_after(&self, wait: Duration) {
+        // A pool that has stopped uses no spares.
+        self.pool.send(PoolMessage::UseSpares(wait)).ok();
+    }
+
     /// Replaces a working drive, which stays in use until the new one is complete.
     ///
     /// # Errors

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use array::pool::{Half, OutReason, Pool, PoolAction, PoolError, Proof, Report, Severity, Ticket};
 use array::router::VolumeMap;
 use array::{Command, Event, IoId};
-use block::{Completed, Fault, Memory, Outcome, Permission, Request, RequestKind, Seat};
+use block::{Completed, Fault, Instant, Memory, Outcome, Permission, Request, RequestKind, Seat};
 use uuid::Uuid;
 
 use super::events::{EventLog, Gather};
@@ -130,6 +130,8 @@ pub(crate) enum PoolMessage {
     Drive(Seat, Sender<Result<Drive, PoolError>>),
     /// Answers when nothing is being filled, resynced or recorded.
     WaitIdle(Sender<()>),
+    /// Waiting spares take the seats of missing drives after this time.
+    UseSpares(Duration),
     /// Another opening has taken the pool over.
     TakenOver(Uuid),
     /// Adds a listener, which gets all earlier and later events.
@@ -182,6 +184,8 @@ pub(crate) struct PoolThread {
     in_use: InUse,
     /// The opening that has taken the pool over.
     usurper: Option<Uuid>,
+    /// When waiting spares take the seats of missing drives.
+    spares_at: Option<Instant>,
 }
 
 impl PoolThread {
@@ -221,6 +225,7 @@ impl PoolThread {
             lease,
             in_use,
             usurper: None,
+            spares_at: None,
         }
     }
 
@@ -244,6 +249,7 @@ impl PoolThread {
             for report in self.gather.due(self.clock.now()) {
                 self.add_event(&report);
             }
+            self.use_spares();
             let Some(message) = message else {
                 self.pool.handle_timeout(self.clock.now());
                 self.poll();
@@ -269,6 +275,7 @@ impl PoolThread {
                 PoolMessage::NumberAfter(last) => self.events.number_after(last),
                 PoolMessage::Drive(seat, to) => to.send(self.drive(seat)).unwrap_or_default(),
                 PoolMessage::WaitIdle(to) => self.waiting.push(to),
+                PoolMessage::UseSpares(after) => self.spares_at = Some(self.clock.now() + after),
                 PoolMessage::TakenOver(by) => self.taken_over(by),
                 PoolMessage::Listen(listener) => {
                     self.events.events().iter().for_each(&listener);
@@ -303,9 +310,23 @@ impl PoolThread {
         self.waiting.clear();
     }
 
+    /// Waiting spares take the seats of drives that have not come back in time.
+    fn use_spares(&mut self) {
+        let now = self.clock.now();
+        if self.spares_at.is_some_and(|at| at <= now) {
+            self.spares_at = None;
+            self.pool.use_spares(now);
+            self.poll();
+        }
+    }
+
     /// The next message; `Some(None)` when a timeout comes first, `None` at the end.
     fn next(&self, receiver: &Receiver<PoolMessage>) -> Option<Option<PoolMessage>> {
-        let times = [self.pool.poll_timeout(), self.gather.poll_timeout()];
+        let times = [
+            self.pool.poll_timeout(),
+            self.gather.poll_timeout(),
+            self.spares_at,
+        ];
         let Some(at) = times.into_iter().flatten().min() else {
             return receiver.recv().ok().map(Some);
         };
@@ -322,7 +343,10 @@ impl PoolThread {
 
     fn status(&self) -> PoolStatus {
         let events = self.events.events();
-        let status = PoolStatus::new(&self.pool, &self.seats, self.clock.now(), events);
+        let now = self.clock.now();
+        let mut status = PoolStatus::new(&self.pool, &self.seats, now, events);
+        let waits = self.spares_at.filter(|_| self.pool.could_use_spares());
+        status.spares_in_seconds = waits.map(|at| at.since(now).as_secs());
         match self.usurper {
             Some(by) => status.taken_over(by),
             None => status,

@@ -264,6 +264,80 @@ fn a_name_with_a_mark_in_it_means_the_file_that_is_called_so() {
     }
 }
 
+/// Regression: while two drives of a `raid5` were away, `drive replace` was taken for both. When they came back intact,
+/// they had no seats.
+#[test]
+fn nothing_takes_the_seat_of_a_drive_that_may_hold_the_only_copy() {
+    let bench = filled("only-copy", "raid5", 5, &[]);
+    bench.drives("n", 2, 40 * MIB);
+    bench.ok(&["pool", "export", "--force", "tank"]);
+    std::fs::create_dir(bench.path("away")).unwrap();
+    moves(&bench, "d1", "away/d1");
+    moves(&bench, "d2", "away/d2");
+    bench.ok(&["pool", "import", "--dir", ".", "--degraded", "tank"]);
+    for seat in ["1", "2"] {
+        bench
+            .run(&["drive", "replace", "tank", seat, "n0"])
+            .refused(1, &["the only copy", "`tank/v`", "drive online", "--force"]);
+    }
+    // With force: after a sentence that says what is given up.
+    bench
+        .run(&["drive", "replace", "tank", "1", "n0", "--force"])
+        .refused(2, &["This loses what", "the only copy", "--yes"]);
+    // A spare leaves the seats alone as well.
+    bench.ok(&["drive", "add", "tank", "n0"]);
+    bench.ok(&["drive", "remove", "tank", "5"]);
+    moves(&bench, "away/d1", "d1");
+    moves(&bench, "away/d2", "d2");
+    bench.ok(&["drive", "online", "tank", "1"]);
+    bench.ok(&["drive", "online", "tank", "2"]);
+    becomes_healthy(&bench);
+    holds_its_content(&bench);
+}
+
+/// Regression: a hot spare stayed idle if the drive was missing when the pool was opened, and if the spare was added
+/// after the failure.
+#[test]
+fn a_spare_serves_whoever_lacks_a_drive() {
+    // Added after the failure.
+    let mut bench = filled("spare-later", "raid5", 4, &[]);
+    bench.drives("s", 2, 40 * MIB);
+    bench.ok(&["drive", "fail", "tank", "1"]);
+    bench.ok(&["drive", "add", "tank", "s0"]);
+    becomes_healthy(&bench);
+    let spare = &status(&bench)["seats"][4];
+    assert_eq!(spare["takes_place_of"], 1, "{spare}");
+    // Missing when the daemon starts.
+    bench.ok(&["drive", "add", "tank", "s1"]);
+    bench.kill();
+    std::fs::rename(bench.path("d2"), bench.path("gone")).unwrap();
+    std::fs::write(bench.path("gone"), "").unwrap();
+    bench.start_with(&["--wait-drives", "0"]);
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while bench.run(&["pool", "status", "--check"]).code != 0 {
+        let now = status(&bench);
+        assert!(std::time::Instant::now() < deadline, "{now}");
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    holds_its_content(&bench);
+    // Missing at an import: there is a minute to plug the drive in, or to say that it is expected back.
+    bench.drives("t", 1, 40 * MIB);
+    bench.ok(&["drive", "add", "tank", "t0"]);
+    bench.ok(&["pool", "export", "--force", "tank"]);
+    std::fs::create_dir(bench.path("away")).unwrap();
+    moves(&bench, "d3", "away/d3");
+    bench.ok(&["pool", "import", "--dir", ".", "tank"]);
+    let waits = status(&bench)["spares_in_seconds"].as_u64().unwrap();
+    assert!((30..=60).contains(&waits), "{waits}");
+    let text = bench.ok(&["pool", "status", "tank"]);
+    assert!(text.contains("a spare takes over in"), "{text}");
+    bench.ok(&["drive", "offline", "tank", "3"]);
+    assert_eq!(status(&bench)["spares_in_seconds"], Value::Null);
+    moves(&bench, "away/d3", "d3");
+    bench.ok(&["drive", "online", "tank", "3"]);
+    becomes_healthy(&bench);
+}
+
 /// Regression: a mirror of a disk with itself, by its two paths, was HEALTHY; and a second daemon used the disks of the
 /// first by their other names.
 #[test]

@@ -269,6 +269,13 @@ pub(super) fn advice(pool: &PoolStatus) -> Option<(String, String)> {
         let wrong = format!("{drives} out: {which}; all data can be read");
         let replace = format!("`ravelin drive replace {name} {} NEW`", first.seat);
         let action = match (rebuilding.is_some(), first.reason) {
+            (false, _) if pool.spares_in_seconds.is_some() => {
+                let seconds = pool.spares_in_seconds.unwrap_or(0);
+                format!(
+                    "none needed: a spare takes over in {seconds} s, unless the drive is brought back (`ravelin drive online {name} {0}`) or expected back (`ravelin drive offline {name} {0}`)",
+                    first.seat
+                )
+            }
             (true, _) => {
                 format!("let the rebuild end (`ravelin pool wait {name}`), then {replace}")
             }
