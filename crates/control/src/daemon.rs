@@ -352,20 +352,24 @@ impl Daemon {
             return Ok(());
         }
         let what = format!("pool `{name}` was not exported");
-        let taken_over = self.status(name).ok();
-        let taken_over = taken_over.filter(|status| status.pool.taken_over.is_some());
+        let before = self.status(name).ok();
         let taken_down = self.take_down(name, force, &what);
-        if let Some(status) = &taken_over {
-            // Another host has taken the pool over. Forget the pool here also if closing fails; the error below
-            // explains the state.
-            self.forget(&status.pool);
-        }
-        let let_go = taken_over.is_some() && !self.pools().contains_key(name);
+        let let_go = before.filter(|_| !self.pools().contains_key(name));
         let status = taken_down.map_err(|mut failure| {
-            if let_go {
-                failure.problem.what = format!("pool `{name}` is no longer open here, but was not closed");
-                failure.problem.hint =
+            // The pool is not open here any more, though closing it failed. Forget it all the same; the error
+            // explains the state.
+            let Some(status) = let_go else { return failure };
+            self.forget(&status.pool);
+            let problem = &mut failure.problem;
+            if status.pool.taken_over.is_some() {
+                problem.what = format!("pool `{name}` is no longer open here, but was not closed");
+                problem.hint =
                     "see which host has it; `ravelin pool import` here when that one has exported it".to_owned();
+            } else {
+                problem.what = format!("pool `{name}` is no longer open, but its drives were not told");
+                problem.hint = format!(
+                    "`ravelin pool import {name}` when its drives are there: they have what was flushed"
+                );
             }
             failure
         })?;

@@ -338,6 +338,45 @@ fn a_spare_serves_whoever_lacks_a_drive() {
     becomes_healthy(&bench);
 }
 
+/// Regression: all drives of a pool were unplugged. Three of four were shown as online, and their data as lost.
+#[test]
+fn drives_that_return_only_errors_are_shown_so_and_the_advice_is_to_bring_them_back() {
+    let bench = Bench::new("dead");
+    let drives: Vec<String> = bench
+        .drives("d", 4, 40 * MIB)
+        .iter()
+        .map(|name| format!("faulty:{name}?fail=eio&nth=400&times=all&on=any"))
+        .collect();
+    assert_eq!(bench.create("tank", "raid5", &drives, &[]).code, 0);
+    bench.ok(&["volume", "create", "tank/v", "--size", "12M"]);
+    let mut client = served(&bench);
+    client.set_timeout(Some(std::time::Duration::from_secs(30)));
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    let mut block = 0;
+    while status(&bench)["health"] != "unusable" {
+        // Fails sooner or later.
+        client.write(block % 3000 * 4096, &[7; 4096], true).ok();
+        client.read(block % 3000 * 4096, 4096).ok();
+        block += 1;
+        assert!(std::time::Instant::now() < deadline, "{}", status(&bench));
+    }
+    let text = bench.ok(&["pool", "status", "tank"]);
+    for part in [
+        "returns only errors",
+        "bring the drives back",
+        "pool import tank",
+    ] {
+        assert!(text.contains(part), "no `{part}` in:\n{text}");
+    }
+    assert!(!text.contains("from a backup"), "{text}");
+    assert_eq!(bench.run(&["pool", "status", "--check"]).code, 2);
+    bench
+        .run(&["pool", "export", "--force", "tank"])
+        .refused(1, &["is no longer open, but its drives were not told"]);
+    let pools = bench.json(&["pool", "list"]);
+    assert_eq!(pools["pools"], serde_json::json!([]));
+}
+
 /// Regression: a mirror of a disk with itself, by its two paths, was HEALTHY; and a second daemon used the disks of the
 /// first by their other names.
 #[test]
