@@ -324,7 +324,7 @@ pub struct DriveChange {
     /// `offline`: rebuild the drive's contents onto spares, as `fail` does.
     #[serde(default)]
     pub rebuild: bool,
-    /// `add` and `replace`: report what is on the new drive, and change nothing.
+    /// `add`, `replace` and `online`: report what is on the drive and would be lost, and change nothing.
     #[serde(default)]
     pub dry_run: bool,
 }
@@ -341,6 +341,9 @@ pub struct ChangedDrive {
     /// What is on a new drive, or was before.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub overwrites: Vec<Overwrite>,
+    /// `remove`: what has the drive's name now, with its article, and stays as it is because it is not the spare.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<String>,
 }
 
 /// `POST pools/{name}/volumes`.
@@ -359,6 +362,36 @@ pub struct CreateVolume {
 pub struct RenameVolume {
     /// Its new name within the pool.
     pub name: String,
+}
+
+/// `POST pools/{name}/volumes/{volume}/bench`. A load that writes overwrites the volume with zeros.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bench {
+    /// The load.
+    #[serde(flatten)]
+    pub load: engine::load::Load,
+    /// `POOL/VOLUME`, as a confirmation that what the volume holds is lost. Needed if it holds data.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confirm: Option<String>,
+    /// Write although the volume has clients, or a process has its file or device open.
+    #[serde(default)]
+    pub force: bool,
+    /// Say whether the volume holds data, and run nothing.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// Answer to [`Bench`].
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Benched {
+    /// The load was run.
+    Report(engine::load::LoadReport),
+    /// The load would be run.
+    Planned {
+        /// Whether writes destroy data that the volume holds.
+        holds_data: bool,
+    },
 }
 
 /// `POST drives/wipe`: removes labels and signatures, so that the drive counts as empty.

@@ -13,8 +13,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use engine::assemble::{self, AssembleError, NewPool};
-use engine::drive::{self, DriveUri, Open, OpenDriveError};
+use engine::assemble::{self, AssembleError, NewPool, OpenPool};
+use engine::drive::{DriveUri, OpenDriveError};
 use engine::status::{LoggedEvent, PoolStatus};
 use engine::traffic::PoolTraffic;
 use engine::{PoolHandle, RunOptions};
@@ -36,6 +36,10 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long the drive locks of a killed daemon may remain: its last writes must end first. A guess, with slow disks
 /// in mind; on an idle machine it is a few tens of milliseconds.
 const LAST_LOCKS: Duration = Duration::from_secs(5);
+
+/// How long waiting spares leave the seats of drives that are missing when a pool is imported: time to plug them in.
+/// A start of the daemon has waited for drives before it opens a pool.
+const SPARES_WAIT: Duration = Duration::from_secs(60);
 
 /// All pools that are open in this daemon. Call [`Daemon::close`] before dropping: only that closes the pools
 /// cleanly.
@@ -237,17 +241,15 @@ impl Daemon {
         let new = plan(request, &what)?;
         let reserved = self.reserve(name, &what)?;
         let prepare = || {
-            self.refuse_own(new.drives.iter().chain(&new.spares), &what)?;
-            let overwrites = if request.force {
-                occupied(&new)
-            } else {
-                Vec::new()
-            };
-            let prepared = assemble::prepare(&new)
-                .map_err(|error| Failure::assemble(&what, &error, &request.scheme))?;
-            Ok::<_, Failure>((overwrites, prepared))
+            assemble::prepare_beside(&new, &self.open_pools())
+                .map_err(|error| Failure::assemble(&what, &error, &request.scheme))
         };
-        let (overwrites, prepared) = prepare()?;
+        let prepared = prepare()?;
+        let overwrite = |(drive, holds): &(String, String)| Overwrite {
+            drive: drive.clone(),
+            holds: holds.clone(),
+        };
+        let overwrites = prepared.holds().iter().map(overwrite).collect();
         let created = CreatedPool {
             name: name.clone(),
             scheme: prepared.plan().scheme.clone(),
@@ -267,32 +269,23 @@ impl Daemon {
         Ok(created)
     }
 
-    /// Refuses drives of a pool that is open in this daemon. Without this check the drive locks would catch them, but
-    /// could only report that some daemon has the drive.
-    fn refuse_own<'a>(
-        &self,
-        mut uris: impl Iterator<Item = &'a DriveUri>,
-        what: &str,
-    ) -> Result<(), Failure> {
-        let statuses = self.statuses();
-        let owner = |named: &DriveUri| {
-            statuses.iter().find_map(|pool| {
-                let seat = pool.seats.iter().find(|seat| {
-                    let uri: Result<DriveUri, _> = seat.path.parse();
-                    uri.is_ok_and(|uri| uri.is_same_drive(named))
-                })?;
-                Some((pool.name.clone(), seat.seat))
+    /// The pools that are open here, with the identities of their drives.
+    fn open_pools(&self) -> Vec<OpenPool> {
+        let pools = self.pools();
+        let handles: Vec<_> = { pools.iter() }
+            .filter_map(|(name, handle)| Some((name.clone(), Arc::clone(handle.as_ref()?))))
+            .collect();
+        drop(pools);
+        let open = |(name, handle): (String, Arc<PoolHandle>)| {
+            // A pool that has just stopped has no drives.
+            let (uuid, members) = handle.members().ok()?;
+            Some(OpenPool {
+                name,
+                uuid,
+                members,
             })
         };
-        let own = uris.find_map(|uri| Some((uri, owner(&uri.absolute())?)));
-        match own {
-            None => Ok(()),
-            Some((uri, (pool, seat))) => Err(Failure::conflict(
-                what,
-                format!("{uri} is in use: it has seat {seat} of pool `{pool}`, which is open here"),
-                "name another drive",
-            )),
-        }
+        handles.into_iter().filter_map(open).collect()
     }
 
     /// Pools whose labels are found in these places, without those that are open here.
@@ -335,6 +328,9 @@ impl Daemon {
         let chosen = assemble::choose(&found, &request.name, &request.places)
             .map_err(|error| failed(&error))?;
         self.open(chosen, request.degraded, &what)?;
+        if let Ok(handle) = self.handle(&chosen.name, &what) {
+            handle.use_spares_after(SPARES_WAIT);
+        }
         self.restore_exports(&chosen.uuid.to_string());
         self.status(&chosen.name)
     }
@@ -356,20 +352,24 @@ impl Daemon {
             return Ok(());
         }
         let what = format!("pool `{name}` was not exported");
-        let taken_over = self.status(name).ok();
-        let taken_over = taken_over.filter(|status| status.pool.taken_over.is_some());
+        let before = self.status(name).ok();
         let taken_down = self.take_down(name, force, &what);
-        if let Some(status) = &taken_over {
-            // Another host has taken the pool over. Forget the pool here also if closing fails; the error below
-            // explains the state.
-            self.forget(&status.pool);
-        }
-        let let_go = taken_over.is_some() && !self.pools().contains_key(name);
+        let let_go = before.filter(|_| !self.pools().contains_key(name));
         let status = taken_down.map_err(|mut failure| {
-            if let_go {
-                failure.problem.what = format!("pool `{name}` is no longer open here, but was not closed");
-                failure.problem.hint =
+            // The pool is not open here any more, though closing it failed. Forget it all the same; the error
+            // explains the state.
+            let Some(status) = let_go else { return failure };
+            self.forget(&status.pool);
+            let problem = &mut failure.problem;
+            if status.pool.taken_over.is_some() {
+                problem.what = format!("pool `{name}` is no longer open here, but was not closed");
+                problem.hint =
                     "see which host has it; `ravelin pool import` here when that one has exported it".to_owned();
+            } else {
+                problem.what = format!("pool `{name}` is no longer open, but its drives were not told");
+                problem.hint = format!(
+                    "`ravelin pool import {name}` when its drives are there: they have what was flushed"
+                );
             }
             failure
         })?;
@@ -394,43 +394,25 @@ impl Daemon {
         let what = format!("pool `{name}` was not destroyed");
         self.handle(name, &what)?;
         named(request.pool.as_deref(), name, &what)?;
+        let mut pools = self.open_pools();
         let status = self.take_down(name, request.force, &what)?;
         self.forget(&status);
         let what = format!("pool `{name}` was closed, but not all of its labels are gone");
-        let how = Open {
-            create_size: None,
-            exclusive: true,
-        };
-        let mut failed = None;
-        for seat in &status.seats {
-            let uri = match drives::parse(&seat.path, &what) {
-                Ok(uri) => uri,
-                Err(failure) => {
-                    failed = Some(failure);
-                    continue;
+        let failed = match pools.iter_mut().find(|pool| pool.name == name) {
+            Some(closed) => {
+                for member in &mut closed.members {
+                    (member.is_open, member.device) = (false, None);
                 }
-            };
-            // `mem:` drives are gone with the pool, and a missing drive cannot be written.
-            let Some(path) = uri.spec.path().filter(|path| path.exists()) else {
-                continue;
-            };
-            // The path may lead to a drive of another pool by now.
-            let ours = assemble::scan(&[path.to_owned()]);
-            if !ours.iter().any(|pool| pool.uuid.to_string() == status.uuid) {
-                continue;
+                let closed = closed.clone();
+                drives::wipe_labels(&closed, &pools, &what)
             }
-            let wiped = drive::open(&uri, how)
-                .map_err(AssembleError::from)
-                .and_then(|drive| assemble::wipe_label(&drive));
-            if let Err(error) = wiped {
-                failed = Some(Failure::assemble(&what, &error, ""));
-            }
-        }
+            None => Ok(()),
+        };
         if let Some(state) = &self.state {
             state.events().forget(&status.uuid);
         }
         tracing::info!(pool = name, "destroyed");
-        failed.map_or(Ok(()), Err)
+        failed
     }
 
     /// Ends a pool's exports and closes the pool. Returns its last status.
@@ -561,7 +543,7 @@ fn plan(request: &CreatePool, what: &str) -> Result<NewPool, Failure> {
             Failure::scheme(what, &error.with_drives(drives), &request.scheme, span)
         })?;
     let parse = |texts: &[String]| {
-        let uris = texts.iter().map(|text| drives::parse(text, what));
+        let uris = texts.iter().map(|text| drives::typed(text, what));
         uris.collect::<Result<Vec<DriveUri>, Failure>>()
     };
     Ok(NewPool {
@@ -574,14 +556,4 @@ fn plan(request: &CreatePool, what: &str) -> Result<NewPool, Failure> {
         spares: parse(&request.spares)?,
         force: request.force,
     })
-}
-
-/// The previous contents of a new pool's drives. Drives that cannot be opened are skipped: `prepare` reports them.
-fn occupied(new: &NewPool) -> Vec<Overwrite> {
-    let uris = new.drives.iter().chain(&new.spares);
-    uris.filter_map(|uri| match assemble::open_empty(uri, false) {
-        Err(AssembleError::Occupied { drive, what }) => Some(Overwrite { drive, holds: what }),
-        _ => None,
-    })
-    .collect()
 }

@@ -105,6 +105,10 @@ impl Failure {
             AssembleError::NoDomain { .. } | AssembleError::Twice { .. } => StatusCode::BAD_REQUEST,
             AssembleError::NotFound { .. } => StatusCode::NOT_FOUND,
             AssembleError::Occupied { .. }
+            | AssembleError::SameDevice { .. }
+            | AssembleError::InUseHere { .. }
+            | AssembleError::Listed { .. }
+            | AssembleError::NoAnswer { .. }
             | AssembleError::Label { .. }
             | AssembleError::Held { .. }
             | AssembleError::Ambiguous { .. } => StatusCode::CONFLICT,

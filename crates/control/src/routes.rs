@@ -305,13 +305,12 @@ async fn resize_volume(
     blocking(move || daemon.resize_volume(&name, &volume, &request)).await
 }
 
-/// The body is an [`engine::load::Load`], the answer an [`engine::load::LoadReport`].
 async fn bench(
     State(daemon): Shared,
     Path((name, volume)): Path<(String, String)>,
-    Body(load): Body<engine::load::Load>,
-) -> Answer<engine::load::LoadReport> {
-    blocking(move || daemon.bench(&name, &volume, load)).await
+    Body(request): Body<crate::api::Bench>,
+) -> Answer<crate::api::Benched> {
+    blocking(move || daemon.bench(&name, &volume, &request)).await
 }
 
 async fn delete_volume(

@@ -18,4 +18,4 @@ mod run;
 pub mod status;
 pub mod traffic;
 
-pub use run::{Listener, PoolHandle, RunOptions, StartError, Volume};
+pub use run::{Listener, Member, PoolHandle, RunOptions, StartError, Volume};

@@ -155,6 +155,9 @@ pub struct PoolStatus {
     /// Another opening has taken the pool over: this one serves nothing any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub taken_over: Option<TakenOver>,
+    /// A spare takes the seat of a missing drive in so many seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spares_in_seconds: Option<u64>,
     /// Groups whose parity is still to be recomputed after a stop that was not clean.
     pub resync_groups: u64,
     /// The log's last lines.
@@ -228,6 +231,9 @@ pub struct SeatStatus {
     /// The drive does not answer, and stays because the pool cannot spare it.
     #[serde(default)]
     pub hangs: bool,
+    /// The drive has answered with errors alone for some time, and stays because the pool cannot spare it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub fails: bool,
     /// Operations, bytes and errors since it was opened.
     pub traffic: DriveTraffic,
     /// Blocks on the drive that did not match what was written, since it took the seat.
@@ -357,7 +363,10 @@ impl PoolStatus {
             uuid: facts.uuid.to_string(),
             scheme: scheme_as_it_is(&facts.scheme),
             generation: pool.generation(),
-            health: health(pool),
+            health: match lacks_drives(pool, seats) {
+                true => Health::Unusable,
+                false => health(pool),
+            },
             survives_drives: pool.survives_drives(),
             wasted_bytes: wasted_bytes(pool),
             capacity_bytes: pool.capacity_bytes(),
@@ -381,6 +390,7 @@ impl PoolStatus {
             lost: lost(pool),
             journal: facts.regions.is_some(),
             taken_over: None,
+            spares_in_seconds: None,
             resync_groups: pool.resync_left(),
             events: events.iter().cloned().collect(),
         }
@@ -483,6 +493,24 @@ fn seat_statuses(pool: &Pool, seats: &Seats) -> Vec<SeatStatus> {
     all
 }
 
+/// So many errors one after another, and nothing else: the drive does not work. A renewal of the lease alone makes
+/// two requests in five seconds.
+const FAILS_FROM: u64 = 3;
+
+/// Whether the drive of a seat is in use, and all that it answers are errors.
+fn fails(pool: &Pool, seats: &Seats, seat: Seat) -> bool {
+    let drive = seats.drive(seat);
+    pool.facts().seats[seat.index()].state.takes_part()
+        && drive.is_some_and(|drive| drive.telemetry.failed_in_a_row() >= FAILS_FROM)
+}
+
+/// Whether more drives than may fail do not work at present, though they are not out.
+fn lacks_drives(pool: &Pool, seats: &Seats) -> bool {
+    let all = pool.facts().seats().map(|(seat, _)| seat);
+    let lacking = all.filter(|&seat| fails(pool, seats, seat) || pool.is_hanging(seat));
+    lacking.count() > usize::from(pool.survives_drives())
+}
+
 fn seat_status(pool: &Pool, seats: &Seats, seat: Seat) -> SeatStatus {
     let layout_drives = pool.geometry().layout().drives();
     let number = |seat: Seat| pool.facts().number(seat);
@@ -529,6 +557,7 @@ fn seat_status(pool: &Pool, seats: &Seats, seat: Seat) -> SeatStatus {
         detail: facts.short_of(),
         slow: pool.is_suspect(seat),
         hangs: pool.is_hanging(seat),
+        fails: fails(pool, seats, seat),
         traffic,
         bad_blocks: pool.bad_blocks(seat),
         rebuild_read_bytes: moved.read_bytes,

@@ -280,6 +280,17 @@ impl Pool {
             self.advance();
             return Ok(());
         }
+        if let SeatState::Out { since, .. } = state
+            && reason == OutReason::Offline
+            && !self.is_away_for_a_while(seat)
+            && !self.labels.is_going_out(seat)
+        {
+            // The drive is expected back from now on: spares wait.
+            self.facts.seats[seat.index()].state = SeatState::Out { since, reason };
+            self.commit(vec![OnDurable::Done(ticket, Ok(()))]);
+            self.advance();
+            return Ok(());
+        }
         if !self.drives.contains_key(&seat) {
             return Err(PoolError::AlreadyOut { seat });
         }
@@ -363,9 +374,45 @@ impl Pool {
     ) -> Result<(), PoolError> {
         self.now = now;
         self.seat_behind(facts, None)?;
-        self.commit(vec![OnDurable::Done(ticket, Ok(()))]);
+        let mut then = vec![OnDurable::Done(ticket, Ok(()))];
+        then.extend(self.vacant_seats().into_iter().map(OnDurable::SeatSpare));
+        self.commit(then);
         self.advance();
         Ok(())
+    }
+
+    /// Seats of the layout whose drive is out and not expected back. None while data cannot be read without the drives
+    /// that are out: one of them may hold its only copy, and keeps its seat.
+    fn vacant_seats(&self) -> Vec<Seat> {
+        let vacant = |seat: &Seat| {
+            let state = self.facts.seats[seat.index()].state;
+            matches!(state, SeatState::Out { .. })
+                && !self.is_away_for_a_while(*seat)
+                && !self.labels.is_going_out(*seat)
+        };
+        let vacant: Vec<Seat> = self.layout_seats().filter(vacant).collect();
+        match vacant.is_empty() || self.lost_groups() > 0 {
+            true => Vec::new(),
+            false => vacant,
+        }
+    }
+
+    /// Whether a waiting spare drive could take a seat now.
+    #[must_use]
+    pub fn could_use_spares(&self) -> bool {
+        let spares = usize::from(self.geometry.layout().spares());
+        self.facts.seats.iter().any(SeatFacts::is_free) && self.vacant_seats().len() > spares
+    }
+
+    /// Waiting spare drives take the seats of drives that were missing when the pool was opened.
+    pub fn use_spares(&mut self, now: block::Instant) {
+        self.now = now;
+        if self.recovered {
+            for seat in self.vacant_seats() {
+                self.seat_spare(seat);
+            }
+            self.advance();
+        }
     }
 
     /// Gives a drive a seat beyond the layout's. The drive waits there for any seat, or with `replaces` to succeed the

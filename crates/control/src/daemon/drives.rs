@@ -1,14 +1,17 @@
 //! Commands that change or wipe drives of the daemon's pools.
 
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use array::pool::{OutReason, PoolError};
 use axum::http::StatusCode;
 use block::Seat;
-use engine::PoolHandle;
-use engine::assemble::{self, AssembleError};
+use engine::assemble::{self, Answer, Command, Meant, Occupant, OpenPool, Permit, Permitted};
 use engine::drive::{Drive, DriveUri, ParseDriveUriError};
-use engine::status::SeatStatus;
+use engine::status::{Health, SeatStatus};
+use engine::{Member, PoolHandle};
+use uuid::Uuid;
 
 use super::Daemon;
 use crate::Failure;
@@ -70,6 +73,84 @@ pub(super) fn parse(text: &str, what: &str) -> Result<DriveUri, Failure> {
         .map_err(|error: ParseDriveUriError| Failure::of(StatusCode::BAD_REQUEST, what, &error))
 }
 
+/// Parses a drive's name as a request gives it.
+pub(super) fn typed(text: &str, what: &str) -> Result<DriveUri, Failure> {
+    DriveUri::typed(text).map_err(|error| Failure::of(StatusCode::BAD_REQUEST, what, &error))
+}
+
+/// Removes the labels of a pool that has just been closed, from those drives that still hold them. `pools` are all
+/// pools as they were before. A drive that has another identity by now, or was in use elsewhere, stays as it is.
+pub(super) fn wipe_labels(
+    closed: &OpenPool,
+    pools: &[OpenPool],
+    what: &str,
+) -> Result<(), Failure> {
+    let mut failed = None;
+    for member in &closed.members {
+        // `mem:` drives are gone with the pool.
+        let uri = match parse(&member.path, what) {
+            Ok(uri) if uri.spec.path().is_some() => uri,
+            Ok(_) => continue,
+            Err(failure) => {
+                failed = Some(failure);
+                continue;
+            }
+        };
+        let meant = Meant {
+            pool: Some(closed.uuid),
+            drive: Some(member.drive),
+        };
+        match released(|| examine_for(Command::Destroy, &uri, pools, meant)) {
+            Looked::Permitted(drive) => {
+                if let Err(error) = assemble::wipe_label(&drive) {
+                    failed = Some(Failure::assemble(what, &error, ""));
+                }
+            }
+            Looked::Other(Occupant::Taken(error)) => {
+                failed = Some(Failure::drive(what, &error));
+            }
+            Looked::Other(Occupant::NoAnswer(error)) => {
+                failed = Some(Failure::assemble(what, &error, ""));
+            }
+            Looked::Other(Occupant::Missing(_)) => {}
+            Looked::Other(other) => {
+                tracing::warn!(drive = %uri, "left as it is: it holds {other}");
+            }
+        }
+    }
+    failed.map_or(Ok(()), Err)
+}
+
+/// What a look at a drive leads to.
+enum Looked {
+    /// The command may write to the drive.
+    Permitted(Drive),
+    /// The command leaves it alone.
+    Other(Occupant),
+}
+
+fn examine_for(command: Command, uri: &DriveUri, pools: &[OpenPool], meant: Meant) -> Looked {
+    let examined = assemble::examine(uri, pools);
+    let answer = Answer::new(&examined.occupant, meant);
+    match (assemble::permit(command, answer), examined.drive) {
+        (Permit::Take, Some(drive)) => Looked::Permitted(drive),
+        _ => Looked::Other(examined.occupant),
+    }
+}
+
+/// Looks again while the drive is in use: a pool closes a drive a moment after it has released the drive.
+fn released(mut look: impl FnMut() -> Looked) -> Looked {
+    let deadline = Instant::now() + LET_GO;
+    loop {
+        match look() {
+            Looked::Other(Occupant::Taken(_)) if Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            looked => return looked,
+        }
+    }
+}
+
 /// A change in progress: the pool, and the beginning of the error message.
 struct At<'a> {
     handle: &'a PoolHandle,
@@ -124,11 +205,14 @@ impl Daemon {
                 };
                 at.take_out(&request.drive, reason, request.force)
             }
-            Change::Online => at.bring_back(&request.drive),
-            Change::Remove => at.remove(&request.drive),
-            Change::Clear => at.clear(&request.drive),
+            Change::Online => {
+                let seat = at.seat(&request.drive)?;
+                self.bring_back(at, &seat, Command::Online, request.force)
+            }
+            Change::Remove => self.remove(at, &request.drive),
+            Change::Clear => self.clear(at, &request.drive),
             Change::Add => {
-                let drive = self.new_drive(&request.drive, request.force, what)?;
+                let drive = self.new_drive(at, Command::Add, &request.drive, request.force)?;
                 let before = at.seats()?;
                 handle.add_spare(drive).map_err(|error| at.failed(&error))?;
                 at.changed(&at.newest(&before)?)
@@ -142,7 +226,17 @@ impl Daemon {
                     ));
                 };
                 let old = at.seat(&request.drive)?;
-                let drive = self.new_drive(new, request.force, what)?;
+                if let (Some(given_up), false) = (at.only_copy(&old)?, request.force) {
+                    return Err(Failure::conflict(
+                        what,
+                        format!(
+                            "some data cannot be read without the drives that are out, and that of seat {} may hold {}",
+                            old.seat, given_up.holds
+                        ),
+                        "bring the drives back (`ravelin drive online`); --force gives up what only they hold",
+                    ));
+                }
+                let drive = self.new_drive(at, Command::Replace, new, request.force)?;
                 at.replace(&old, drive)
             }
         }
@@ -151,14 +245,20 @@ impl Daemon {
     /// Wipes the signatures and labels on a drive, if the drive belongs to no pool that is open here.
     pub fn wipe_drive(&self, request: &WipeDrive) -> Result<WipedDrive, Failure> {
         let what = format!("drive {} was not wiped", request.drive);
-        let uri = parse(&request.drive, &what)?;
-        self.refuse_own(std::iter::once(&uri), &what)?;
+        let uri = typed(&request.drive, &what)?;
+        if let Some(domain) = &uri.domain {
+            return Err(Failure::request(
+                what,
+                format!("`@{domain}` is a failure domain, which no drive on its own has"),
+                "name the drive alone; write %40 for an @ in a path",
+            ));
+        }
         let failed = |error| Failure::assemble(&what, &error, "");
-        let holds = match assemble::open_empty(&uri, false) {
-            Ok(_) => None,
-            Err(AssembleError::Occupied { what, .. }) => Some(what),
-            Err(error) => return Err(failed(error)),
+        let open = || {
+            let pools = self.open_pools();
+            assemble::open_for(Command::Wipe, &uri, &pools, Meant::default(), false)
         };
+        let Permitted { drive, holds } = open().map_err(failed)?;
         if !request.dry_run {
             if request.confirm.as_deref() != Some(&*request.drive) {
                 return Err(Failure::request(
@@ -167,8 +267,7 @@ impl Daemon {
                     "put \"confirm\" with the drive's name into the body if it is meant",
                 ));
             }
-            let drive = assemble::open_empty(&uri, true).map_err(failed)?;
-            assemble::forget_earlier_life(&drive).map_err(failed)?;
+            assemble::give_up(&drive).map_err(failed)?;
             tracing::info!(drive = request.drive, "wiped");
         }
         Ok(WipedDrive {
@@ -186,47 +285,353 @@ impl Daemon {
         request: &DriveChange,
     ) -> Result<ChangedDrive, Failure> {
         let what = at.what;
-        let (new, seat) = match (change, &request.new) {
-            (Change::Add, _) => (&request.drive, None),
-            (Change::Replace, Some(new)) => (new, Some(at.seat(&request.drive)?)),
+        let overwrite = |(drive, holds): (&Drive, Option<String>)| {
+            let drive = drive.uri.to_string();
+            holds.map(|holds| Overwrite { drive, holds })
+        };
+        let (command, new, seat) = match (change, &request.new) {
+            (Change::Add, _) => (Command::Add, &request.drive, None),
+            (Change::Replace, Some(new)) => (Command::Replace, new, Some(at.seat(&request.drive)?)),
+            (Change::Online, _) => {
+                let seat = at.seat(&request.drive)?;
+                let found = self.returned(at, &seat, Command::Online, true)?;
+                return Ok(ChangedDrive {
+                    seat: seat.seat,
+                    path: found.drive.uri.to_string(),
+                    state: seat.state,
+                    overwrites: overwrite((&found.drive, found.holds)).into_iter().collect(),
+                    kept: None,
+                });
+            }
             _ => {
                 return Err(Failure::request(
                     what,
-                    "only `add` and `replace` have a dry run",
+                    "only `add`, `replace` and `online` have a dry run",
                     "",
                 ));
             }
         };
-        let uri = parse(new, what)?;
-        self.refuse_own(std::iter::once(&uri), what)?;
-        let overwrites = match assemble::open_empty(&uri, false) {
-            Err(AssembleError::Occupied { drive, what: holds }) => vec![Overwrite { drive, holds }],
-            Err(error) => return Err(Failure::assemble(what, &error, "")),
-            Ok(_) => Vec::new(),
+        let found = self.permitted(at, command, new, true)?;
+        let given_up = match &seat {
+            Some(seat) => at.only_copy(seat)?,
+            None => None,
         };
         let next = u16::try_from(at.seats()?.len()).unwrap_or(u16::MAX);
         Ok(ChangedDrive {
             seat: seat.map_or(next, |seat| seat.seat),
-            path: uri.to_string(),
+            path: found.drive.uri.to_string(),
             state: "out".to_owned(),
-            overwrites,
+            overwrites: { overwrite((&found.drive, found.holds)).into_iter() }
+                .chain(given_up)
+                .collect(),
+            kept: None,
         })
     }
 
-    /// Opens a drive that takes a seat of a pool, and wipes its earlier label and journal.
-    fn new_drive(&self, name: &str, force: bool, what: &str) -> Result<Drive, Failure> {
-        let uri = parse(name, what)?;
-        self.refuse_own(std::iter::once(&uri), what)?;
-        let failed = |error| Failure::assemble(what, &error, "");
-        let drive = assemble::open_empty(&uri, force).map_err(failed)?;
-        assemble::forget_earlier_life(&drive).map_err(failed)?;
+    /// Opens a drive that is to take a seat of a pool.
+    fn permitted(
+        &self,
+        at: &At<'_>,
+        command: Command,
+        name: &str,
+        force: bool,
+    ) -> Result<Permitted, Failure> {
+        let uri = typed(name, at.what)?;
+        let pools = self.open_pools();
+        let meant = Meant {
+            pool: Some(at.uuid()?),
+            drive: None,
+        };
+        assemble::open_for(command, &uri, &pools, meant, force)
+            .map_err(|error| Failure::assemble(at.what, &error, ""))
+    }
+
+    /// The same; wipes its earlier label and journal.
+    fn new_drive(
+        &self,
+        at: &At<'_>,
+        command: Command,
+        name: &str,
+        force: bool,
+    ) -> Result<Drive, Failure> {
+        let Permitted { drive, .. } = self.permitted(at, command, name, force)?;
+        assemble::forget_earlier_life(&drive)
+            .map_err(|error| Failure::assemble(at.what, &error, ""))?;
         Ok(drive)
+    }
+
+    /// Removes a spare from the pool, and wipes its label. What has the spare's name by now may be another drive: that
+    /// one stays as it is.
+    fn remove(&self, at: &At<'_>, name: &str) -> Result<ChangedDrive, Failure> {
+        let seat = at.seat(name)?;
+        let mut pools = self.open_pools();
+        let meant = at.meant(&seat)?;
+        at.handle
+            .remove_spare(Seat(seat.seat))
+            .map_err(|error| at.failed(&error))?;
+        let gone = |kept| ChangedDrive {
+            seat: seat.seat,
+            path: seat.path.clone(),
+            state: "removed".to_owned(),
+            overwrites: Vec::new(),
+            kept,
+        };
+        let uri = parse(&seat.path, at.what)?;
+        if uri.spec.path().is_none() {
+            return Ok(gone(None));
+        }
+        // The pool lists the spare no more: it is known by what was listed before.
+        let own = |member: &&mut Member| Some(member.drive) == meant.drive;
+        let members = pools.iter_mut().flat_map(|pool| &mut pool.members);
+        for member in { members }.filter(own) {
+            (member.is_open, member.device) = (false, None);
+        }
+        let looked = released(|| examine_for(Command::Remove, &uri, &pools, meant));
+        match looked {
+            Looked::Permitted(drive) => {
+                assemble::give_up(&drive)
+                    .map(|()| gone(None))
+                    .map_err(|error| {
+                        let what =
+                            format!("{} is no spare any more, and its label stays", seat.path);
+                        Failure::assemble(&what, &error, "")
+                    })
+            }
+            Looked::Other(Occupant::Missing(_)) => Ok(gone(None)),
+            Looked::Other(other) => {
+                tracing::warn!(drive = %uri, "left as it is: it holds {other}");
+                Ok(gone(Some(other.to_string())))
+            }
+        }
+    }
+
+    fn clear(&self, at: &At<'_>, name: &str) -> Result<ChangedDrive, Failure> {
+        let seat = at.seat(name)?;
+        at.handle
+            .clear_drive(Seat(seat.seat))
+            .map_err(|error| at.failed(&error))?;
+        let by_itself = [OutReason::IoErrors, OutReason::Hung, OutReason::Slow];
+        match seat.reason {
+            Some(reason) if by_itself.contains(&reason) => {
+                self.bring_back(at, &seat, Command::Clear, false)
+            }
+            _ => at.changed(&seat),
+        }
+    }
+
+    /// Returns the drive that left a seat, wherever it is by now.
+    fn bring_back(
+        &self,
+        at: &At<'_>,
+        seat: &SeatStatus,
+        command: Command,
+        force: bool,
+    ) -> Result<ChangedDrive, Failure> {
+        if seat.state != "out" {
+            return Err(Failure::conflict(
+                at.what,
+                format!("seat {} has a working drive already", seat.seat),
+                "`ravelin pool status` shows which drives are out",
+            ));
+        }
+        let Permitted { drive, .. } = self.returned(at, seat, command, force)?;
+        at.handle
+            .return_drive(Seat(seat.seat), Some(drive))
+            .map_err(|error| at.failed(&error))?;
+        at.changed(seat)
+    }
+
+    /// Opens the drive that left a seat: under its name if it is still there, or else under any other.
+    fn returned(
+        &self,
+        at: &At<'_>,
+        seat: &SeatStatus,
+        command: Command,
+        force: bool,
+    ) -> Result<Permitted, Failure> {
+        let uri = parse(&seat.path, at.what)?;
+        let meant = at.meant(seat)?;
+        let first = match self.look_for(at, seat, command, &uri, force)? {
+            Ok(found) => return Ok(found),
+            Err(other) => other,
+        };
+        // Its name leads elsewhere: names are only where to look.
+        let (Some(pool), Some(identity)) = (meant.pool, meant.drive) else {
+            return Err(at.not_there(seat, &uri, &first));
+        };
+        let others = match uri.spec.path() {
+            Some(_) => assemble::with_label_of(pool, identity, &at.directories()?),
+            None => Vec::new(),
+        };
+        match others.as_slice() {
+            [path] => {
+                let found = DriveUri {
+                    spec: uri.spec.with_path(path),
+                    domain: uri.domain.clone(),
+                };
+                tracing::info!(drive = %found, was = %uri, "found by its label");
+                self.look_for(at, seat, command, &found, force)?
+                    .map_err(|other| at.not_there(seat, &found, &other))
+            }
+            [one, two, ..] => Err(Failure::conflict(
+                at.what,
+                format!(
+                    "{} and {} both have the label of seat {}: one is a copy",
+                    one.display(),
+                    two.display(),
+                    seat.seat
+                ),
+                "take the copy away",
+            )),
+            [] => Err(at.not_there(seat, &uri, &first)),
+        }
+    }
+
+    /// The drive of a name, if the command may bring it back into the seat; or else what is there.
+    fn look_for(
+        &self,
+        at: &At<'_>,
+        seat: &SeatStatus,
+        command: Command,
+        uri: &DriveUri,
+        force: bool,
+    ) -> Result<Result<Permitted, Occupant>, Failure> {
+        let meant = at.meant(seat)?;
+        let pools = self.open_pools();
+        let attached = || at.handle.drive(Seat(seat.seat)).ok();
+        let own = |occupant: &Occupant| match occupant {
+            Occupant::InUse { uuid, number, .. } => {
+                Some(*uuid) == meant.pool && *number == seat.seat
+            }
+            _ => false,
+        };
+        let examined = match (uri.spec.path(), attached()) {
+            (None, Some(drive)) => {
+                Some((assemble::examine_open(&drive, &pools), Some(drive), true))
+            }
+            (None, None) => None,
+            (Some(_), attached) => {
+                let examined = assemble::examine(uri, &pools);
+                match attached {
+                    // The pool has the very device open.
+                    Some(drive) if own(&examined.occupant) => {
+                        Some((assemble::examine_open(&drive, &pools), Some(drive), true))
+                    }
+                    _ => Some((examined.occupant, examined.drive, false)),
+                }
+            }
+        };
+        let Some((occupant, drive, is_attached)) = examined else {
+            return Err(at.not_there(seat, uri, &Occupant::Empty));
+        };
+        let answer = Answer::new(&occupant, meant);
+        let permit = assemble::permit(command, answer);
+        // The pool took this very device in, and the device refused the label with its new identity.
+        let was_ours = is_attached
+            && matches!(occupant, Occupant::Former { number, .. } if number == seat.seat);
+        let permitted = permit == Permit::Take || was_ours || force && permit == Permit::Force;
+        Ok(match drive {
+            Some(drive) if permitted => {
+                let forced = permit == Permit::Force && !was_ours;
+                let holds = forced.then(|| occupant.to_string());
+                Ok(Permitted { drive, holds })
+            }
+            _ if answer == Answer::WentOn => {
+                return Err(Failure::assemble(
+                    at.what,
+                    &assemble::refusal(uri, occupant),
+                    "",
+                ));
+            }
+            _ => Err(occupant),
+        })
     }
 }
 
 impl At<'_> {
     fn failed(&self, error: &PoolError) -> Failure {
         Failure::pool(self.what, error)
+    }
+
+    /// The identity of the pool.
+    fn uuid(&self) -> Result<Uuid, Failure> {
+        let members = self.handle.members().map_err(|error| self.failed(&error));
+        members.map(|(uuid, _)| uuid)
+    }
+
+    /// A command about the drive of a seat.
+    fn meant(&self, seat: &SeatStatus) -> Result<Meant, Failure> {
+        Ok(Meant {
+            pool: Some(self.uuid()?),
+            drive: seat.drive.parse().ok(),
+        })
+    }
+
+    /// The directories of the pool's drives: one that comes back under another name is found there if it is a file.
+    fn directories(&self) -> Result<Vec<PathBuf>, Failure> {
+        let paths = self.seats()?.into_iter().filter_map(|seat| {
+            let uri: DriveUri = seat.path.parse().ok()?;
+            uri.spec.path()?.parent().map(Path::to_owned)
+        });
+        let all: BTreeSet<PathBuf> = paths.collect();
+        Ok(all.into_iter().collect())
+    }
+
+    /// The drive of a seat was not found.
+    fn not_there(&self, seat: &SeatStatus, uri: &DriveUri, found: &Occupant) -> Failure {
+        let number = seat.seat;
+        let (why, hint) = match found {
+            Occupant::Missing(_) | Occupant::NoAnswer(_) | Occupant::Taken(_) => (
+                format!("{found}, and no other drive here has the label of seat {number}"),
+                "plug the drive in".to_owned(),
+            ),
+            Occupant::Member {
+                number: other,
+                pool,
+                ..
+            } => (
+                format!(
+                    "{uri} is the drive of seat {other} of pool `{pool}`, and no other drive here has the label of seat {number}"
+                ),
+                format!("`ravelin drive online {pool} {other}` brings that one back"),
+            ),
+            Occupant::InUse { .. } => (
+                format!("{uri} is {found}, and no other drive here has the label of seat {number}"),
+                "plug the drive in".to_owned(),
+            ),
+            _ => (
+                format!(
+                    "{uri} no longer holds a label of this pool that it lists: it holds {found}; and no other drive here has the label of seat {number}"
+                ),
+                "plug the drive in; if it is gone, `ravelin drive replace` puts another one into the seat"
+                    .to_owned(),
+            ),
+        };
+        Failure::conflict(self.what, why, hint)
+    }
+
+    /// What is given up with the seat of a drive that is out, while data cannot be read without the drives that are
+    /// out.
+    fn only_copy(&self, seat: &SeatStatus) -> Result<Option<Overwrite>, Failure> {
+        let status = self.handle.status().map_err(|error| self.failed(&error))?;
+        if seat.state != "out" || status.health != Health::Unusable || status.taken_over.is_some() {
+            return Ok(None);
+        }
+        let volumes: Vec<String> = { status.volumes.iter() }
+            .map(|volume| {
+                format!(
+                    "`{}/{}` ({} bytes)",
+                    status.name, volume.name, volume.size_bytes
+                )
+            })
+            .collect();
+        Ok(Some(Overwrite {
+            drive: seat.path.clone(),
+            holds: format!(
+                "the only copy of what cannot be read now of {}",
+                volumes.join(", ")
+            ),
+        }))
     }
 
     fn seats(&self) -> Result<Vec<SeatStatus>, Failure> {
@@ -239,7 +644,10 @@ impl At<'_> {
         let seats = self.seats()?;
         let last = seats.last().map_or(0, |seat| seat.seat);
         let number: Option<u16> = name.parse().ok();
-        let uri: Option<DriveUri> = name.parse().ok().map(|uri: DriveUri| uri.absolute());
+        let uri = match number {
+            Some(_) => None,
+            None => Some(typed(name, self.what)?.absolute()),
+        };
         let names = |seat: &SeatStatus| {
             let theirs: Option<DriveUri> = seat.path.parse().ok();
             let same = uri.as_ref().zip(theirs.as_ref());
@@ -296,6 +704,7 @@ impl At<'_> {
             path: now.path.clone(),
             state: now.state.clone(),
             overwrites: Vec::new(),
+            kept: None,
         })
     }
 
@@ -310,100 +719,6 @@ impl At<'_> {
             .fail_drive(Seat(seat.seat), reason, force)
             .map_err(|error| self.failed(&error))?;
         self.changed(&seat)
-    }
-
-    /// Removes a spare from the pool, and wipes its label.
-    fn remove(&self, name: &str) -> Result<ChangedDrive, Failure> {
-        let seat = self.seat(name)?;
-        self.handle
-            .remove_spare(Seat(seat.seat))
-            .map_err(|error| self.failed(&error))?;
-        let gone = ChangedDrive {
-            seat: seat.seat,
-            path: seat.path.clone(),
-            state: "removed".to_owned(),
-            overwrites: Vec::new(),
-        };
-        let uri = parse(&seat.path, self.what)?;
-        if !uri.spec.path().is_some_and(std::path::Path::exists) {
-            return Ok(gone);
-        }
-        // The pool closes the drive a moment after it has released the drive.
-        let deadline = Instant::now() + LET_GO;
-        let wiped = loop {
-            let wiped = assemble::open_empty(&uri, true)
-                .and_then(|drive| assemble::forget_earlier_life(&drive));
-            match wiped {
-                Err(AssembleError::Drive(_)) if Instant::now() < deadline => {
-                    std::thread::sleep(Duration::from_millis(10));
-                }
-                wiped => break wiped,
-            }
-        };
-        wiped.map_err(|error| {
-            let what = format!("{} is no spare any more, and its label stays", seat.path);
-            Failure::assemble(&what, &error, "")
-        })?;
-        Ok(gone)
-    }
-
-    fn clear(&self, name: &str) -> Result<ChangedDrive, Failure> {
-        let seat = self.seat(name)?;
-        self.handle
-            .clear_drive(Seat(seat.seat))
-            .map_err(|error| self.failed(&error))?;
-        let by_itself = [OutReason::IoErrors, OutReason::Hung, OutReason::Slow];
-        match seat.reason {
-            Some(reason) if by_itself.contains(&reason) => self.bring_back(name),
-            _ => self.changed(&seat),
-        }
-    }
-
-    fn bring_back(&self, name: &str) -> Result<ChangedDrive, Failure> {
-        let seat = self.seat(name)?;
-        match self.handle.insert_drive(Seat(seat.seat), None) {
-            Ok(()) => self.changed(&seat),
-            // The drive was missing when the pool was opened; it may be present now.
-            Err(PoolError::NoSeat { .. }) => {
-                let drive = self.returned(&seat)?;
-                self.handle
-                    .return_drive(Seat(seat.seat), Some(drive))
-                    .map_err(|error| self.failed(&error))?;
-                self.changed(&seat)
-            }
-            Err(PoolError::Occupied { .. }) => Err(Failure::conflict(
-                self.what,
-                format!("seat {} has a working drive already", seat.seat),
-                "`ravelin pool status` shows which drives are out",
-            )),
-            Err(error) => Err(self.failed(&error)),
-        }
-    }
-
-    /// Opens a seat's drive again, if it is still a drive of this pool.
-    fn returned(&self, seat: &SeatStatus) -> Result<Drive, Failure> {
-        let status = self.handle.status().map_err(|error| self.failed(&error))?;
-        let uri = parse(&seat.path, self.what)?;
-        let places: Vec<_> = uri
-            .spec
-            .path()
-            .map(std::borrow::ToOwned::to_owned)
-            .into_iter()
-            .collect();
-        let failed = |error| Failure::assemble(self.what, &error, "");
-        let drive = assemble::open_empty(&uri, true).map_err(failed)?;
-        let ours = !places.is_empty()
-            && assemble::scan(&places)
-                .iter()
-                .any(|pool| pool.uuid.to_string() == status.uuid);
-        if ours {
-            return Ok(drive);
-        }
-        Err(Failure::conflict(
-            self.what,
-            format!("{} no longer holds a label of this pool", seat.path),
-            format!("`ravelin drive replace {} {} NEW`", status.name, seat.seat),
-        ))
     }
 
     fn replace(&self, old: &SeatStatus, new: Drive) -> Result<ChangedDrive, Failure> {

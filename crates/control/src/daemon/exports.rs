@@ -6,6 +6,7 @@ use std::sync::MutexGuard;
 use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
+use export::fuse::loops;
 
 use super::Daemon;
 use super::links::DeviceLink;
@@ -126,6 +127,24 @@ impl Daemon {
             self.missing_no_more(&uuid, name);
         }
         served
+    }
+
+    /// Refuses if a process has a block device of the volume open.
+    pub(super) fn refuse_openers(&self, pool: &str, name: &str, what: &str) -> Result<(), Failure> {
+        let exports = self.exports_of(pool, Some(name)).into_iter();
+        let devices = exports.filter_map(|export| export.device);
+        let open = { devices }.find_map(|device| {
+            let by = loops::opened_by(&device)?;
+            Some((device, by))
+        });
+        match open {
+            None => Ok(()),
+            Some((device, by)) => Err(Failure::conflict(
+                what,
+                format!("{} is open in {by}", device.display()),
+                "end that program first, or give --force",
+            )),
+        }
     }
 
     /// Serves a volume as an earlier run did.

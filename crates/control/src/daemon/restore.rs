@@ -258,7 +258,12 @@ impl Daemon {
             })
             .and_then(|found| self.open(&found, false, &what));
         match opened {
-            Ok(()) => self.restore_exports(&saved.uuid),
+            Ok(()) => {
+                if let Ok(handle) = self.handle(&saved.name, &what) {
+                    handle.use_spares_after(Duration::ZERO);
+                }
+                self.restore_exports(&saved.uuid);
+            }
             // A request has imported or forgotten the pool meanwhile.
             Err(_) if !self.is_coming(&saved.uuid) || self.is_open(&saved.uuid) => {}
             Err(failure) => {

@@ -1,13 +1,37 @@
 //! Volumes of the daemon's pools.
 
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
 use axum::http::StatusCode;
+use block::BlockDevice;
+use engine::load::Pattern;
 
 use super::{Daemon, named};
 use crate::Failure;
-use crate::api::{CreateVolume, DeleteVolume, RenameVolume, ResizeVolume, Volume};
+use crate::api::{Bench, Benched, CreateVolume, DeleteVolume, RenameVolume, ResizeVolume, Volume};
 
 /// The longest benchmark that the daemon runs.
-const BENCH_TIME_MAX: std::time::Duration = std::time::Duration::from_secs(300);
+const BENCH_TIME_MAX: Duration = Duration::from_secs(300);
+
+/// How long a volume is searched for data. A volume in which none is found by then counts as one that holds data.
+const SEARCH_MAX: Duration = Duration::from_secs(5);
+
+/// Whether any block of a volume has been written and not trimmed since.
+fn holds_data(volume: &dyn BlockDevice) -> bool {
+    let until = Instant::now() + SEARCH_MAX;
+    let size_bytes = volume.limits().size_bytes;
+    let mut offset = 0;
+    while offset < size_bytes {
+        let extents = volume.extents(offset, size_bytes - offset);
+        let length: u64 = extents.iter().map(|extent| extent.length).sum();
+        if length == 0 || extents.iter().any(|extent| !extent.hole) || Instant::now() > until {
+            return true;
+        }
+        offset += length;
+    }
+    false
+}
 
 impl Daemon {
     /// The volumes of a pool.
@@ -46,26 +70,41 @@ impl Daemon {
         self.volume(pool, name, &what)
     }
 
-    /// Runs a benchmark load on a volume, inside the daemon.
-    pub fn bench(
-        &self,
-        pool: &str,
-        name: &str,
-        load: engine::load::Load,
-    ) -> Result<engine::load::LoadReport, Failure> {
+    /// Runs a benchmark load on a volume, inside the daemon. A load that writes destroys what the volume holds: it is
+    /// refused while others use the volume, and where the volume holds data the request names the volume.
+    pub fn bench(&self, pool: &str, name: &str, request: &Bench) -> Result<Benched, Failure> {
         let what = format!("the load on `{pool}/{name}` was not run");
         let handle = self.handle(pool, &what)?;
         let Some(volume) = handle.volume(name) else {
             let why = format!("there is no volume `{name}` in pool `{pool}`");
             return Err(Failure::missing(what, why, "see `ravelin volume list`"));
         };
-        let device: std::sync::Arc<dyn block::BlockDevice> = volume;
+        let device: Arc<dyn BlockDevice> = volume;
+        let load = request.load;
         // A longer run would delay a stop of the daemon.
         if load.time > BENCH_TIME_MAX {
             let why = format!("{} s are longer than it may take", load.time.as_secs());
             return Err(Failure::request(what, why, "--time 300 at most"));
         }
+        let writes = !matches!(load.pattern, Pattern::Read | Pattern::RandRead);
+        if writes && !request.force {
+            self.refuse_clients(pool, Some(name), &what)?;
+            self.refuse_openers(pool, name, &what)?;
+        }
+        let holds_data = writes && holds_data(&*device);
+        if request.dry_run {
+            return Ok(Benched::Planned { holds_data });
+        }
+        let named = format!("{pool}/{name}");
+        if holds_data && request.confirm.as_deref() != Some(&*named) {
+            return Err(Failure::conflict(
+                what,
+                "it writes, the volume holds data, and the request's body does not name the volume",
+                format!("put \"confirm\": \"{named}\" into the body if it is meant"),
+            ));
+        }
         engine::load::run(&device, load)
+            .map(Benched::Report)
             .map_err(|error| Failure::of(StatusCode::BAD_REQUEST, what, &error))
     }
 

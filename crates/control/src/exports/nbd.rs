@@ -147,8 +147,9 @@ impl nbd::Exports for One {
     }
 }
 
-/// The TLS configuration of the request. A server that other machines can reach is refused without TLS, unless the
-/// request is explicitly `insecure` or is restored from an earlier run.
+/// The TLS configuration of the request. A server that other machines can reach is refused if it serves every client that
+/// reaches it, unless the request is explicitly `insecure` or is restored from an earlier run. A server's certificate
+/// alone encrypts and authenticates the server, not its clients.
 fn security(listen: &Listen, serving: &Serving<'_>) -> Result<Option<ServerTls>, Failure> {
     let (attach, what) = (serving.attach, serving.what);
     let tls = match (&attach.tls, &attach.tls_psk) {
@@ -174,17 +175,39 @@ fn security(listen: &Listen, serving: &Serving<'_>) -> Result<Option<ServerTls>,
     let tls = tls
         .transpose()
         .map_err(|error| Failure::of(StatusCode::BAD_REQUEST, what, &error))?;
+    let knows_clients = match (&attach.tls, &attach.tls_psk) {
+        (_, Some(_)) => true,
+        (Some(files), None) => files.client_authority.is_some(),
+        (None, None) => false,
+    };
     if let Listen::Tcp(to) = listen
         && !to.ip().is_loopback()
-        && tls.is_none()
-        && !(attach.insecure || serving.restored)
+        && !knows_clients
+        && !attach.insecure
     {
+        let encrypts = match &tls {
+            Some(_) => "a server's certificate encrypts, and does not say who the client is",
+            None => "there is no TLS",
+        };
+        if serving.restored {
+            tracing::warn!(
+                "{} at {to}: it serves every client; {encrypts}",
+                serving.name()
+            );
+            return Ok(tls);
+        }
+        let hint = match &tls {
+            Some(_) => "--tls-client-ca FILE, or --insecure where the network is trusted",
+            None => {
+                "--tls-cert FILE --tls-key FILE --tls-client-ca FILE or --tls-psk FILE, or --insecure where the network is trusted"
+            }
+        };
         return Err(Failure::request(
             what,
             format!(
-                "{to} can be reached from other machines, and without TLS whoever reaches it has the volume"
+                "{to} can be reached from other machines, and whoever reaches it has the volume: {encrypts}"
             ),
-            "--tls-cert FILE --tls-key FILE --tls-client-ca FILE or --tls-psk FILE, or --insecure where the network is trusted",
+            hint,
         ));
     }
     Ok(tls)

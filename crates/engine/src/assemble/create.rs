@@ -1,13 +1,18 @@
 //! Creates a pool of drives.
 
+use std::path::{Path, PathBuf};
+
 use array::pool::{NewDrive, Pool, PoolSpec};
 use block::Seat;
 use layout::{Placed, Scheme};
 use uuid::Uuid;
 
-use super::drive::wipe;
-use super::{AssembleError, OPENED, PoolPlan, open_empty};
-use crate::drive::{Drive, DriveUri, FaultHandle};
+use super::drive::{Permitted, open_for, wipe};
+use super::occupant::{ANSWER_WITHIN, OpenPool, within};
+use super::permit::{Command, Meant};
+use super::probe::answers;
+use super::{AssembleError, OPENED, PoolPlan, io_error};
+use crate::drive::{Drive, DriveUri, FaultHandle, Identity, identity, sync};
 use crate::run::{PoolHandle, RunOptions, StartError, lease};
 
 /// Rows of a drive that are checked when drives are assigned to seats: placement repeats within these, or is as good
@@ -39,6 +44,7 @@ pub struct NewPool {
 pub struct Prepared {
     pool: Pool,
     drives: Vec<Drive>,
+    holds: Vec<(String, String)>,
     plan: PoolPlan,
 }
 
@@ -47,6 +53,12 @@ impl Prepared {
     #[must_use]
     pub const fn plan(&self) -> &PoolPlan {
         &self.plan
+    }
+
+    /// What is on the drives and will be lost: the drive's name as it was given, and what it holds.
+    #[must_use]
+    pub fn holds(&self) -> &[(String, String)] {
+        &self.holds
     }
 
     /// Capacity and sizes, as text.
@@ -76,11 +88,32 @@ impl Prepared {
 /// # Errors
 /// Why the pool cannot be created.
 pub fn prepare(new: &NewPool) -> Result<Prepared, AssembleError> {
+    prepare_beside(new, &[])
+}
+
+/// The same where pools are open here.
+///
+/// # Errors
+/// Why the pool cannot be created.
+pub fn prepare_beside(new: &NewPool, open: &[OpenPool]) -> Result<Prepared, AssembleError> {
     let uris = || new.drives.iter().chain(&new.spares);
     let absolute: Vec<DriveUri> = uris().map(DriveUri::absolute).collect();
+    let paths: Vec<Option<PathBuf>> = { absolute.iter() }
+        .map(|uri| uri.spec.path().map(Path::to_owned))
+        .collect();
+    let identities: Vec<Option<Identity>> = { paths.iter().cloned() }
+        .map(|path| {
+            let path = path?;
+            let asked = move || answers(&path).then(|| identity(&path)).flatten();
+            within(2 * ANSWER_WITHIN, asked).flatten()
+        })
+        .collect();
     for (index, uri) in absolute.iter().enumerate() {
-        let same = |other: &&DriveUri| other.is_same_drive(uri);
-        if absolute[..index].iter().any(|other| same(&other)) {
+        let same = |other: usize| {
+            let named = paths[other].is_some() && paths[other] == paths[index];
+            named || identities[other].is_some() && identities[other] == identities[index]
+        };
+        if (0..index).any(same) {
             return Err(AssembleError::Twice {
                 drive: uri.to_string(),
             });
@@ -92,8 +125,12 @@ pub fn prepare(new: &NewPool) -> Result<Prepared, AssembleError> {
         None => new.drives.iter().collect(),
     };
     let mut drives = Vec::new();
-    for uri in seated.into_iter().chain(&new.spares) {
-        drives.push(open_empty(uri, new.force)?);
+    let mut holds = Vec::new();
+    let uris: Vec<&DriveUri> = seated.into_iter().chain(&new.spares).collect();
+    for opened in open_all(&uris, open, new.force) {
+        let Permitted { drive, holds: what } = opened?;
+        holds.extend(what.map(|what| (drive.uri.to_string(), what)));
+        drives.push(drive);
     }
     let scheme = placed
         .as_ref()
@@ -121,7 +158,29 @@ pub fn prepare(new: &NewPool) -> Result<Prepared, AssembleError> {
             plan.order = seats.map(|drive| drive.path.clone()).collect();
         }
     }
-    Ok(Prepared { pool, drives, plan })
+    Ok(Prepared {
+        pool,
+        drives,
+        holds,
+        plan,
+    })
+}
+
+/// Opens all drives at once: a shelf of sixty is not looked at one by one.
+fn open_all(
+    uris: &[&DriveUri],
+    open: &[OpenPool],
+    force: bool,
+) -> Vec<Result<Permitted, AssembleError>> {
+    let look = |uri| open_for(Command::Create, uri, open, Meant::default(), force);
+    std::thread::scope(|scope| {
+        let looks: Vec<_> = { uris.iter() }
+            .map(|uri| scope.spawn(move || look(uri)))
+            .collect();
+        { looks.into_iter() }
+            .map(|look| look.join().expect("a look does not panic"))
+            .collect()
+    })
 }
 
 /// If drives are named with their failure domains: seats by domain, and the domains' names.
@@ -154,6 +213,7 @@ fn by_domain(new: &NewPool) -> Result<Option<(Placed, Vec<String>)>, AssembleErr
 /// When a drive does not take its label; then no drive keeps one.
 pub fn create(prepared: Prepared, options: RunOptions) -> Result<PoolHandle, AssembleError> {
     let Prepared { pool, drives, .. } = prepared;
+    one_device_each(&drives)?;
     let facts = pool.facts();
     let tables = facts.cell_table_offset
         ..pool.geometry().drive_offset(
@@ -187,6 +247,56 @@ pub fn create(prepared: Prepared, options: RunOptions) -> Result<PoolHandle, Ass
     Err(AssembleError::Labels {
         failed: failed.join(", "),
     })
+}
+
+/// Where a word is written to find one device under two names: a page of the end that no region uses.
+fn word_offset(drive: &Drive) -> u64 {
+    (drive.size_bytes / WORD_BYTES * WORD_BYTES).saturating_sub(2 * WORD_BYTES)
+}
+
+/// Bytes of the page with the word.
+const WORD_BYTES: u64 = 4096;
+
+/// Writes a word of its own to each device, then reads all of them: where a device has the word of another one, both
+/// names lead to one device. The pages are as before afterwards. A file has one identity under all its names.
+fn one_device_each(drives: &[Drive]) -> Result<(), AssembleError> {
+    let device = |drive: &&Drive| matches!(drive.identity, Some(Identity::Device(_)));
+    let drives: Vec<&Drive> = drives.iter().filter(device).collect();
+    let length = usize::try_from(WORD_BYTES).unwrap_or(usize::MAX);
+    let read = |drive: &Drive| {
+        let page = sync::read(&*drive.device, word_offset(drive), length);
+        page.map_err(|fault| io_error(drive, "reading", fault))
+    };
+    let write = |drive: &Drive, page: &[u8]| {
+        let written = sync::write(&*drive.device, word_offset(drive), page);
+        written.map_err(|fault| io_error(drive, "writing", fault))
+    };
+    let before = { drives.iter() }
+        .map(|drive| read(drive))
+        .collect::<Result<Vec<_>, _>>()?;
+    let words: Vec<Uuid> = drives.iter().map(|_| Uuid::new_v4()).collect();
+    for (drive, word) in drives.iter().zip(&words) {
+        let mut page = vec![0; length];
+        page[..16].copy_from_slice(word.as_bytes());
+        write(drive, &page)?;
+    }
+    let same = |(drive, own): (&&Drive, &Uuid)| -> Option<Result<(), AssembleError>> {
+        let page = match read(drive) {
+            Ok(page) => page,
+            Err(error) => return Some(Err(error)),
+        };
+        let is_there = |word: &Uuid| word != own && page.starts_with(word.as_bytes());
+        let other = words.iter().position(is_there)?;
+        Some(Err(AssembleError::SameDevice {
+            first: drive.uri.to_string(),
+            second: drives[other].uri.to_string(),
+        }))
+    };
+    let found = drives.iter().zip(&words).find_map(same);
+    for (drive, page) in drives.iter().zip(&before) {
+        write(drive, page)?;
+    }
+    found.unwrap_or(Ok(()))
 }
 
 fn new_drive(drive: &Drive) -> NewDrive {

@@ -4,8 +4,10 @@ use array::format::{LABEL_OFFSETS, LABEL_SLOT_BYTES, Label, newest_label};
 use array::pool::Proof;
 use block::Fault;
 
+use super::occupant::{Examined, Occupant, OpenPool, examine};
+use super::permit::{Answer, Command, Meant, Permit, permit};
 use super::{AssembleError, io_error};
-use crate::drive::{self, Drive, DriveUri, Open, sync};
+use crate::drive::{self, Drive, DriveUri, sync};
 
 /// Bytes of a block.
 const BLOCK: usize = 4096;
@@ -13,38 +15,91 @@ const BLOCK: usize = 4096;
 /// Covers labels, and what file systems keep at the beginning and the end of a drive.
 const WIPE_BYTES: u64 = 1 << 20;
 
-/// Opens a drive that is to be overwritten, unless something is on it.
+/// A drive that a command may write to.
+#[derive(Debug)]
+pub struct Permitted {
+    /// The drive, open and locked.
+    pub drive: Drive,
+    /// What the drive holds and loses, with its article; `None` if it holds nothing that is known, or is what the
+    /// command means.
+    pub holds: Option<String>,
+}
+
+/// Opens the drive of a name for a command that is about to write, if [`permit`] allows that.
+///
+/// # Errors
+/// Why the command does not write there.
+pub fn open_for(
+    command: Command,
+    uri: &DriveUri,
+    pools: &[OpenPool],
+    meant: Meant,
+    force: bool,
+) -> Result<Permitted, AssembleError> {
+    let Examined {
+        uri,
+        occupant,
+        drive,
+    } = examine(uri, pools);
+    let answer = Answer::new(&occupant, meant);
+    let permitted = match permit(command, answer) {
+        Permit::Take => true,
+        Permit::Force => force,
+        Permit::Leave | Permit::Refuse => false,
+    };
+    match drive {
+        Some(drive) if permitted => {
+            let means_it = answer == Answer::Itself && command == Command::Online;
+            let nothing = matches!(occupant, Occupant::Empty) || means_it;
+            let holds = (!nothing).then(|| occupant.to_string());
+            Ok(Permitted { drive, holds })
+        }
+        _ => Err(refusal(&uri, occupant)),
+    }
+}
+
+/// Why nothing is written to what is there.
+#[must_use]
+pub fn refusal(uri: &DriveUri, occupant: Occupant) -> AssembleError {
+    let drive = uri.to_string();
+    match occupant {
+        Occupant::InUse { pool, number, .. } => AssembleError::InUseHere {
+            drive,
+            pool,
+            seat: number,
+        },
+        Occupant::Member {
+            pool,
+            number,
+            went_on,
+            ..
+        } => AssembleError::Listed {
+            drive,
+            pool,
+            seat: number,
+            went_on,
+        },
+        Occupant::Taken(error) | Occupant::Missing(error) => error.into(),
+        Occupant::NoAnswer(error) => error,
+        Occupant::Former { .. }
+        | Occupant::OtherPool { .. }
+        | Occupant::Overlaid { .. }
+        | Occupant::Foreign { .. }
+        | Occupant::Unmarked { .. }
+        | Occupant::Empty => AssembleError::Occupied {
+            drive,
+            what: occupant.to_string(),
+        },
+    }
+}
+
+/// Opens a drive that is to be overwritten, unless something is on it. No pool is open here.
 ///
 /// # Errors
 /// When it cannot be opened, or holds something and `force` is not given.
 pub fn open_empty(uri: &DriveUri, force: bool) -> Result<Drive, AssembleError> {
-    let how = Open {
-        create_size: None,
-        exclusive: true,
-    };
-    let drive = drive::open(uri, how)?;
-    if force {
-        return Ok(drive);
-    }
-    let found =
-        drive::signatures(&*drive.device).map_err(|fault| io_error(&drive, "reading", fault))?;
-    let label = read_label(&drive).ok().flatten();
-    let what = match (&label, found.first()) {
-        (Some((_, label)), _) => Some(format!(
-            "seat {} of the Ravelin pool `{}`",
-            label.facts.number(label.seat),
-            label.facts.name
-        )),
-        (None, Some(signature)) => Some(signature.to_string()),
-        (None, None) => None,
-    };
-    match what {
-        None => Ok(drive),
-        Some(what) => Err(AssembleError::Occupied {
-            drive: drive.uri.to_string(),
-            what,
-        }),
-    }
+    let opened = open_for(Command::Create, uri, &[], Meant::default(), force)?;
+    Ok(opened.drive)
 }
 
 /// Zeroes labels, cell table and the end of a drive.
@@ -63,12 +118,22 @@ pub(super) fn wipe(drive: &Drive, tables: std::ops::Range<u64>) -> Result<(), As
     sync::flush(&*drive.device).map_err(error)
 }
 
-/// Removes any label from a drive.
+/// Removes any label from a drive, and marks what is left on the drive as given up.
 ///
 /// # Errors
 /// When it cannot be written.
 pub fn wipe_label(drive: &Drive) -> Result<(), AssembleError> {
-    wipe(drive, 0..0)
+    wipe(drive, 0..0)?;
+    drive::give_up(&*drive.device).map_err(|fault| io_error(drive, "writing", fault))
+}
+
+/// Removes the label and the journal of a drive that leaves its pool, and marks what is left as given up.
+///
+/// # Errors
+/// When it cannot be read or written.
+pub fn give_up(drive: &Drive) -> Result<(), AssembleError> {
+    forget_earlier_life(drive)?;
+    drive::give_up(&*drive.device).map_err(|fault| io_error(drive, "writing", fault))
 }
 
 /// Makes a drive ready to take a seat: removes its label and the journal of its earlier use. If that was in the same
@@ -88,7 +153,7 @@ pub fn forget_earlier_life(drive: &Drive) -> Result<(), AssembleError> {
             .and_then(|()| sync::flush(&*drive.device))
             .map_err(|fault| io_error(drive, "writing", fault))?;
     }
-    wipe_label(drive)
+    wipe(drive, 0..0)
 }
 
 pub(super) fn read_label(drive: &Drive) -> Result<Option<(usize, Label)>, AssembleError> {

@@ -1,16 +1,25 @@
 //! Finds the pools to which the drives of this machine belong.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
-use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use array::format::{LABEL_OFFSETS, LABEL_SLOT_BYTES, Label, LabelError, newest_label};
+use array::format::{
+    LABEL_MAGIC, LABEL_OFFSETS, LABEL_SLOT_BYTES, Label, LabelError, newest_label,
+};
 use array::pool::{SeatFacts, SeatState};
+use block::{Memory, PAGE_BYTES};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use uuid::Uuid;
 
 use super::AssembleError;
-use crate::drive::{DriveUri, identity};
+use super::occupant::ANSWER_WITHIN;
+use super::probe::answers;
+use crate::drive::{DriveUri, Identity, identity};
 
 /// A pool of which drives were found.
 #[derive(Clone, Debug)]
@@ -82,14 +91,11 @@ impl FoundPool {
 }
 
 /// Searches for labels: in the files and devices named, in all files of the directories named, and, where nothing is
-/// named, on all block devices. Skips what cannot be read.
+/// named, on all block devices. Skips what cannot be read, and what does not answer within [`ANSWER_WITHIN`].
 #[must_use]
 pub fn scan(places: &[PathBuf]) -> Vec<FoundPool> {
     let mut pools: BTreeMap<Uuid, FoundPool> = BTreeMap::new();
-    for path in candidates(places) {
-        let Ok(label) = label_of(&path) else {
-            continue;
-        };
+    for (path, label) in labelled(candidates(places)) {
         let pool = pools.entry(label.facts.uuid);
         pool.or_insert_with(|| FoundPool::new(&label))
             .add(path, &label);
@@ -104,8 +110,7 @@ pub fn find(identity: &str, remembered: &[PathBuf]) -> Option<FoundPool> {
     let uuid: Uuid = identity.parse().ok()?;
     let mut found: Option<FoundPool> = None;
     let mut look = |paths: Vec<PathBuf>| {
-        for path in paths {
-            let Ok(label) = label_of(&path) else { continue };
+        for (path, label) in labelled(paths) {
             if label.facts.uuid != uuid {
                 continue;
             }
@@ -123,6 +128,18 @@ pub fn find(identity: &str, remembered: &[PathBuf]) -> Option<FoundPool> {
     found
 }
 
+/// Names of drives with the label of this drive of this pool, among `places` and all block devices. More than one is
+/// found where a drive was copied.
+#[must_use]
+pub fn with_label_of(pool: Uuid, drive: Uuid, places: &[PathBuf]) -> Vec<PathBuf> {
+    let mut paths = candidates(places);
+    paths.extend(candidates(&[]));
+    let ours = |(_, label): &(PathBuf, Label)| label.facts.uuid == pool && label.drive == drive;
+    let found = labelled(paths).into_iter().filter(ours);
+    found.map(|(path, _)| path).collect()
+}
+
+/// Names that may lead to drives.
 fn candidates(places: &[PathBuf]) -> Vec<PathBuf> {
     let mut paths = Vec::new();
     if places.is_empty() {
@@ -138,47 +155,150 @@ fn candidates(places: &[PathBuf]) -> Vec<PathBuf> {
             Err(_) => paths.push(place.clone()),
         }
     }
-    let mut paths: Vec<PathBuf> = paths
-        .into_iter()
-        .filter_map(|path| {
-            let kind = std::fs::metadata(&path).ok()?.file_type();
-            (kind.is_file() || kind.is_block_device())
-                .then(|| std::path::absolute(&path).unwrap_or(path))
-        })
-        .collect();
-    paths.sort();
-    paths.dedup();
-    // A drive has many names (`/dev/disk/by-id`), and counts once. Its own name is preferred to a link's.
-    let is_link = |path: &PathBuf| {
-        path.symlink_metadata()
-            .is_ok_and(|found| found.is_symlink())
-    };
-    paths.sort_by_key(is_link);
-    let mut seen = BTreeSet::new();
-    paths.retain(|path| identity(path).is_none_or(|found| seen.insert(found)));
-    paths.sort();
     paths
 }
 
-fn label_of(path: &Path) -> Result<Label, LabelError> {
-    let file = File::open(path).map_err(|_| LabelError::Absent)?;
-    let mut slots = Vec::new();
-    for offset in LABEL_OFFSETS {
-        let mut bytes = vec![0; LABEL_SLOT_BYTES];
-        let mut filled = 0;
-        while let Ok(count @ 1..) = file.read_at(&mut bytes[filled..], offset + filled as u64) {
-            filled += count;
+/// What is behind a name.
+struct Seen {
+    path: PathBuf,
+    identity: Option<Identity>,
+    is_link: bool,
+    label: Result<Label, LabelError>,
+}
+
+/// Looks behind all names at once, in the order of the names. A drive has many names (`/dev/disk/by-id`), and counts
+/// once.
+fn seen(paths: Vec<PathBuf>) -> Vec<Seen> {
+    let look = |path: PathBuf| {
+        let path = std::path::absolute(&path).unwrap_or(path);
+        if !answers(&path) {
+            tracing::warn!("{} does not answer, and is left out", path.display());
+            return None;
         }
-        bytes.truncate(filled);
-        slots.push(bytes);
+        let kind = std::fs::metadata(&path).ok()?.file_type();
+        if !kind.is_file() && !kind.is_block_device() {
+            return None;
+        }
+        let link = path.symlink_metadata();
+        Some(Seen {
+            identity: identity(&path),
+            is_link: link.is_ok_and(|found| found.is_symlink()),
+            label: label_of(&path),
+            path,
+        })
+    };
+    let mut all: Vec<Seen> = at_once(paths, look).into_iter().flatten().collect();
+    // Its own name is preferred to a link's.
+    all.sort_by(|one, two| (one.is_link, &one.path).cmp(&(two.is_link, &two.path)));
+    all.dedup_by(|one, two| one.path == two.path);
+    let mut known = BTreeSet::new();
+    all.retain(|seen| seen.identity.is_none_or(|found| known.insert(found)));
+    all.sort_by(|one, two| one.path.cmp(&two.path));
+    all
+}
+
+/// The names behind which there is a label.
+fn labelled(paths: Vec<PathBuf>) -> Vec<(PathBuf, Label)> {
+    let seen = seen(paths).into_iter();
+    seen.filter_map(|seen| Some((seen.path, seen.label.ok()?)))
+        .collect()
+}
+
+/// Threads that look at names at the same time.
+const LOOKS_AT_ONCE: usize = 16;
+
+/// Calls `look` for every name, on threads of its own. A name whose drive does not answer is left out when no other
+/// look has ended for [`ANSWER_WITHIN`]; its thread waits on.
+fn at_once<T: Send + 'static>(
+    mut paths: Vec<PathBuf>,
+    look: impl Fn(PathBuf) -> T + Copy + Send + 'static,
+) -> Vec<T> {
+    paths.sort();
+    paths.dedup();
+    let count = paths.len();
+    let paths = Arc::new(Mutex::new(BTreeMap::from_iter(
+        paths.into_iter().enumerate(),
+    )));
+    let (to, looks) = channel();
+    let start = || {
+        let (paths, to) = (Arc::clone(&paths), to.clone());
+        let work = move || {
+            loop {
+                let next = lock(&paths).pop_first();
+                let Some((_, path)) = next else { return };
+                // The receiver does not wait for a late answer.
+                to.send(look(path)).ok();
+            }
+        };
+        let thread = std::thread::Builder::new().name("drive-look".to_owned());
+        thread.spawn(work).is_ok()
+    };
+    let mut found = Vec::new();
+    for _ in 0..LOOKS_AT_ONCE.min(count) {
+        start();
     }
+    while found.len() < count {
+        // Longer than a probe takes.
+        match looks.recv_timeout(ANSWER_WITHIN + ANSWER_WITHIN / 10) {
+            Ok(seen) => found.push(seen),
+            // All threads wait for drives that do not answer: others look at the names that are left.
+            Err(_) if !lock(&paths).is_empty() && start() => {}
+            Err(_) => {
+                let late = count - found.len();
+                tracing::warn!("{late} names lead to drives that do not answer; they are left out");
+                break;
+            }
+        }
+    }
+    found
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The label of a drive, read past the page cache where the drive allows that: another program may have read the
+/// drive before its content changed.
+fn label_of(path: &Path) -> Result<Label, LabelError> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
+    let open = |flags| rustix::fs::open(path, flags, Mode::empty());
+    let file = open(flags | OFlags::DIRECT)
+        .or_else(|_| open(flags))
+        .map_err(|_| LabelError::Absent)?;
+    let slots = LABEL_OFFSETS.map(|offset| {
+        let page = read_up_to(&file, offset, PAGE_BYTES);
+        // Most drives and files are no drives of a pool, and one page shows that.
+        match page.starts_with(&LABEL_MAGIC) {
+            true => read_up_to(&file, offset, LABEL_SLOT_BYTES),
+            false => page,
+        }
+    });
     newest_label([&slots[0], &slots[1]]).map(|(_, label)| label)
+}
+
+/// Reads at `offset` as far as the file goes, or until a read fails.
+fn read_up_to(file: &OwnedFd, offset: u64, length: usize) -> Vec<u8> {
+    // Pages, as reads past the page cache need them.
+    let mut memory = Memory::zeroed(length);
+    let Some(bytes) = memory.unique_mut() else {
+        return Vec::new();
+    };
+    let mut filled = 0;
+    while filled < length {
+        match rustix::io::pread(file, &mut bytes[filled..], offset + filled as u64) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(Errno::INTR) => {}
+            Err(_) => break,
+        }
+    }
+    bytes[..filled].to_vec()
 }
 
 /// A drive whose label has a version that this program does not read.
 fn of_another_version(places: &[PathBuf]) -> Option<(PathBuf, LabelError)> {
-    candidates(places).into_iter().find_map(|path| {
-        let error = label_of(&path).err()?;
+    seen(candidates(places)).into_iter().find_map(|seen| {
+        let (path, error) = (seen.path, seen.label.err()?);
         let other = match error {
             LabelError::EarlyFormat | LabelError::Format { .. } | LabelError::Features { .. } => {
                 true

@@ -1,15 +1,17 @@
 //! Opens a pool that was found.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::PathBuf;
 
 use array::format::{CellPage, ENTRIES_PER_PAGE, Label};
 use array::pool::{FoundDrive, Opening};
 use block::{Fault, Full, Seat};
 
 use super::drive::read_label;
+use super::occupant::{Examined, Occupant, examine};
+use super::permit::{Answer, Command, Meant, Permit, permit};
 use super::{AssembleError, FoundPool, OPENED};
-use crate::drive::{self, Drive, DriveSpec, DriveUri, FileOptions, Open, OpenDriveError, sync};
+use crate::drive::{Drive, DriveSpec, DriveUri, OpenDriveError, sync};
 use crate::run::{PoolHandle, RunOptions, lease};
 
 /// Opens a pool that was found and starts it.
@@ -21,24 +23,26 @@ pub fn import(
     degraded: bool,
     options: RunOptions,
 ) -> Result<PoolHandle, AssembleError> {
-    let how = Open {
-        create_size: None,
-        exclusive: true,
-    };
     let mut drives = Vec::new();
     let mut labels = Vec::new();
-    for path in &found.paths {
-        let uri = match found.names.get(path) {
-            Some(uri) => uri.clone(),
-            None => plain(path),
+    for examined in examine_all(found) {
+        let Examined {
+            uri,
+            occupant,
+            drive,
+        } = examined;
+        let meant = Meant {
+            pool: Some(found.uuid),
+            drive: None,
         };
-        let drive = match drive::open(&uri, how) {
-            Ok(drive) => drive,
-            Err(error) if is_gone(&error) => {
-                tracing::warn!(drive = %uri, "a drive is left out: {}", Full(error));
-                continue;
+        let takes = permit(Command::Import, Answer::new(&occupant, meant)) == Permit::Take;
+        let Some(drive) = drive.filter(|_| takes) else {
+            match occupant {
+                Occupant::Taken(error) => return Err(error.into()),
+                Occupant::Missing(error) if !is_gone(&error) => return Err(error.into()),
+                occupant => tracing::warn!(drive = %uri, "a drive is left out: {occupant}"),
             }
-            Err(error) => return Err(error.into()),
+            continue;
         };
         let (label_slot, label) = match read_label(&drive) {
             Ok(Some(found)) => found,
@@ -90,6 +94,26 @@ pub fn import(
     )?)
 }
 
+/// Looks at all drives that were found, at once and in their order. A name may lead elsewhere by now.
+fn examine_all(found: &FoundPool) -> Vec<Examined> {
+    let uri = |path: &PathBuf| match found.names.get(path) {
+        Some(uri) => uri.clone(),
+        None => DriveUri {
+            spec: DriveSpec::plain(path),
+            domain: None,
+        },
+    };
+    let uris: Vec<DriveUri> = found.paths.iter().map(uri).collect();
+    std::thread::scope(|scope| {
+        let looks: Vec<_> = { uris.iter() }
+            .map(|uri| scope.spawn(move || examine(uri, &[])))
+            .collect();
+        { looks.into_iter() }
+            .map(|look| look.join().expect("a look does not panic"))
+            .collect()
+    })
+}
+
 /// Decides which drives are used, and reads their cell tables. If a table cannot be read, its drive is out, and the
 /// decision is made again without it.
 fn open_what_can_be_read(
@@ -133,17 +157,6 @@ const fn is_gone(error: &OpenDriveError) -> bool {
         | OpenDriveError::NotZram { .. }
         | OpenDriveError::NoUring { .. }
         | OpenDriveError::Start { .. } => false,
-    }
-}
-
-/// The name of a drive that is a plain path.
-fn plain(path: &Path) -> DriveUri {
-    DriveUri {
-        spec: DriveSpec::File {
-            path: path.to_owned(),
-            options: FileOptions::default(),
-        },
-        domain: None,
     }
 }
 

@@ -10,7 +10,10 @@ mod create;
 mod drive;
 mod find;
 mod import;
+mod occupant;
+mod permit;
 mod plan;
+mod probe;
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -22,11 +25,15 @@ use block::{Fault, Hint};
 use crate::drive::{Drive, OpenDriveError};
 use crate::run::StartError;
 
-pub use create::{NewPool, Prepared, create, prepare};
+pub use create::{NewPool, Prepared, create, prepare, prepare_beside};
 pub(crate) use drive::proof;
-pub use drive::{forget_earlier_life, open_empty, wipe_label};
-pub use find::{FoundPool, choose, find, scan};
+pub use drive::{
+    Permitted, forget_earlier_life, give_up, open_empty, open_for, refusal, wipe_label,
+};
+pub use find::{FoundPool, choose, find, scan, with_label_of};
 pub use import::import;
+pub use occupant::{ANSWER_WITHIN, Examined, Occupant, OpenPool, examine, examine_open};
+pub use permit::{Answer, Command, Meant, Permit, permit};
 pub use plan::{DRIVE_BYTES_PER_SECOND, PoolPlan, estimate};
 
 /// The ticket of creating or opening.
@@ -46,11 +53,49 @@ pub enum AssembleError {
         /// What was found there.
         what: String,
     },
+    /// A pool has the drive open here.
+    #[error("{drive} is in use: it has seat {seat} of pool `{pool}`, which is open here")]
+    InUseHere {
+        /// Which drive.
+        drive: String,
+        /// Which pool.
+        pool: String,
+        /// The number of the drive.
+        seat: u16,
+    },
+    /// A pool lists the drive that is open here without it.
+    #[error("{drive} is the drive of seat {seat} of pool `{pool}`, which is open here without it{}", elsewhere(*went_on))]
+    Listed {
+        /// Which drive.
+        drive: String,
+        /// Which pool.
+        pool: String,
+        /// The number of the drive.
+        seat: u16,
+        /// Whether the drive was in use elsewhere since the pool has lost it.
+        went_on: bool,
+    },
+    /// A drive does not answer.
+    #[error("{drive} does not answer: it was asked for its label {} seconds ago", ANSWER_WITHIN.as_secs())]
+    NoAnswer {
+        /// Which drive.
+        drive: String,
+    },
     /// One drive is named twice.
     #[error("{drive} is named twice")]
     Twice {
         /// Which drive.
         drive: String,
+    },
+    /// Two names lead to one device.
+    #[error(
+        "{first} and {second} are one device under two names: a word written to one is read from the other"
+    )]
+    SameDevice {
+        /// One name.
+        first: String,
+        /// The other.
+        second: String,
     },
     /// Some drives are in a failure domain and some are not.
     #[error("{drive} has no failure domain and others have")]
@@ -133,7 +178,30 @@ impl Hint for AssembleError {
             Self::Io { .. } => return None,
             Self::Labels { .. } => "is the file system below them full?",
             Self::Occupied { .. } => "name another drive, or give --force to destroy what is on it",
+            Self::InUseHere { .. } => "name another drive",
+            Self::Listed {
+                pool,
+                seat,
+                went_on: false,
+                ..
+            } => {
+                return Some(format!("`ravelin drive online {pool} {seat}` brings it back").into());
+            }
+            Self::Listed { pool, seat, .. } => {
+                return Some(
+                    format!(
+                        "export the pool and import it with that drive to see what is there, or `ravelin drive online {pool} {seat} --force` to give that up"
+                    )
+                    .into(),
+                );
+            }
+            Self::NoAnswer { .. } => {
+                "look at the drive and its cable, and what the kernel says of it"
+            }
             Self::Twice { .. } => "each drive takes one seat",
+            Self::SameDevice { .. } => {
+                "name each disk once; with two cables to a disk, name the multipath device"
+            }
             Self::NoDomain { .. } => {
                 "write DRIVE@DOMAIN for every drive of the layout, or for none"
             }
@@ -143,6 +211,15 @@ impl Hint for AssembleError {
                 return Some(format!("give the identity instead ({choices})").into());
             }
         }))
+    }
+}
+
+const fn elsewhere(went_on: bool) -> &'static str {
+    match went_on {
+        true => {
+            ", and was in use elsewhere since: what was written to it there may be nowhere else"
+        }
+        false => "",
     }
 }
 

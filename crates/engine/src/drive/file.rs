@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use super::handle::{Handle, Medium, lock_exclusive};
 use super::telemetry::Telemetry;
 use super::ticket::Ticket;
-use super::uri::{Backend, FileOptions};
+use super::uri::{Backend, FileOptions, Identity};
 use super::workers::Workers;
 use super::{BackEnd, DriveKind, Open, OpenDriveError};
 use crate::ring::{self, Submission, Target};
@@ -103,6 +103,11 @@ impl FileDrive {
     /// Whether I/O bypasses the page cache.
     pub(crate) fn is_direct(&self) -> bool {
         self.handle.is_direct()
+    }
+
+    /// The identity of the open file or device.
+    pub(crate) fn identity(&self) -> Identity {
+        self.handle.identity()
     }
 
     /// Whether a read or write is more than a copy for the lane's thread that submits it.

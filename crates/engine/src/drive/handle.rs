@@ -25,6 +25,7 @@ use block::{Fault, Limits, Memory, Outcome, PAGE_BYTES, Request, RequestKind};
 use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
+use super::uri::Identity;
 use super::workers::{Ask, Halt, Perform, Performed, begin, check};
 
 /// The longest read or write: a whole cell in one request with room to spare.
@@ -55,6 +56,7 @@ pub(crate) enum Medium {
 pub(crate) struct Handle {
     fd: OwnedFd,
     medium: Medium,
+    identity: Identity,
     limits: Limits,
     /// The alignment that memory must have; 1 where I/O goes through the page cache.
     memory_align: usize,
@@ -79,6 +81,10 @@ impl Handle {
             Medium::MemoryFile
         } else {
             Medium::File
+        };
+        let identity = match is_block {
+            true => Identity::Device(stat.st_rdev),
+            false => Identity::File(stat.st_dev, stat.st_ino),
         };
         let mut preferred = PAGE_BYTES;
         let mut trims = true;
@@ -106,6 +112,7 @@ impl Handle {
         Ok(Self {
             fd,
             medium,
+            identity,
             limits,
             memory_align,
             sync_failed: AtomicBool::new(false),
@@ -121,6 +128,11 @@ impl Handle {
             trims: self.discards.load(Relaxed),
             ..self.limits
         }
+    }
+
+    /// The identity of the open file or device, whatever its name leads to by now.
+    pub(crate) const fn identity(&self) -> Identity {
+        self.identity
     }
 
     pub(crate) fn medium(&self) -> Medium {

@@ -14,6 +14,7 @@
 //! answers requests that have not begun with [`block::Fault::Shutdown`], waits for the others, and
 //! ends the drive's threads.
 
+mod content;
 mod faulty;
 mod file;
 mod handle;
@@ -35,6 +36,7 @@ use std::sync::Arc;
 
 use block::{BlockDevice, Hint};
 
+pub use content::{Content, content, give_up};
 pub use faulty::{Effect, FaultHandle, Trap};
 pub use file::create_sparse;
 pub use signature::{RAVELIN_MAGIC, RAVELIN_MAGIC_OFFSET, Signature, probe, signatures};
@@ -123,6 +125,8 @@ pub struct Drive {
     pub device: Arc<dyn BlockDevice>,
     /// Its canonical name, with absolute paths.
     pub uri: DriveUri,
+    /// What is open, whatever the name leads to by now; `None` for memory.
+    pub identity: Option<Identity>,
     /// Its size when it was opened.
     pub size_bytes: u64,
     /// Its kind; that of the outermost wrapper if it is wrapped.
@@ -250,6 +254,7 @@ pub fn open(uri: &DriveUri, how: Open) -> Result<Drive, OpenDriveError> {
     }
     Ok(Drive {
         device: opened.device,
+        identity: opened.identity,
         size_bytes,
         kind: opened.kind,
         direct: opened.direct,
@@ -264,6 +269,7 @@ pub fn open(uri: &DriveUri, how: Open) -> Result<Drive, OpenDriveError> {
 /// A [`Drive`] that is being opened: each wrapper adds to it.
 struct Opened {
     device: Arc<dyn BlockDevice>,
+    identity: Option<Identity>,
     kind: DriveKind,
     direct: bool,
     back_end: BackEnd,
@@ -282,6 +288,7 @@ fn open_spec(spec: &DriveSpec, how: &Open) -> Result<Opened, OpenDriveError> {
                 direct: drive.is_direct(),
                 back_end: drive.back_end(),
                 works_in_caller: drive.works_in_caller(),
+                identity: Some(drive.identity()),
                 device: Arc::new(drive),
                 kind,
                 telemetry,
@@ -295,6 +302,7 @@ fn open_spec(spec: &DriveSpec, how: &Open) -> Result<Opened, OpenDriveError> {
                 direct: drive.is_direct(),
                 back_end: drive.back_end(),
                 works_in_caller: drive.works_in_caller(),
+                identity: Some(drive.identity()),
                 device: Arc::new(drive),
                 kind: DriveKind::Zram,
                 telemetry,
@@ -305,6 +313,7 @@ fn open_spec(spec: &DriveSpec, how: &Open) -> Result<Opened, OpenDriveError> {
             device: Arc::new(
                 MemDrive::new(*size_bytes, &telemetry).map_err(start(DriveKind::Mem))?,
             ),
+            identity: None,
             kind: DriveKind::Mem,
             direct: false,
             back_end: BackEnd::Memory,

@@ -19,7 +19,7 @@ const RAVELIN: &str = "a Ravelin pool's label";
 
 /// How much of each end is read: the first ZFS label with its ring of uberblocks, which is the
 /// longest; md's oldest superblock lies at most 128 KiB before the end.
-const END_BYTES: u64 = 256 << 10;
+pub(super) const END_BYTES: u64 = 256 << 10;
 
 /// Something that a drive holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,9 +74,36 @@ pub fn probe(head: &[u8], tail: &[u8], size_bytes: u64) -> Vec<Signature> {
         tail,
         size_bytes,
     };
-    let checks: [fn(&Ends<'_>) -> Option<Signature>; 19] = [
-        ravelin, luks, lvm, md_1, md_0, imsm, ddf, zfs, bcache, ext, xfs, btrfs, f2fs, ntfs, exfat,
-        fat, iso, swap, gpt,
+    let checks: [fn(&Ends<'_>) -> Option<Signature>; 29] = [
+        ravelin,
+        luks,
+        lvm,
+        md_1,
+        md_0,
+        imsm,
+        ddf,
+        zfs,
+        bcache,
+        bluestore,
+        drbd,
+        vmfs,
+        ext,
+        xfs,
+        btrfs,
+        f2fs,
+        jfs,
+        reiserfs,
+        squashfs,
+        erofs,
+        minix,
+        ntfs,
+        exfat,
+        fat,
+        udf,
+        iso,
+        swap,
+        gpt,
+        vmfs_volume,
     ];
     let mut found: Vec<Signature> = checks.iter().filter_map(|check| check(&ends)).collect();
     if found.is_empty() {
@@ -244,6 +271,76 @@ fn bcache(ends: &Ends<'_>) -> Option<Signature> {
     }
     ends.is(4096 + 24, &BCACHEFS)
         .then(|| found("a bcachefs file system", None, ends.uuid(4096 + 56)))?
+}
+
+fn bluestore(ends: &Ends<'_>) -> Option<Signature> {
+    ends.is(0, b"bluestore block device")
+        .then(|| found("a Ceph BlueStore device", None, ends.text(23, 36)))?
+}
+
+fn drbd(ends: &Ends<'_>) -> Option<Signature> {
+    // The last page of the metadata is the last one of the device; versions 8.0 to 9.
+    let at = (ends.size_bytes & !4095).checked_sub(4096)?;
+    let magic: [u8; 4] = ends.array(at + 60)?;
+    (0x8374_0267..=0x8374_026d)
+        .contains(&u32::from_be_bytes(magic))
+        .then(|| found("a DRBD device", None, None))?
+}
+
+fn vmfs(ends: &Ends<'_>) -> Option<Signature> {
+    (ends.u32(2 << 20) == Some(0x2fab_f15e))
+        .then(|| found("a VMFS file system", ends.text((2 << 20) + 0x1d, 128), None))?
+}
+
+fn vmfs_volume(ends: &Ends<'_>) -> Option<Signature> {
+    (ends.u32(1 << 20) == Some(0xc001_d00d)).then(|| found("a VMFS volume member", None, None))?
+}
+
+fn jfs(ends: &Ends<'_>) -> Option<Signature> {
+    const SUPER: u64 = 32 << 10;
+    ends.is(SUPER, b"JFS1").then(|| {
+        let label = ends.text(SUPER + 152, 16);
+        found("a JFS file system", label, ends.uuid(SUPER + 136))
+    })?
+}
+
+fn reiserfs(ends: &Ends<'_>) -> Option<Signature> {
+    let three = [64_u64 << 10, 8 << 10].into_iter().any(|at| {
+        let marks: [&[u8]; 3] = [b"ReIsErFs", b"ReIsEr2Fs", b"ReIsEr3Fs"];
+        marks.iter().any(|mark| ends.is(at + 52, mark))
+    });
+    let four = ends.is(64 << 10, b"ReIsEr4");
+    (three || four).then(|| found("a ReiserFS file system", None, None))?
+}
+
+fn squashfs(ends: &Ends<'_>) -> Option<Signature> {
+    (ends.is(0, b"hsqs") || ends.is(0, b"sqsh"))
+        .then(|| found("a squashfs file system", None, None))?
+}
+
+fn erofs(ends: &Ends<'_>) -> Option<Signature> {
+    (ends.u32(1024) == Some(0xe0f5_e1e2)).then(|| {
+        let label = ends.text(1024 + 64, 16);
+        found("an EROFS file system", label, ends.uuid(1024 + 48))
+    })?
+}
+
+fn minix(ends: &Ends<'_>) -> Option<Signature> {
+    let word = |at: u64| ends.array(1024 + at).map(u16::from_le_bytes);
+    let early = matches!(word(16)?, 0x137f | 0x138f | 0x2468 | 0x2478);
+    let third = word(24) == Some(0x4d5a);
+    // Two bytes are a weak mark: there are inodes, and zones of 1 KiB to 8 KiB.
+    let inodes = word(0) != Some(0) || word(2) != Some(0);
+    ((early && word(10)? < 4 || third) && inodes)
+        .then(|| found("a Minix file system", None, None))?
+}
+
+fn udf(ends: &Ends<'_>) -> Option<Signature> {
+    // Volume structure descriptors follow one another from 32 KiB on.
+    (0..8)
+        .map(|sector| (32_u64 << 10) + sector * 2048)
+        .any(|at| ends.is(at + 1, b"NSR02") || ends.is(at + 1, b"NSR03"))
+        .then(|| found("a UDF file system", None, None))?
 }
 
 fn ext(ends: &Ends<'_>) -> Option<Signature> {
@@ -471,6 +568,32 @@ mod tests {
                 ],
                 "a FAT file system (label STICK)".to_owned(),
             ),
+            (
+                vec![(0, b"bluestore block device\n"), (23, b"c4a1-0001")],
+                "a Ceph BlueStore device (UUID c4a1-0001)".to_owned(),
+            ),
+            (
+                vec![(SIZE - 4096 + 60, &[0x83, 0x74, 0x02, 0x6d])],
+                "a DRBD device".to_owned(),
+            ),
+            (
+                vec![(32768, b"JFS1"), (32920, b"old")],
+                "a JFS file system (label old)".to_owned(),
+            ),
+            (
+                vec![(65588, b"ReIsEr2Fs")],
+                "a ReiserFS file system".to_owned(),
+            ),
+            (vec![(0, b"hsqs")], "a squashfs file system".to_owned()),
+            (
+                vec![(1024, &[0xe2, 0xe1, 0xf5, 0xe0]), (1088, b"root")],
+                "an EROFS file system (label root)".to_owned(),
+            ),
+            (
+                vec![(1024, &[32, 0]), (1040, &[0x8f, 0x13])],
+                "a Minix file system".to_owned(),
+            ),
+            (vec![(34817, b"NSR03")], "a UDF file system".to_owned()),
             (
                 vec![(32769, b"CD001"), (32808, b"DISC")],
                 "an ISO 9660 file system (label DISC)".to_owned(),

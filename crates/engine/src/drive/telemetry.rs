@@ -100,6 +100,8 @@ pub struct Telemetry {
     gone: AtomicU64,
     full: AtomicU64,
     other: AtomicU64,
+    /// Requests that failed since the last one that ended well.
+    in_a_row: AtomicU64,
 }
 
 impl Telemetry {
@@ -117,7 +119,14 @@ impl Telemetry {
             gone: AtomicU64::new(0),
             full: AtomicU64::new(0),
             other: AtomicU64::new(0),
+            in_a_row: AtomicU64::new(0),
         }
+    }
+
+    /// Requests that failed since the last one that ended well.
+    #[must_use]
+    pub fn failed_in_a_row(&self) -> u64 {
+        self.in_a_row.load(Relaxed)
     }
 
     /// A request was accepted.
@@ -160,14 +169,26 @@ impl Telemetry {
                     Fault::Invalid | Fault::Shutdown => &self.other,
                 };
                 add(counter, 1);
+                add(&self.in_a_row, 1);
+                add(&self.ended, 1);
+                return;
             }
+        }
+        if self.in_a_row.load(Relaxed) > 0 {
+            self.in_a_row.store(0, Relaxed);
         }
         add(&self.ended, 1);
     }
 
     /// Counts errors from zero again.
     pub(crate) fn forget_errors(&self) {
-        for counter in [&self.medium, &self.gone, &self.full, &self.other] {
+        for counter in [
+            &self.medium,
+            &self.gone,
+            &self.full,
+            &self.other,
+            &self.in_a_row,
+        ] {
             counter.store(0, Relaxed);
         }
     }

@@ -11,9 +11,11 @@ use array::Geometry;
 use array::pool::{OutReason, Pool, PoolError, Ticket};
 use array::record::Record;
 use block::{Hint, Seat};
+use uuid::Uuid;
 
 use super::lane::{self, LaneMessage, LaneSender};
 use super::lease::{self, InUse, LeaseKeeper, Reservation};
+use super::members::Member;
 use super::pool::{Admin, Listener, PoolMessage, PoolThread, Volumes};
 use super::volume::Volume;
 use super::{Clock, Seats};
@@ -266,8 +268,23 @@ impl PoolHandle {
         })
     }
 
+    /// The pool's identity, and the drives that it lists with the identities by which one is told from another.
+    ///
+    /// # Errors
+    /// [`PoolError::Closing`] when the pool has stopped.
+    pub fn members(&self) -> Result<(Uuid, Vec<Member>), PoolError> {
+        let (to, members) = std::sync::mpsc::channel();
+        self.pool
+            .send(PoolMessage::Members(to))
+            .map_err(|_| PoolError::Closing)?;
+        members.recv().map_err(|_| PoolError::Closing)
+    }
+
     /// The drive that is attached to a seat.
-    fn drive(&self, seat: Seat) -> Result<Drive, PoolError> {
+    ///
+    /// # Errors
+    /// [`PoolError::NoSeat`] if none is.
+    pub fn drive(&self, seat: Seat) -> Result<Drive, PoolError> {
         let (to, drive) = std::sync::mpsc::channel();
         self.pool
             .send(PoolMessage::Drive(seat, to))
@@ -281,6 +298,12 @@ impl PoolHandle {
     /// As [`Pool::add_spare`].
     pub fn add_spare(&self, drive: Drive) -> Result<(), PoolError> {
         self.admin(Admin::AddSpare { drive })
+    }
+
+    /// Waiting spares take the seats of missing drives after this time, unless these come back.
+    pub fn use_spares_after(&self, wait: Duration) {
+        // A pool that has stopped uses no spares.
+        self.pool.send(PoolMessage::UseSpares(wait)).ok();
     }
 
     /// Replaces a working drive, which stays in use until the new one is complete.

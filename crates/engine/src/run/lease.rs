@@ -1,5 +1,6 @@
 //! The lease on a pool, and how it is renewed: `docs/design/fencing.md`.
 
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
@@ -8,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use array::format::{HEARTBEAT_OFFSET, HOLDER_OFFSET, Holder, PAGE_BYTES, usurper};
 use block::{BlockDevice, Completed, Memory, Outcome, Permission, Request, RequestKind};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use uuid::Uuid;
 
 use super::Seats;
@@ -172,7 +175,7 @@ pub(crate) fn reserve(
         .iter()
         .flatten()
         .flatten()
-        .filter(|heartbeat| heartbeat.may_be_alive(own.boot));
+        .filter(|heartbeat| heartbeat.may_be_alive(own.boot) || is_at_work_here(heartbeat));
     if let Some(period_ms) = alive.map(|heartbeat| heartbeat.period_ms).max() {
         let wait = Duration::from_millis(period_ms.saturating_mul(2)).min(6 * PERIOD);
         tracing::info!(
@@ -193,6 +196,23 @@ pub(crate) fn reserve(
     Ok(Reservation(own))
 }
 
+/// Takes the name by which other processes of this host see that an opening is at work: the drives' locks do not show
+/// that where a drive has two names, as without multipath. The name is free again when the process has ended.
+fn take_name(opening: Uuid) -> rustix::io::Result<OwnedFd> {
+    let name = format!("ravelin-opening-{opening}");
+    let name = SocketAddrUnix::new_abstract_name(name.as_bytes())?;
+    let flags = SocketFlags::CLOEXEC;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
+    rustix::net::bind(&socket, &name)?;
+    Ok(socket)
+}
+
+/// Whether the opening that wrote this heartbeat is at work in a process of this host.
+fn is_at_work_here(heartbeat: &Holder) -> bool {
+    let taken = |error: Errno| error == Errno::ADDRINUSE;
+    heartbeat.heartbeat > 0 && take_name(heartbeat.opening).is_err_and(taken)
+}
+
 /// A reservation of a new pool, whose drives are known to no other host.
 pub(crate) fn reserve_new(pool: Uuid, generation: u64) -> Reservation {
     Reservation(opening(pool, generation))
@@ -203,6 +223,8 @@ pub(crate) struct LeaseKeeper {
     lease: Arc<Lease>,
     requests: Sender<Wanted>,
     thread: Mutex<Option<JoinHandle<()>>>,
+    /// The name of the opening, while it is at work.
+    _name: Option<OwnedFd>,
 }
 
 impl LeaseKeeper {
@@ -213,6 +235,7 @@ impl LeaseKeeper {
         pool: Sender<PoolMessage>,
     ) -> std::io::Result<Self> {
         let (requests, requested) = channel();
+        let name = take_name(reservation.0.opening).ok();
         let lease = Arc::new(Lease {
             until_nanos: AtomicU64::new(0),
             lost: AtomicBool::new(false),
@@ -234,6 +257,7 @@ impl LeaseKeeper {
             lease,
             requests,
             thread: Mutex::new(Some(thread)),
+            _name: name,
         })
     }
 

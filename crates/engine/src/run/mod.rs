@@ -11,6 +11,7 @@ mod held;
 mod lane;
 pub(crate) mod lease;
 mod long_writes;
+mod members;
 mod meter;
 mod names;
 mod pool;
@@ -20,6 +21,7 @@ mod scratch;
 mod volume;
 
 pub use handle::{PoolHandle, RunOptions, StartError};
+pub use members::Member;
 pub use pool::Listener;
 pub use volume::Volume;
 

@@ -3,17 +3,18 @@
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use array::pool::{Half, OutReason, Pool, PoolAction, PoolError, Proof, Report, Severity, Ticket};
 use array::router::VolumeMap;
 use array::{Command, Event, IoId};
-use block::{Completed, Fault, Memory, Outcome, Permission, Request, RequestKind, Seat};
+use block::{Completed, Fault, Instant, Memory, Outcome, Permission, Request, RequestKind, Seat};
 use uuid::Uuid;
 
 use super::events::{EventLog, Gather};
 use super::lane::{LaneMessage, LaneSender};
 use super::lease::{InUse, Lease, in_use};
+use super::members::{Member, members};
 use super::names::Names;
 use super::volume::Volume;
 use super::{Clock, Seats};
@@ -122,12 +123,15 @@ pub(crate) enum PoolMessage {
     Admin(Admin, Answer),
     Status(Sender<PoolStatus>),
     Traffic(Sender<PoolTraffic>),
+    Members(Sender<(Uuid, Vec<Member>)>),
     /// Numbers events as those that follow the one with this number.
     NumberAfter(u64),
     /// Asks for the drive that is attached to a seat.
     Drive(Seat, Sender<Result<Drive, PoolError>>),
     /// Answers when nothing is being filled, resynced or recorded.
     WaitIdle(Sender<()>),
+    /// Waiting spares take the seats of missing drives after this time.
+    UseSpares(Duration),
     /// Another opening has taken the pool over.
     TakenOver(Uuid),
     /// Adds a listener, which gets all earlier and later events.
@@ -180,6 +184,8 @@ pub(crate) struct PoolThread {
     in_use: InUse,
     /// The opening that has taken the pool over.
     usurper: Option<Uuid>,
+    /// When waiting spares take the seats of missing drives.
+    spares_at: Option<Instant>,
 }
 
 impl PoolThread {
@@ -219,6 +225,7 @@ impl PoolThread {
             lease,
             in_use,
             usurper: None,
+            spares_at: None,
         }
     }
 
@@ -242,6 +249,7 @@ impl PoolThread {
             for report in self.gather.due(self.clock.now()) {
                 self.add_event(&report);
             }
+            self.use_spares();
             let Some(message) = message else {
                 self.pool.handle_timeout(self.clock.now());
                 self.poll();
@@ -259,9 +267,15 @@ impl PoolThread {
                 // The receiver may have gone.
                 PoolMessage::Status(to) => to.send(self.status()).unwrap_or_default(),
                 PoolMessage::Traffic(to) => to.send(self.traffic()).unwrap_or_default(),
+                PoolMessage::Members(to) => {
+                    let members = members(&self.pool, &self.seats);
+                    let uuid = self.pool.facts().uuid;
+                    to.send((uuid, members)).unwrap_or_default();
+                }
                 PoolMessage::NumberAfter(last) => self.events.number_after(last),
                 PoolMessage::Drive(seat, to) => to.send(self.drive(seat)).unwrap_or_default(),
                 PoolMessage::WaitIdle(to) => self.waiting.push(to),
+                PoolMessage::UseSpares(after) => self.spares_at = Some(self.clock.now() + after),
                 PoolMessage::TakenOver(by) => self.taken_over(by),
                 PoolMessage::Listen(listener) => {
                     self.events.events().iter().for_each(&listener);
@@ -296,9 +310,23 @@ impl PoolThread {
         self.waiting.clear();
     }
 
+    /// Waiting spares take the seats of drives that have not come back in time.
+    fn use_spares(&mut self) {
+        let now = self.clock.now();
+        if self.spares_at.is_some_and(|at| at <= now) {
+            self.spares_at = None;
+            self.pool.use_spares(now);
+            self.poll();
+        }
+    }
+
     /// The next message; `Some(None)` when a timeout comes first, `None` at the end.
     fn next(&self, receiver: &Receiver<PoolMessage>) -> Option<Option<PoolMessage>> {
-        let times = [self.pool.poll_timeout(), self.gather.poll_timeout()];
+        let times = [
+            self.pool.poll_timeout(),
+            self.gather.poll_timeout(),
+            self.spares_at,
+        ];
         let Some(at) = times.into_iter().flatten().min() else {
             return receiver.recv().ok().map(Some);
         };
@@ -315,7 +343,10 @@ impl PoolThread {
 
     fn status(&self) -> PoolStatus {
         let events = self.events.events();
-        let status = PoolStatus::new(&self.pool, &self.seats, self.clock.now(), events);
+        let now = self.clock.now();
+        let mut status = PoolStatus::new(&self.pool, &self.seats, now, events);
+        let waits = self.spares_at.filter(|_| self.pool.could_use_spares());
+        status.spares_in_seconds = waits.map(|at| at.since(now).as_secs());
         match self.usurper {
             Some(by) => status.taken_over(by),
             None => status,

@@ -74,5 +74,11 @@ fn neither_label_nor_journal_of_an_earlier_life_is_left_on_a_drive_that_takes_a_
     assemble::forget_earlier_life(&drive).unwrap();
     drop(drive);
     assert!(is_zero(uri(&paths[0])));
+    // Data without a label is left, and counts until the drive is given up.
+    let left = assemble::open_empty(&uri(&paths[0]), false).unwrap_err();
+    assert!(left.to_string().contains("data of no known kind"), "{left}");
+    let drive = assemble::open_empty(&uri(&paths[0]), true).unwrap();
+    assemble::give_up(&drive).unwrap();
+    drop(drive);
     assemble::open_empty(&uri(&paths[0]), false).expect("nothing is left on it");
 }

@@ -135,6 +135,29 @@ pub fn is_held(device: &Path) -> bool {
     holders.is_some_and(|mut holders| holders.next().is_some()) || !mounted_at(device).is_empty()
 }
 
+/// A process that has a device open, as far as this process may see: `pid 17, fio`. Not this process itself.
+#[must_use]
+pub fn opened_by(device: &Path) -> Option<String> {
+    let device = fs::canonicalize(device).ok()?;
+    for entry in fs::read_dir("/proc").ok()?.flatten() {
+        let name = entry.file_name();
+        let Some(pid) = name.to_str().and_then(|name| name.parse::<u32>().ok()) else {
+            continue;
+        };
+        let Ok(descriptors) = fs::read_dir(entry.path().join("fd")) else {
+            continue;
+        };
+        let mut links = descriptors
+            .flatten()
+            .map(|entry| fs::read_link(entry.path()));
+        if pid != std::process::id() && links.any(|link| link.is_ok_and(|link| link == device)) {
+            let command = fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
+            return Some(format!("pid {pid}, {}", command.trim()));
+        }
+    }
+    None
+}
+
 /// Writes back file systems on the loop devices over `file`, and detaches the devices. The kernel detaches a device
 /// that is still mounted when it is unmounted.
 pub(super) fn let_go(file: &Path) {

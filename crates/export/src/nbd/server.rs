@@ -105,6 +105,7 @@ impl Server {
         };
         let shared = Arc::new(Shared {
             exports,
+            address: address.to_string(),
             terms: Terms {
                 tls: options.tls.clone(),
                 in_flight_bytes_max: options.in_flight_bytes_max.max(REQUEST_BYTES_MAX as usize),

@@ -37,6 +37,8 @@ const SOCKET_BUFFER_BYTES: usize = 1 << 20;
 /// The state that all workers of a server share.
 pub(super) struct Shared {
     pub(super) exports: Arc<dyn Exports>,
+    /// The address of the server, for the log.
+    pub(super) address: String,
     pub(super) terms: Terms,
     pub(super) tls: TlsPolicy,
     pub(super) read_only: bool,
@@ -64,14 +66,31 @@ fn peer_of(socket: &OwnedFd) -> Option<u32> {
     u32::try_from(peer?.ok()?.pid.as_raw_nonzero().get()).ok()
 }
 
+/// The other end in words: an address, or a process.
+fn client_of(socket: &OwnedFd, process: Option<u32>) -> String {
+    let address = || {
+        let address = rustix::net::getpeername(socket).ok()??;
+        std::net::SocketAddr::try_from(address).ok()
+    };
+    match (process, address()) {
+        (Some(process), _) => format!("pid {process}"),
+        (None, Some(address)) => address.to_string(),
+        (None, None) => "unknown".to_owned(),
+    }
+}
+
 struct Entry {
     connection: Connection,
     /// The process at the other end; `None` for TCP.
     peer: Option<u32>,
+    /// The other end in words: it is not known any more once the client has gone.
+    client: String,
     /// The events registered with epoll; `None` if the socket is not registered.
     watched: Option<epoll::EventFlags>,
     /// True if the connection is on the list `dirty`.
     dirty: bool,
+    /// True if the log says whether the client was served or refused.
+    logged: bool,
 }
 
 /// One worker.
@@ -239,6 +258,7 @@ impl Worker {
         let _ = sockopt::set_socket_recv_buffer_size(&socket, SOCKET_BUFFER_BYTES);
         let peer = peer_of(&socket);
         self.shared.peers().extend(peer);
+        let client = client_of(&socket, peer);
         let shared = &self.shared;
         let handshake = Handshake::new(Arc::clone(&shared.exports), shared.tls, shared.read_only);
         let mut connection = Connection::new(socket, handshake, shared.terms.clone());
@@ -248,8 +268,10 @@ impl Worker {
         let key = self.connections.insert(Entry {
             connection,
             peer,
+            client,
             watched: None,
             dirty: false,
+            logged: false,
         });
         self.handshakes
             .push_back((Instant::now() + shared.handshake_timeout, key));
@@ -266,6 +288,11 @@ impl Worker {
         if readable && let Err(broken) = connection.receive(key, &mut self.in_flight) {
             return self.end(key, &broken);
         }
+        self.log_accepted(key);
+        let Some(entry) = self.connections.get_mut(key) else {
+            return;
+        };
+        let connection = &mut entry.connection;
         // Both directions are closed: the client cannot receive replies, and epoll would report this event again and
         // again.
         if gone && !connection.wants_read() {
@@ -349,9 +376,36 @@ impl Worker {
         }
     }
 
+    /// Logs a client that has chosen an export, once.
+    fn log_accepted(&mut self, key: Key) {
+        let address = &self.shared.address;
+        if let Some(entry) = self.connections.get_mut(key)
+            && !entry.logged
+            && !entry.connection.in_handshake()
+        {
+            entry.logged = true;
+            let client = &entry.client;
+            tracing::info!(at = %address, %client, "a client is served");
+        }
+    }
+
+    /// Logs a client that ends without an export, once.
+    fn log_refused(&mut self, key: Key, reason: &dyn std::fmt::Display) {
+        let address = &self.shared.address;
+        if let Some(entry) = self.connections.get_mut(key)
+            && !entry.logged
+            && entry.connection.in_handshake()
+        {
+            entry.logged = true;
+            let client = &entry.client;
+            tracing::warn!(at = %address, %client, %reason, "a client was not served");
+        }
+    }
+
     /// Ends a connection that broke the protocol or whose socket failed.
     fn end(&mut self, key: Key, broken: &Broken) {
         tracing::debug!(reason = %broken, "connection ended");
+        self.log_refused(key, broken);
         if let (Some(entry), Broken::HangUp(_)) = (self.connections.get_mut(key), broken) {
             // The output may contain a last answer with the reason. It is sent if the socket takes it at once.
             entry.connection.finish();
@@ -381,6 +435,7 @@ impl Worker {
     }
 
     fn remove(&mut self, key: Key) {
+        self.log_refused(key, &"it chose no export, or one that it may not have");
         let Some(entry) = self.connections.remove(key) else {
             return;
         };

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use block::ByteSize;
 use clap::{Args, ValueEnum};
+use control::api::{Bench, Benched};
 use control::client::path;
-use engine::load::{Load, LoadReport, Pattern};
+use engine::load::{Load, Pattern};
 
 use super::common::{Context, Failure, VolumeName, parsed, size};
 use super::complete;
@@ -37,6 +38,9 @@ pub(crate) struct BenchArguments {
     /// Do not ask before writes destroy what the volume holds.
     #[arg(long)]
     yes: bool,
+    /// Write even though clients are connected to the volume, or a program has its file or device open.
+    #[arg(long)]
+    force: bool,
 }
 
 /// In fio's words.
@@ -64,10 +68,6 @@ impl From<Rw> for Pattern {
 impl BenchArguments {
     pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
         let volume = &self.volume;
-        if !matches!(self.rw, Rw::Read | Rw::Randread) {
-            let lost = [format!("`{volume}` will be overwritten with zeros.")];
-            context.confirm(&volume.pool, &lost, self.yes)?;
-        }
         let load = Load {
             pattern: self.rw.into(),
             block_bytes: u32::try_from(self.bs.0).unwrap_or(u32::MAX),
@@ -76,8 +76,32 @@ impl BenchArguments {
             time: Duration::from_secs(self.time),
             sync: self.sync,
         };
+        let mut request = Bench {
+            load,
+            confirm: None,
+            force: self.force,
+            dry_run: true,
+        };
+        let client = context.client();
         let at = path(&["pools", &volume.pool, "volumes", &volume.volume, "bench"]);
-        let report: LoadReport = context.client().send("POST", &at, &load)?;
+        let named = volume.to_string();
+        if !matches!(self.rw, Rw::Read | Rw::Randread)
+            && let Benched::Planned { holds_data: true } = client.send("POST", &at, &request)?
+        {
+            let lost = [format!(
+                "This loses what `{volume}` holds: it will be overwritten with zeros."
+            )];
+            context.confirm_by("volume", &named, &lost, self.yes)?;
+            request.confirm = Some(named);
+        }
+        request.dry_run = false;
+        let Benched::Report(report) = client.send("POST", &at, &request)? else {
+            return Err(Failure::usage(
+                "the load was not run",
+                "the daemon has only planned it",
+                "use a daemon of this program's version",
+            ));
+        };
         context.print("bench", &report, |out| {
             #[expect(
                 clippy::cast_possible_truncation,

@@ -11,7 +11,7 @@ use std::str::FromStr;
 use block::{Full, Hint};
 use control::api::{Kind, Problem, Span};
 use control::{Client, ClientError};
-use engine::drive::DriveUri;
+use engine::drive::{DriveUri, ParseDriveUriError};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -404,9 +404,14 @@ impl fmt::Display for VolumeName {
 /// A drive's absolute name: the daemon runs in another directory.
 pub(crate) fn absolute(drive: &str) -> String {
     // A name that cannot be parsed is passed on unchanged: the daemon reports what is wrong with it.
-    drive
-        .parse::<DriveUri>()
-        .map_or_else(|_| drive.to_owned(), |uri| uri.absolute().to_string())
+    match DriveUri::typed(drive) {
+        Ok(uri) => uri.absolute().to_string(),
+        Err(ParseDriveUriError::Ambiguous { .. }) => {
+            let path = std::path::absolute(drive).map(|path| path.display().to_string());
+            path.unwrap_or_else(|_| drive.to_owned())
+        }
+        Err(_) => drive.to_owned(),
+    }
 }
 
 /// A drive's state, in an administrator's words.

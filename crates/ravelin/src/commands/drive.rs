@@ -43,7 +43,7 @@ pub(crate) enum DriveCommand {
         #[arg(long)]
         rebuild: bool,
     },
-    /// Bring a drive back that is out.
+    /// Bring a drive back that is out. The drive is known by its label, whatever its name is by now.
     #[command(after_long_help = examples::DRIVE_ONLINE)]
     Online {
         /// The pool.
@@ -52,6 +52,12 @@ pub(crate) enum DriveCommand {
         /// Its seat's number, or its name.
         #[arg(value_name = "SEAT-or-PATH", add = complete::members())]
         drive: String,
+        /// Even if the drive was in use elsewhere meanwhile: what that wrote is lost once the pool's name is typed.
+        #[arg(long)]
+        force: bool,
+        /// With --force: do not ask for the pool's name.
+        #[arg(long)]
+        yes: bool,
     },
     /// Put a new drive into the seat of an old one.
     #[command(after_long_help = examples::DRIVE_REPLACE)]
@@ -88,7 +94,7 @@ pub(crate) enum DriveCommand {
         #[arg(long)]
         yes: bool,
     },
-    /// Remove a spare drive from a pool; its label goes, and the drive is free.
+    /// Remove a spare drive from a pool; its label goes, and the drive is free. What has only its name stays as it is.
     #[command(after_long_help = examples::DRIVE_REMOVE)]
     Remove {
         /// The pool.
@@ -167,7 +173,15 @@ impl DriveCommand {
                 asked.request.rebuild = rebuild;
                 asked
             }
-            Self::Online { pool, drive } => plain("online", pool, drive, false),
+            Self::Online {
+                pool,
+                drive,
+                force,
+                yes,
+            } => Asked {
+                yes,
+                ..plain("online", pool, drive, force)
+            },
             Self::Remove { pool, drive } => plain("remove", pool, drive, false),
             Self::Clear { pool, drive } => plain("clear", pool, drive, false),
             Self::Replace {
@@ -204,7 +218,7 @@ fn change(context: &Context, client: &Client, asked: Asked) -> Result<(), Failur
         yes,
     } = asked;
     let at = path(&["pools", &pool, "drives", verb]);
-    let takes_a_drive = matches!(verb, "add" | "replace");
+    let takes_a_drive = matches!(verb, "add" | "replace" | "online");
     let mut overwrites = Vec::new();
     if request.force && takes_a_drive {
         request.dry_run = true;
@@ -230,7 +244,16 @@ fn change(context: &Context, client: &Client, asked: Asked) -> Result<(), Failur
     if !changed.overwrites.is_empty() {
         fields["overwrites"] = json!(changed.overwrites);
     }
+    if let Some(kept) = &changed.kept {
+        fields["kept"] = json!(kept);
+    }
     context.print(&format!("drive {verb}"), &fields, |out| {
+        if let (true, Some(kept)) = (verb == "remove", &changed.kept) {
+            return writeln!(
+                out,
+                "pool `{pool}`: seat {seat} is no spare any more; {path} is another drive by now and stays as it is: {kept}"
+            );
+        }
         if verb == "remove" {
             return writeln!(out, "pool `{pool}`: {path} is no spare any more, and free");
         }

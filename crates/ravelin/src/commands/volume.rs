@@ -181,8 +181,8 @@ pub(crate) struct Tls {
         conflicts_with = "tls_cert"
     )]
     tls_psk: Option<PathBuf>,
-    /// With --nbd tcp: serve other machines without TLS: whoever reaches the port has the volume.
-    #[arg(long, requires = "nbd", conflicts_with_all = ["tls_cert", "tls_psk"])]
+    /// With --nbd tcp: serve other machines without knowing who they are: whoever reaches the port has the volume.
+    #[arg(long, requires = "nbd", conflicts_with_all = ["tls_client_ca", "tls_psk"])]
     insecure: bool,
 }
 

@@ -10,6 +10,7 @@ mod crashes;
 mod docs;
 mod guest;
 mod help;
+mod identity;
 mod lab;
 mod restarts;
 mod shear;

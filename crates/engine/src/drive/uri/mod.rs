@@ -172,6 +172,14 @@ pub enum ParseDriveUriError {
     /// Too many wrappers in each other.
     #[error("the drive is wrapped more than {NEST_MAX} times")]
     TooDeep,
+    /// Two files: one has literally this name, the other has the name as a URI says it.
+    #[error("`{text}` names two drives: the file that is called so, and {} as a URI", other.display())]
+    Ambiguous {
+        /// What was given.
+        text: String,
+        /// The other file.
+        other: PathBuf,
+    },
     /// A character that a domain's name cannot have.
     #[error("`{domain}` is not a name for a failure domain")]
     BadDomain {
@@ -195,6 +203,10 @@ impl Hint for ParseDriveUriError {
             Self::BadValue { wanted, .. } => format!("write {wanted}").into(),
             Self::NoRate => "such as slow:disk.img?bandwidth=8M".into(),
             Self::TooDeep => "name it with fewer slow: and faulty:".into(),
+            Self::Ambiguous { text, .. } => {
+                let literal = DriveSpec::plain(Path::new(text));
+                format!("write `{literal}` for the file that is called so").into()
+            }
             Self::BadDomain { .. } => {
                 "use letters, digits, `.`, `_` and `-`, or write %40 for an @ in a path".into()
             }
@@ -216,6 +228,35 @@ impl DriveUri {
 }
 
 impl DriveUri {
+    /// Parses a name as a person gives it. A file or device that has literally this name is meant, whatever the
+    /// characters in it stand for in a URI: `disk@old` is a file of this name where there is one.
+    ///
+    /// # Errors
+    /// As [`str::parse`]; and if the name read as a URI leads to another file that is there as well.
+    pub fn typed(text: &str) -> Result<Self, ParseDriveUriError> {
+        let parsed: Result<Self, _> = text.parse();
+        let literal = Path::new(text);
+        let special = text.contains(['@', '?', '%']);
+        if !special || !literal.exists() {
+            return parsed;
+        }
+        let other = parsed
+            .ok()
+            .and_then(|uri| uri.spec.path().map(Path::to_owned));
+        match other {
+            Some(other) if other != literal && other.exists() => {
+                Err(ParseDriveUriError::Ambiguous {
+                    text: text.to_owned(),
+                    other,
+                })
+            }
+            _ => Ok(Self {
+                spec: DriveSpec::plain(literal),
+                domain: None,
+            }),
+        }
+    }
+
     /// Whether both names lead to one file or device, through any links. Two drives in memory are never the same.
     #[must_use]
     pub fn is_same_drive(&self, other: &Self) -> bool {
@@ -247,6 +288,15 @@ pub fn identity(path: &Path) -> Option<Identity> {
 }
 
 impl DriveSpec {
+    /// The file or device at a path, without options.
+    #[must_use]
+    pub fn plain(path: &Path) -> Self {
+        Self::File {
+            path: path.to_owned(),
+            options: FileOptions::default(),
+        }
+    }
+
     fn absolute(&self) -> Self {
         let mut spec = self.clone();
         match &mut spec {
@@ -257,6 +307,20 @@ impl DriveSpec {
             }
             Self::Mem { .. } => {}
             Self::Slow { inner, .. } | Self::Faulty { inner, .. } => **inner = inner.absolute(),
+        }
+        spec
+    }
+
+    /// The same drive, with the same wrappers, under another path.
+    #[must_use]
+    pub fn with_path(&self, path: &Path) -> Self {
+        let mut spec = self.clone();
+        match &mut spec {
+            Self::File { path: own, .. } | Self::Zram { path: own, .. } => path.clone_into(own),
+            Self::Mem { .. } => {}
+            Self::Slow { inner, .. } | Self::Faulty { inner, .. } => {
+                **inner = inner.with_path(path);
+            }
         }
         spec
     }

@@ -34,7 +34,7 @@ pub(super) fn advice(pool: &PoolStatus, out: &[&SeatStatus]) -> (String, String)
         let reason = seat.reason;
         matches!(
             reason,
-            Some(OutReason::Offline | OutReason::Missing | OutReason::Hung)
+            Some(OutReason::Offline | OutReason::Missing | OutReason::Hung | OutReason::IoErrors)
         )
     };
     let then = then(pool, out);

@@ -237,6 +237,20 @@ pub(super) fn advice(pool: &PoolStatus) -> Option<(String, String)> {
         .map(|seat| format!("seat {} ({})", seat.seat, reason(seat)))
         .collect::<Vec<_>>()
         .join(", ");
+    let silent: Vec<String> = { pool.seats.iter() }
+        .filter(|seat| seat.fails || seat.hangs)
+        .map(|seat| format!("seat {} ({})", seat.seat, seat.path))
+        .collect();
+    if pool.health == Health::Unusable && !silent.is_empty() {
+        let wrong = format!(
+            "data cannot be read, for drives return only errors or do not answer: {}",
+            silent.join(", ")
+        );
+        let action = format!(
+            "bring the drives back: see to their power and cables; then `ravelin pool export --force {name}` and `ravelin pool import {name}`, which finds them under any name"
+        );
+        return Some((wrong, action));
+    }
     if pool.health == Health::Unusable {
         let lost = match out.is_empty() {
             true => "some data cannot be read".to_owned(),
@@ -269,6 +283,13 @@ pub(super) fn advice(pool: &PoolStatus) -> Option<(String, String)> {
         let wrong = format!("{drives} out: {which}; all data can be read");
         let replace = format!("`ravelin drive replace {name} {} NEW`", first.seat);
         let action = match (rebuilding.is_some(), first.reason) {
+            (false, _) if pool.spares_in_seconds.is_some() => {
+                let seconds = pool.spares_in_seconds.unwrap_or(0);
+                format!(
+                    "none needed: a spare takes over in {seconds} s, unless the drive is brought back (`ravelin drive online {name} {0}`) or expected back (`ravelin drive offline {name} {0}`)",
+                    first.seat
+                )
+            }
             (true, _) => {
                 format!("let the rebuild end (`ravelin pool wait {name}`), then {replace}")
             }
@@ -405,6 +426,8 @@ fn state(seat: &SeatStatus) -> String {
     }
     if seat.hangs {
         add("does not answer");
+    } else if seat.fails {
+        add("returns only errors");
     } else if let Some(with) = seat.replaced_by {
         add(&format!("being replaced by seat {with}"));
     } else if let Some(old) = seat.replaces {

@@ -2,6 +2,7 @@
 //! get.
 
 mod destroying;
+mod doors;
 mod drives;
 mod hardening;
 mod package;

@@ -8,9 +8,9 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair}
 use super::MIB;
 use crate::support::bench::Bench;
 
-type Authority = CertifiedIssuer<'static, KeyPair>;
+pub(crate) type Authority = CertifiedIssuer<'static, KeyPair>;
 
-fn authority() -> Authority {
+pub(crate) fn authority() -> Authority {
     let mut authority = CertificateParams::new(vec![]).unwrap();
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     CertifiedIssuer::self_signed(authority, KeyPair::generate().unwrap()).unwrap()
@@ -18,7 +18,7 @@ fn authority() -> Authority {
 
 /// Writes a certificate signed by an authority, its key and the trusted authority's certificate, under the file names
 /// of GnuTLS programs.
-fn certificate(dir: &Path, name: &str, by: &Authority, trusts: &Authority) {
+pub(crate) fn certificate(dir: &Path, name: &str, by: &Authority, trusts: &Authority) {
     std::fs::create_dir_all(dir).unwrap();
     let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
     let key = KeyPair::generate().unwrap();

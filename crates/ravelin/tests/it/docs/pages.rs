@@ -314,6 +314,11 @@ fn advice_is_as_its_page_says() {
 }
 
 #[test]
+fn drives_that_move_are_found_as_their_page_says() {
+    assert!(runs(&page("docs/moving-drives.md"), false) >= 15);
+}
+
+#[test]
 fn names_of_other_systems_are_answered_as_their_page_says() {
     assert!(runs(&page("docs/foreign-names.md"), false) >= 40);
 }

@@ -1,0 +1,7 @@
+//! A drive is its label, never its name: names are exchanged, moved and used again, and nothing intact is overwritten.
+
+mod stage;
+mod stories;
+mod table;
+
+const MIB: u64 = 1 << 20;

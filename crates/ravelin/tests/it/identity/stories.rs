@@ -1,0 +1,425 @@
+//! Drives whose names changed while they were away, as administrators meet them.
+
+use std::os::unix::fs::{FileExt, MetadataExt};
+
+use export::nbd::Client;
+use serde_json::Value;
+
+use super::MIB;
+use crate::support::bench::{Bench, bytes};
+
+const BYTES: u64 = 12 * MIB;
+
+fn content() -> Vec<u8> {
+    (1..=251)
+        .cycle()
+        .take(usize::try_from(BYTES).unwrap())
+        .collect()
+}
+
+fn served(bench: &Bench) -> Client {
+    bench.run(&["volume", "detach", "tank/v"]);
+    let export = bench.json(&["volume", "attach", "tank/v", "--nbd", "unix:nbd"]);
+    Client::connect(&export["uri"].as_str().unwrap().parse().unwrap(), None).unwrap()
+}
+
+/// A pool with a volume that is fully written.
+fn filled(test: &str, scheme: &str, count: usize, more: &[&str]) -> Bench {
+    let bench = Bench::new(test);
+    let drives = bench.drives("d", count, 40 * MIB);
+    let made = bench.create("tank", scheme, &drives, more);
+    assert_eq!(made.code, 0, "{}", made.stderr);
+    bench.ok(&["volume", "create", "tank/v", "--size", "12M"]);
+    let mut client = served(&bench);
+    client.write(0, &content(), false).unwrap();
+    client.flush().unwrap();
+    client.disconnect().unwrap();
+    bench
+}
+
+fn holds_its_content(bench: &Bench) {
+    let mut client = served(bench);
+    let found = client.read(0, content().len()).unwrap();
+    assert!(found == content());
+    client.disconnect().unwrap();
+}
+
+fn moves(bench: &Bench, from: &str, to: &str) {
+    std::fs::rename(bench.path(from), bench.path(to)).unwrap();
+}
+
+fn status(bench: &Bench) -> Value {
+    bench.json(&["pool", "status", "tank"])
+}
+
+fn becomes_healthy(bench: &Bench) {
+    bench.ok(&["pool", "wait", "tank"]);
+    assert_eq!(bench.run(&["pool", "status", "--check"]).code, 0);
+}
+
+/// Drives that were away come back under each other's names, after an import without them.
+fn come_back_exchanged(bench: &Bench, order: &[(&str, &str)]) {
+    bench.ok(&["pool", "export", "--force", "tank"]);
+    std::fs::create_dir(bench.path("away")).unwrap();
+    for (name, _) in order {
+        moves(bench, name, &format!("away/{name}"));
+    }
+    bench.ok(&["pool", "import", "--dir", ".", "--degraded", "tank"]);
+    for (name, to) in order {
+        moves(bench, &format!("away/{name}"), to);
+    }
+}
+
+/// Regression: two drives of a `raid5` came back with their names exchanged. `drive online 1` and `2` overwrote each
+/// with the content of the other one's seat, and 40 % of the volume was lost.
+#[test]
+fn drives_that_come_back_under_each_others_names_return_to_their_own_seats() {
+    for (test, scheme, count, order) in [
+        ("two", "raid5", 5, &[("d1", "d2"), ("d2", "d1")][..]),
+        (
+            "three",
+            "raid6",
+            6,
+            &[("d1", "d2"), ("d2", "d4"), ("d4", "d1")],
+        ),
+        ("halves", "raid1", 3, &[("d0", "d2"), ("d2", "d0")]),
+    ] {
+        let bench = filled(&format!("exchanged-{test}"), scheme, count, &[]);
+        come_back_exchanged(&bench, order);
+        for (name, to) in order {
+            let seat = &name[1..];
+            let back = bench.json(&["drive", "online", "tank", seat]);
+            let path = back["path"].as_str().unwrap();
+            assert!(path.ends_with(&format!("/{to}")), "seat {seat}: {back}");
+        }
+        becomes_healthy(&bench);
+        holds_its_content(&bench);
+        let scrub = bench.run(&["pool", "scrub", "tank", "--wait"]);
+        assert_eq!(scrub.code, 0, "{}", scrub.stdout);
+    }
+}
+
+#[test]
+fn a_spare_and_a_member_that_come_back_exchanged_are_told_apart() {
+    let bench = Bench::new("exchanged-spare");
+    let drives = bench.drives("d", 5, 40 * MIB);
+    let made = bench.create("tank", "raid5", &drives[..4], &["spare", "d4"]);
+    assert_eq!(made.code, 0, "{}", made.stderr);
+    bench.ok(&["volume", "create", "tank/v", "--size", "12M"]);
+    let mut client = served(&bench);
+    client.write(0, &content(), true).unwrap();
+    client.disconnect().unwrap();
+    come_back_exchanged(&bench, &[("d1", "d4"), ("d4", "d1")]);
+    let back = bench.json(&["drive", "online", "tank", "1"]);
+    assert!(back["path"].as_str().unwrap().ends_with("/d4"), "{back}");
+    let back = bench.json(&["drive", "online", "tank", "4"]);
+    assert!(back["path"].as_str().unwrap().ends_with("/d1"), "{back}");
+    becomes_healthy(&bench);
+    holds_its_content(&bench);
+}
+
+/// Regression: `drive online` looked only under the name that the drive once had.
+#[test]
+fn a_drive_that_comes_back_under_a_new_name_is_found_by_its_label() {
+    let bench = filled("renamed", "raid5", 4, &[]);
+    bench.ok(&["drive", "offline", "tank", "1"]);
+    // Another file, as a disk in another bay is another device; what is now under its name is nobody's.
+    std::fs::copy(bench.path("d1"), bench.path("e1")).unwrap();
+    std::fs::remove_file(bench.path("d1")).unwrap();
+    bench.drives("d1-", 1, 40 * MIB);
+    moves(&bench, "d1-0", "d1");
+    bench
+        .run(&["drive", "add", "tank", "e1"])
+        .refused(1, &["seat 1 of pool `tank`", "drive online tank 1"]);
+    let back = bench.json(&["drive", "online", "tank", "1"]);
+    assert!(back["path"].as_str().unwrap().ends_with("/e1"), "{back}");
+    becomes_healthy(&bench);
+    assert!(bytes(&bench.path("d1")).iter().all(|&byte| byte == 0));
+    assert_eq!(status(&bench)["rebuild"]["running"], false);
+    holds_its_content(&bench);
+    // Two copies of a drive: which one is meant is not for the pool to say.
+    bench.ok(&["drive", "offline", "tank", "1"]);
+    std::fs::copy(bench.path("e1"), bench.path("f1")).unwrap();
+    std::fs::copy(bench.path("e1"), bench.path("g1")).unwrap();
+    std::fs::remove_file(bench.path("e1")).unwrap();
+    bench
+        .run(&["drive", "online", "tank", "1"])
+        .refused(1, &["f1 and ", "g1 both have the label of seat 1"]);
+    std::fs::remove_file(bench.path("g1")).unwrap();
+    bench.ok(&["drive", "online", "tank", "1"]);
+    becomes_healthy(&bench);
+}
+
+/// Regression: a new disk in the bay of a dead one has its name, and every command refused it: "in use: it has seat 1".
+#[test]
+fn a_new_drive_with_the_name_of_a_dead_one_takes_its_seat() {
+    let mut bench = filled("same-name", "raid5", 4, &[]);
+    let exchange = |bench: &Bench| {
+        std::fs::remove_file(bench.path("d1")).unwrap();
+        bench.drives("new", 1, 40 * MIB);
+        moves(bench, "new0", "d1");
+        std::fs::metadata(bench.path("d1")).unwrap().ino()
+    };
+    // While the machine is off.
+    bench.terminate();
+    exchange(&bench);
+    bench.start();
+    assert_eq!(status(&bench)["seats"][1]["state"], "out");
+    bench
+        .run(&["drive", "online", "tank", "1"])
+        .refused(1, &["no other drive here has the label of seat 1"]);
+    bench.ok(&["drive", "replace", "tank", "1", "d1"]);
+    becomes_healthy(&bench);
+    // While the pool runs: the pool still has the dead drive open.
+    bench.ok(&["drive", "fail", "tank", "1"]);
+    exchange(&bench);
+    bench.ok(&["drive", "replace", "tank", "1", "d1"]);
+    becomes_healthy(&bench);
+    bench
+        .run(&["drive", "replace", "tank", "2", "d1"])
+        .refused(1, &["it has seat 1 of pool `tank`, which is open here"]);
+    // As a spare.
+    bench.ok(&["drive", "fail", "tank", "1"]);
+    exchange(&bench);
+    bench.ok(&["drive", "add", "tank", "d1"]);
+    bench.ok(&["pool", "wait", "tank"]);
+    holds_its_content(&bench);
+}
+
+/// Regression: `drive remove` of a spare that was not there wiped the disk that had its name by then.
+#[test]
+fn a_spare_that_is_removed_takes_no_other_drive_with_it() {
+    let bench = filled("removed", "raid5", 3, &[]);
+    let more = bench.drives("s", 2, 40 * MIB);
+    let old = [more[1].clone()];
+    assert_eq!(bench.create("old", "raid0", &old, &[]).code, 0);
+    bench.ok(&["pool", "export", "old"]);
+    bench.ok(&["drive", "add", "tank", "s0"]);
+    bench.ok(&["pool", "export", "--force", "tank"]);
+    std::fs::create_dir(bench.path("away")).unwrap();
+    moves(&bench, "s0", "away/s0");
+    moves(&bench, "s1", "s0");
+    bench.ok(&["pool", "import", "--dir", ".", "tank"]);
+    let (before, spare) = (bytes(&bench.path("s0")), bytes(&bench.path("away/s0")));
+    let text = bench.ok(&["drive", "remove", "tank", "3"]);
+    assert!(text.contains("pool `old`"), "{text}");
+    assert!(bytes(&bench.path("s0")) == before);
+    assert!(bytes(&bench.path("away/s0")) == spare);
+    bench.ok(&["pool", "import", "--dir", ".", "old"]);
+}
+
+/// A disk that was formatted anew keeps a copy of the label where the file system writes nothing.
+#[test]
+fn a_spare_that_was_formatted_elsewhere_is_not_wiped() {
+    let bench = filled("formatted", "raid5", 3, &[]);
+    bench.drives("s", 1, 40 * MIB);
+    bench.ok(&["drive", "add", "tank", "s0"]);
+    bench.ok(&["pool", "export", "--force", "tank"]);
+    let path = bench.path("s0");
+    let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
+    file.write_all_at(b"XFSB", 0).unwrap();
+    bench.ok(&[
+        "pool", "import", "--dir", "d0", "--dir", "d1", "--dir", "d2", "tank",
+    ]);
+    let before = bytes(&bench.path("s0"));
+    let text = bench.ok(&["drive", "remove", "tank", "3"]);
+    assert!(text.contains("an XFS file system"), "{text}");
+    assert!(bytes(&bench.path("s0")) == before);
+}
+
+/// Regression: `drive wipe disk@old` wiped `disk`, for what follows an `@` is a failure domain.
+#[test]
+fn a_name_with_a_mark_in_it_means_the_file_that_is_called_so() {
+    let bench = Bench::new("marks");
+    for (called, other) in [("disk@old", "disk"), ("image?new", "image"), ("a%42", "aB")] {
+        for name in [called, other] {
+            let file = std::fs::File::create(bench.path(name)).unwrap();
+            file.set_len(40 * MIB).unwrap();
+            file.write_all_at(&[0x53, 0xef], 1080).unwrap();
+        }
+        let held = bytes(&bench.path(other));
+        let wipe = bench.run(&["drive", "wipe", called, "--yes"]);
+        let part = match called.contains('?') {
+            // What follows is no option, so that only one drive can be meant.
+            true => "",
+            false => "names two drives",
+        };
+        if part.is_empty() {
+            assert_eq!(wipe.code, 0, "{}", wipe.stderr);
+        } else {
+            wipe.refused(2, &[part]);
+        }
+        assert!(bytes(&bench.path(other)) == held, "{called}");
+        std::fs::remove_file(bench.path(other)).unwrap();
+        bench.ok(&["drive", "wipe", called, "--yes"]);
+        assert_eq!(bytes(&bench.path(called))[1080..1082], [0, 0]);
+        std::fs::remove_file(bench.path(called)).unwrap();
+        // No file is called so: a failure domain means nothing to a wipe.
+        bench.drives("disk", 1, 40 * MIB);
+        moves(&bench, "disk0", "disk");
+        bench
+            .run(&["drive", "wipe", "disk@old", "--yes"])
+            .refused(2, &["failure domain"]);
+        std::fs::remove_file(bench.path("disk")).unwrap();
+    }
+}
+
+/// Regression: while two drives of a `raid5` were away, `drive replace` was taken for both. When they came back intact,
+/// they had no seats.
+#[test]
+fn nothing_takes_the_seat_of_a_drive_that_may_hold_the_only_copy() {
+    let bench = filled("only-copy", "raid5", 5, &[]);
+    bench.drives("n", 2, 40 * MIB);
+    bench.ok(&["pool", "export", "--force", "tank"]);
+    std::fs::create_dir(bench.path("away")).unwrap();
+    moves(&bench, "d1", "away/d1");
+    moves(&bench, "d2", "away/d2");
+    bench.ok(&["pool", "import", "--dir", ".", "--degraded", "tank"]);
+    for seat in ["1", "2"] {
+        bench
+            .run(&["drive", "replace", "tank", seat, "n0"])
+            .refused(1, &["the only copy", "`tank/v`", "drive online", "--force"]);
+    }
+    // With force: after a sentence that says what is given up.
+    bench
+        .run(&["drive", "replace", "tank", "1", "n0", "--force"])
+        .refused(2, &["This loses what", "the only copy", "--yes"]);
+    // A spare leaves the seats alone as well.
+    bench.ok(&["drive", "add", "tank", "n0"]);
+    bench.ok(&["drive", "remove", "tank", "5"]);
+    moves(&bench, "away/d1", "d1");
+    moves(&bench, "away/d2", "d2");
+    bench.ok(&["drive", "online", "tank", "1"]);
+    bench.ok(&["drive", "online", "tank", "2"]);
+    becomes_healthy(&bench);
+    holds_its_content(&bench);
+}
+
+/// Regression: a hot spare stayed idle if the drive was missing when the pool was opened, and if the spare was added
+/// after the failure.
+#[test]
+fn a_spare_serves_whoever_lacks_a_drive() {
+    // Added after the failure.
+    let mut bench = filled("spare-later", "raid5", 4, &[]);
+    bench.drives("s", 2, 40 * MIB);
+    bench.ok(&["drive", "fail", "tank", "1"]);
+    bench.ok(&["drive", "add", "tank", "s0"]);
+    becomes_healthy(&bench);
+    let spare = &status(&bench)["seats"][4];
+    assert_eq!(spare["takes_place_of"], 1, "{spare}");
+    // Missing when the daemon starts.
+    bench.ok(&["drive", "add", "tank", "s1"]);
+    bench.kill();
+    std::fs::rename(bench.path("d2"), bench.path("gone")).unwrap();
+    std::fs::write(bench.path("gone"), "").unwrap();
+    bench.start_with(&["--wait-drives", "0"]);
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while bench.run(&["pool", "status", "--check"]).code != 0 {
+        let now = status(&bench);
+        assert!(std::time::Instant::now() < deadline, "{now}");
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    holds_its_content(&bench);
+    // Missing at an import: there is a minute to plug the drive in, or to say that it is expected back.
+    bench.drives("t", 1, 40 * MIB);
+    bench.ok(&["drive", "add", "tank", "t0"]);
+    bench.ok(&["pool", "export", "--force", "tank"]);
+    std::fs::create_dir(bench.path("away")).unwrap();
+    moves(&bench, "d3", "away/d3");
+    bench.ok(&["pool", "import", "--dir", ".", "tank"]);
+    let waits = status(&bench)["spares_in_seconds"].as_u64().unwrap();
+    assert!((30..=60).contains(&waits), "{waits}");
+    let text = bench.ok(&["pool", "status", "tank"]);
+    assert!(text.contains("a spare takes over in"), "{text}");
+    bench.ok(&["drive", "offline", "tank", "3"]);
+    assert_eq!(status(&bench)["spares_in_seconds"], Value::Null);
+    moves(&bench, "away/d3", "d3");
+    bench.ok(&["drive", "online", "tank", "3"]);
+    becomes_healthy(&bench);
+}
+
+/// Regression: all drives of a pool were unplugged. Three of four were shown as online, and their data as lost.
+#[test]
+fn drives_that_return_only_errors_are_shown_so_and_the_advice_is_to_bring_them_back() {
+    let bench = Bench::new("dead");
+    let drives: Vec<String> = bench
+        .drives("d", 4, 40 * MIB)
+        .iter()
+        .map(|name| format!("faulty:{name}?fail=eio&nth=400&times=all&on=any"))
+        .collect();
+    assert_eq!(bench.create("tank", "raid5", &drives, &[]).code, 0);
+    bench.ok(&["volume", "create", "tank/v", "--size", "12M"]);
+    let mut client = served(&bench);
+    client.set_timeout(Some(std::time::Duration::from_secs(30)));
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    let mut block = 0;
+    while status(&bench)["health"] != "unusable" {
+        // Fails sooner or later.
+        client.write(block % 3000 * 4096, &[7; 4096], true).ok();
+        client.read(block % 3000 * 4096, 4096).ok();
+        block += 1;
+        assert!(std::time::Instant::now() < deadline, "{}", status(&bench));
+    }
+    let text = bench.ok(&["pool", "status", "tank"]);
+    for part in [
+        "returns only errors",
+        "bring the drives back",
+        "pool import tank",
+    ] {
+        assert!(text.contains(part), "no `{part}` in:\n{text}");
+    }
+    assert!(!text.contains("from a backup"), "{text}");
+    assert_eq!(bench.run(&["pool", "status", "--check"]).code, 2);
+    bench
+        .run(&["pool", "export", "--force", "tank"])
+        .refused(1, &["is no longer open, but its drives were not told"]);
+    let pools = bench.json(&["pool", "list"]);
+    assert_eq!(pools["pools"], serde_json::json!([]));
+}
+
+/// Regression: a mirror of a disk with itself, by its two paths, was HEALTHY; and a second daemon used the disks of the
+/// first by their other names.
+#[test]
+fn one_disk_under_two_names_is_one_disk() {
+    let bench = filled("two-names", "raid5", 3, &[]);
+    bench.drives("e", 4, 40 * MIB);
+    let by_loop = |name: &str| {
+        let line = format!("losetup --direct-io=on -f --show {name}");
+        let made = bench.shell(&line);
+        (made.code == 0).then(|| made.stdout.trim().to_owned())
+    };
+    let names = ["e0", "e0", "e1", "e2", "e1", "e2"].map(by_loop);
+    let devices: Vec<String> = names.iter().flatten().cloned().collect();
+    if devices.len() < names.len() {
+        bench.shell(&format!("losetup -d {}", devices.join(" ")));
+        eprintln!("skipped: it needs root and loop devices");
+        return;
+    }
+    bench
+        .create("twice", "raid1", &devices[..2], &[])
+        .refused(1, &["are one device under two names"]);
+    assert!(bytes(&bench.path("e0")).iter().all(|&byte| byte == 0));
+    assert_eq!(bench.create("one", "raid1", &devices[2..4], &[]).code, 0);
+    // A second path to a drive at work, also with force.
+    for more in [&[][..], &["--force", "--yes"]] {
+        let add = ["drive", "add", "tank", &devices[4]];
+        bench
+            .run(&[&add[..], more].concat())
+            .refused(1, &["it has seat 0 of pool `one`, which is open here"]);
+    }
+    let other = Bench::new("two-names-o");
+    let import = [
+        "pool",
+        "import",
+        "--dir",
+        &devices[4],
+        "--dir",
+        &devices[5],
+        "one",
+    ];
+    other.run(&import).refused(1, &["is at work on it"]);
+    bench.ok(&["pool", "export", "one"]);
+    other.ok(&import);
+    other.ok(&["pool", "export", "one"]);
+    bench.shell(&format!("losetup -d {}", devices.join(" ")));
+}
