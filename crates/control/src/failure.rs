@@ -154,8 +154,6 @@ impl Failure {
             | OpenError::Duplicate { .. }
             | OpenError::SplitBrain { .. }
             | OpenError::DataLost { .. }
-            | OpenError::Waits { .. }
-            | OpenError::Damaged { .. }
             | OpenError::Geometry(_)
             | OpenError::Scheme(_)
             | OpenError::Interleave { .. }

@@ -396,7 +396,6 @@ fn create_with(
         replaces: None,
         found_bytes: None,
         number: None,
-        in_journal: false,
     };
     let facts = PoolFacts {
         uuid: spec.uuid,
@@ -410,7 +409,6 @@ fn create_with(
         regions,
         lanes: sizes.lanes,
         clean: false,
-        journal_empty: false,
         layout_drives: drives,
         seats: spec
             .drives
@@ -497,9 +495,6 @@ impl Pool {
             new_volumes: Vec::new(),
             initialization: Initialization::default(),
             closing: None,
-            journal_sources: BTreeSet::new(),
-            journal_lanes: BTreeMap::new(),
-            empty_lanes: BTreeSet::new(),
             recovered: false,
             recovering: None,
             checkpointing: None,

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use block::{Fault, Outcome, Seat};
+use block::{Fault, Outcome};
 
-use super::{OnDurable, Pool, PoolError, Report, SeatState};
+use super::{OnDurable, Pool, PoolError, Report};
 use crate::action::Command;
 
 /// Lanes that have not answered yet, and the actions after that.
@@ -23,21 +23,8 @@ impl Pool {
             failed: None,
             then,
         });
-        let out =
-            |seat: &Seat| matches!(self.facts.seats[seat.index()].state, SeatState::Out { .. });
-        let (sources, others): (Vec<Seat>, Vec<Seat>) = { self.layout_seats().filter(out) }
-            .partition(|seat| self.journal_sources.contains(seat));
-        let gone = others.into_iter().filter(|seat| {
-            let facts = &self.facts.seats[seat.index()];
-            !facts.in_journal || facts.is_given_up()
-        });
-        let gone = gone.collect();
-        self.tell_lanes(&Command::Recover {
-            incarnation: self.generation,
-            fresh,
-            gone,
-            sources,
-        });
+        let incarnation = self.generation;
+        self.tell_lanes(&Command::Recover { incarnation, fresh });
     }
 
     pub(super) fn lane_recovered(&mut self, lane: u16, batches: u64, outcome: Outcome) {
@@ -59,7 +46,6 @@ impl Pool {
         };
         self.recovered = failed.is_none();
         if self.recovered {
-            self.journal_was_read();
             self.tell_lost();
             self.resume_scrub();
         }

@@ -17,7 +17,6 @@ use std::time::{Duration, Instant};
 
 use block::Full;
 use engine::assemble;
-use engine::assemble::Without;
 use engine::drive::DriveUri;
 use engine::status::PoolStatus;
 use export::fuse::loops;
@@ -257,7 +256,7 @@ impl Daemon {
                     ),
                 )
             })
-            .and_then(|found| self.open(&found, &Without::default(), &what));
+            .and_then(|found| self.open(&found, false, &what));
         match opened {
             Ok(()) => {
                 if let Ok(handle) = self.handle(&saved.name, &what) {
