@@ -13,6 +13,8 @@ type Source = (String, BTreeSet<String>);
 fn sources(folder: &Path, prefix: &str) -> Vec<Source> {
     let mut found = Vec::new();
     files(folder, &mut found);
+    // Tests leave files of other kinds beside the sources.
+    found.retain(|path| path.extension().is_some_and(|extension| extension == "rs"));
     let source = |path: &PathBuf| {
         let shown = path.strip_prefix(folder).expect("below it").display();
         let source = std::fs::read_to_string(path).expect("UTF-8");
