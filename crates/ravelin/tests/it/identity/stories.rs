@@ -356,7 +356,10 @@ fn drives_that_return_only_errors_are_shown_so_and_the_advice_is_to_bring_them_b
     // Until all of them fail: a drive that still took its label would let the pool be closed.
     let all_fail = |status: &Value| {
         let seats = status["seats"].as_array().unwrap();
-        status["health"] == "unusable" && seats.iter().all(|seat| seat["fails"] == true)
+        status["health"] == "unusable"
+            && seats
+                .iter()
+                .all(|seat| seat["state"] == "out" || seat["fails"] == true)
     };
     while !all_fail(&status(&bench)) {
         // Fails sooner or later.
