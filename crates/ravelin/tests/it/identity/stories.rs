@@ -351,7 +351,7 @@ fn drives_that_return_only_errors_are_shown_so_and_the_advice_is_to_bring_them_b
     bench.ok(&["volume", "create", "tank/v", "--size", "12M"]);
     let mut client = served(&bench);
     client.set_timeout(Some(std::time::Duration::from_secs(30)));
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(180);
     let mut block = 0;
     // Until all of them fail: a drive that still took its label would let the pool be closed.
     let all_fail = |status: &Value| {
