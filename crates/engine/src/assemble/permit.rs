@@ -1,6 +1,6 @@
 //! What a command may do to a drive: command × what is at the drive's name.
 //!
-//! The table is the only place that decides about overwriting. `ravelin/tests/identity` asserts each cell of it by
+//! The table is the only place that decides about overwriting. `ravelin/tests/it/identity` asserts each cell of it by
 //! the released program.
 
 use uuid::Uuid;
