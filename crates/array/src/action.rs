@@ -352,6 +352,10 @@ pub enum Command {
         incarnation: u64,
         /// Nothing has ever been logged.
         fresh: bool,
+        /// Seats that are out and whose drives have no part of the journal that counts.
+        gone: Vec<Seat>,
+        /// Seats that are out and whose drives are there: only the journal on them is read.
+        sources: Vec<Seat>,
     },
     /// At opening: this data of the lane's groups is lost.
     KnowLost(Vec<LostRange>),
@@ -499,6 +503,19 @@ pub enum Event {
         batches: u64,
         /// `Lost` when a batch that had been flushed cannot be assembled.
         outcome: Outcome,
+    },
+    /// The checkpoint that the pool has requested leaves nothing in the lane's journal.
+    JournalEmpty {
+        /// This lane.
+        lane: u16,
+    },
+    /// A drive that is out is not needed for the lane's journal any more: every batch that was written to it is in place,
+    /// or is logged again on other drives.
+    JournalLeft {
+        /// This lane.
+        lane: u16,
+        /// Whose drive.
+        seat: Seat,
     },
     /// Everything that was logged when the lane got `Checkpoint` is in place.
     Checkpointed {

@@ -164,6 +164,14 @@ seeded_faults! {
     DiscardDescribed,
     /// the log goes on in a ring that drives are discarding
     DiscardRingWritten,
+    /// an opening does not use a drive that is there and that a label lists as out
+    FoundNotAsked,
+    /// an opening goes on although more drives are away than the code survives
+    UndecidedDropped,
+    /// the log ends where the drives that have the rest of it cannot be read
+    LogCutShort,
+    /// a drive that vanishes is put out although data cannot be read without it
+    GoneForGood,
 }
 
 #[cfg(debug_assertions)]

@@ -280,9 +280,12 @@ pub struct Import {
     /// Directories, files and devices; all block devices if empty.
     #[serde(default)]
     pub places: Vec<PathBuf>,
-    /// Open it although too many drives are missing.
+    /// Open it although half of its drives or data are missing.
     #[serde(default)]
     pub degraded: bool,
+    /// Numbers of drives that are away and are given up: what only they have is lost.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub give_up: Vec<u16>,
 }
 
 /// `GET pools/{name}/status`.

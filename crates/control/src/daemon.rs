@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use engine::assemble::{self, AssembleError, NewPool, OpenPool};
+use engine::assemble::{self, AssembleError, NewPool, OpenPool, Without};
 use engine::drive::{DriveUri, OpenDriveError};
 use engine::status::{LoggedEvent, PoolStatus};
 use engine::traffic::PoolTraffic;
@@ -327,7 +327,11 @@ impl Daemon {
         let found = assemble::scan(&request.places);
         let chosen = assemble::choose(&found, &request.name, &request.places)
             .map_err(|error| failed(&error))?;
-        self.open(chosen, request.degraded, &what)?;
+        let without = Without {
+            degraded: request.degraded,
+            given_up: request.give_up.clone(),
+        };
+        self.open(chosen, &without, &what)?;
         if let Ok(handle) = self.handle(&chosen.name, &what) {
             handle.use_spares_after(SPARES_WAIT);
         }
@@ -336,9 +340,14 @@ impl Daemon {
     }
 
     /// Opens a pool that was found.
-    fn open(&self, found: &assemble::FoundPool, degraded: bool, what: &str) -> Result<(), Failure> {
+    fn open(
+        &self,
+        found: &assemble::FoundPool,
+        without: &Without,
+        what: &str,
+    ) -> Result<(), Failure> {
         let reserved = self.reserve(&found.name, what)?;
-        let handle = patiently(|| assemble::import(found, degraded, RunOptions::default()))
+        let handle = patiently(|| assemble::import(found, without, RunOptions::default()))
             .map_err(|error| Failure::assemble(what, &error, ""))?;
         tracing::info!(pool = found.name, drives = found.paths.len(), "imported");
         reserved.fill(handle);

@@ -154,6 +154,8 @@ impl Failure {
             | OpenError::Duplicate { .. }
             | OpenError::SplitBrain { .. }
             | OpenError::DataLost { .. }
+            | OpenError::Waits { .. }
+            | OpenError::Damaged { .. }
             | OpenError::Geometry(_)
             | OpenError::Scheme(_)
             | OpenError::Interleave { .. }

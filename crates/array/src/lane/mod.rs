@@ -42,6 +42,7 @@ mod uninitialized;
 mod verify;
 mod writes;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use block::{Instant, Outcome, Seat};
@@ -174,6 +175,9 @@ pub struct Lane {
     discards: Discards,
     retries: Retries,
     preserved: Preserved,
+    /// Drives that are out, each with the first batch that was not written to it: the journal may need the drive for
+    /// earlier ones.
+    out_in_journal: BTreeMap<Seat, u64>,
     recovery: Option<Recovery>,
     repairs: Repairs,
     /// Data that is known to be lost.
@@ -214,6 +218,7 @@ impl Lane {
             discards: Discards::default(),
             retries: Retries::default(),
             preserved: Preserved::default(),
+            out_in_journal: BTreeMap::new(),
             recovery: None,
             repairs: Repairs::default(),
             losses: KnownLosses::default(),

@@ -396,6 +396,7 @@ fn create_with(
         replaces: None,
         found_bytes: None,
         number: None,
+        in_journal: false,
     };
     let facts = PoolFacts {
         uuid: spec.uuid,
@@ -409,6 +410,7 @@ fn create_with(
         regions,
         lanes: sizes.lanes,
         clean: false,
+        journal_empty: false,
         layout_drives: drives,
         seats: spec
             .drives
@@ -495,6 +497,9 @@ impl Pool {
             new_volumes: Vec::new(),
             initialization: Initialization::default(),
             closing: None,
+            journal_sources: BTreeSet::new(),
+            journal_lanes: BTreeMap::new(),
+            empty_lanes: BTreeSet::new(),
             recovered: false,
             recovering: None,
             checkpointing: None,

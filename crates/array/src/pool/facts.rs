@@ -35,6 +35,9 @@ pub struct PoolFacts {
     pub lanes: u16,
     /// Whether the pool was closed with nothing in flight. Otherwise parity is computed again.
     pub clean: bool,
+    /// Whether the journal held nothing when the pool was closed: no drive that is away has a part of it that counts.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub journal_empty: bool,
     /// Seats of the layout; 0 in labels from before this field existed.
     #[serde(default)]
     pub layout_drives: u16,
@@ -163,6 +166,18 @@ pub struct SeatFacts {
     /// drives keep their numbers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub number: Option<u16>,
+    /// For a drive that is out: the journal may have batches that count and that only this drive has. Lanes put them in
+    /// place or log them again; from then on this is false.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub in_journal: bool,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+const fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 /// Whether a seat's cells count.
@@ -238,6 +253,18 @@ impl SeatFacts {
     #[must_use]
     pub fn is_free(&self) -> bool {
         self.state == SeatState::Waiting && self.replaces.is_none()
+    }
+
+    /// Whether an administrator has failed the drive: what only this drive has is given up.
+    #[must_use]
+    pub const fn is_given_up(&self) -> bool {
+        matches!(
+            self.state,
+            SeatState::Out {
+                reason: OutReason::FailedByAdministrator,
+                ..
+            }
+        )
     }
 
     /// The reason in words, for a drive that is out because it was found too small.

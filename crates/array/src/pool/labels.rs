@@ -41,6 +41,8 @@ pub(super) struct Labels {
     effects: Vec<(u64, Vec<OnDurable>)>,
     /// Another generation waits to be written: no drive has any of it.
     again: bool,
+    /// Drives that have failed together are being put out: the next generation is written when all of them are.
+    gathers: bool,
 }
 
 impl Labels {
@@ -147,10 +149,21 @@ impl Pool {
         }
         self.generation = self.next_generation();
         self.labels.effects.push((self.generation, effects));
-        if self.labels.outstanding.is_empty() && self.labels.refusing.is_empty() {
-            self.write_labels();
-        } else {
+        if self.labels.gathers {
             self.labels.again = true;
+            return;
+        }
+        let is_written = self.labels.refusing.is_empty() && self.labels.failed.is_empty();
+        if self.labels.outstanding.is_empty() && is_written {
+            self.write_labels();
+            return;
+        }
+        self.labels.again = true;
+        if self.labels.outstanding.is_empty() && !self.labels.failed.is_empty() {
+            // The last drive that had yet to answer has gone out. Drives that have failed and stay must not miss two
+            // generations.
+            self.generation_durable();
+        } else {
             self.retry_labels();
         }
     }
@@ -274,39 +287,28 @@ impl Pool {
                 self.carry_out(effect);
             }
         }
-        let mut wrote_again = false;
         let stay: BTreeSet<Seat> = refusing.keys().copied().collect();
         self.labels.refusing.clone_from(&stay);
+        // One generation records all of them. Otherwise a drive of which the next one does not say yet that it is out
+        // would lag by two.
+        self.labels.gathers = true;
         for &seat in failed.keys().filter(|seat| !stay.contains(seat)) {
             self.take_out(seat, OutReason::IoErrors, Vec::new());
-            wrote_again = true;
         }
+        self.labels.gathers = false;
         if !refusing.is_empty() {
             self.labels_refused(&refusing);
-        } else if !wrote_again && self.labels.again && self.labels.outstanding.is_empty() {
+        } else if self.labels.again && self.labels.outstanding.is_empty() {
             self.write_labels();
         }
     }
 
     /// The failed drives that stay, because without all of them data could not be read any more. If not all of them can
-    /// be spared, none is put out: they are likely to fail for a common reason. Drives that are gone never stay.
+    /// be spared, none is put out: they are likely to fail for a common reason.
     fn not_to_be_spared(&mut self, failed: &BTreeMap<Seat, Fault>) -> BTreeMap<Seat, Fault> {
-        // An opening or a creation fails together with its drives.
-        if !self.recovered {
-            return BTreeMap::new();
-        }
-        let is_gone = |fault: &Fault| *fault == Fault::Gone;
-        let gone: Vec<Seat> = { failed.iter() }
-            .filter(|(_, fault)| is_gone(fault))
-            .map(|(&seat, _)| seat)
-            .collect();
-        let others: BTreeMap<Seat, Fault> = { failed.iter() }
-            .filter(|(_, fault)| !is_gone(fault))
-            .map(|(&seat, &fault)| (seat, fault))
-            .collect();
-        let seats: Vec<Seat> = others.keys().copied().collect();
-        match self.group_that_needs_beside(&gone, &seats) {
-            Some(_) => others,
+        let seats: Vec<Seat> = failed.keys().copied().collect();
+        match self.group_that_needs_one_of(&seats) {
+            Some(_) => failed.clone(),
             None => BTreeMap::new(),
         }
     }
@@ -334,18 +336,27 @@ impl Pool {
         let fault = *refusing.values().next().expect("some refuse");
         let mut asked = Vec::new();
         for (_, effects) in &mut self.labels.effects {
-            effects.retain(|effect| match effect {
-                OnDurable::Done(ticket, Ok(())) => {
-                    asked.push(*ticket);
-                    false
-                }
-                _ => true,
-            });
+            take_asked(effects, &mut asked);
         }
         for ticket in asked {
             self.done(ticket, Err(super::PoolError::Fault { fault }));
         }
     }
+}
+
+/// Takes the commands that wait for success out of `effects`; an opening is one of them.
+fn take_asked(effects: &mut Vec<OnDurable>, asked: &mut Vec<super::Ticket>) {
+    effects.retain_mut(|effect| match effect {
+        OnDurable::Done(ticket, Ok(())) => {
+            asked.push(*ticket);
+            false
+        }
+        OnDurable::Recover { then, .. } => {
+            take_asked(then, asked);
+            true
+        }
+        _ => true,
+    });
 }
 
 /// Drives that go out with one generation do so in one command, unless lanes get other commands with it (drives that

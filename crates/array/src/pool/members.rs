@@ -50,10 +50,12 @@ impl Pool {
                 return;
             }
         }
-        // A drive that is gone does not answer again, whatever is lost with it. While other drives refuse to record
-        // that one is out, no more drives are put out: they may fail for a common reason.
+        // A drive without which data could not be read stays, also if it is gone: drives that vanish together mostly
+        // return together, with all their data. While other drives refuse to record that one is out, no more drives
+        // are put out: they may fail for a common reason.
         let spared = !self.labels.is_refused() && self.group_that_needs(seat).is_none();
-        if fault == Fault::Gone || spared {
+        let trusts = fault == Fault::Gone && seeded::is(SeededFault::GoneForGood);
+        if spared || trusts {
             self.take_out(seat, OutReason::IoErrors, Vec::new());
         } else if waiting {
             if self.refuses_newly(seat, fault) {
@@ -109,6 +111,7 @@ impl Pool {
         let was = self.facts.seats[seat.index()].state;
         let known = was != SeatState::Waiting || succeeds.is_some();
         self.facts.seats[seat.index()].state = SeatState::Out { since, reason };
+        self.journal_may_need(seat);
         self.drop_table(seat);
         self.fills_lost_seat(seat);
         self.forget_ios(seat);
@@ -350,6 +353,7 @@ impl Pool {
             replaces: None,
             found_bytes: None,
             number: self.facts.seats[seat.index()].number,
+            in_journal: false,
         };
         self.returns.remove(&seat);
         if waits {
@@ -440,6 +444,7 @@ impl Pool {
             replaces: replaces.map(|seat| seat.0),
             found_bytes: None,
             number: self.facts.new_number(seat),
+            in_journal: false,
         });
         self.drives.insert(seat, Drive::default());
         Ok(seat)

@@ -25,6 +25,7 @@ mod fill;
 mod freed;
 mod initialize;
 mod joining;
+mod journal;
 mod labels;
 mod loss;
 mod members;
@@ -256,6 +257,12 @@ pub struct Pool {
     new_volumes: Vec<NewVolume>,
     initialization: Initialization,
     closing: Option<Ticket>,
+    /// During an opening: drives that are out and that have a part of the journal.
+    journal_sources: BTreeSet<Seat>,
+    /// Drives that are out: the lanes whose journal may need the drive.
+    journal_lanes: BTreeMap<Seat, BTreeSet<u16>>,
+    /// While the pool is closed: the lanes whose journal holds nothing.
+    empty_lanes: BTreeSet<u16>,
     /// All lanes have read their journals.
     recovered: bool,
     /// Set while lanes read their journals.
@@ -353,6 +360,10 @@ impl Pool {
                 outcome,
             } => self.lane_recovered(lane, batches, outcome),
             Event::Checkpointed { lane } => self.lane_checkpointed(lane),
+            Event::JournalLeft { lane, seat } => self.journal_left(lane, seat),
+            Event::JournalEmpty { lane } => {
+                self.empty_lanes.insert(lane);
+            }
             Event::Scrubbed {
                 group,
                 blocks,
@@ -485,6 +496,7 @@ impl Pool {
         self.stop_fills();
         self.stop_scrub();
         if self.facts.regions.is_some() {
+            self.empty_lanes.clear();
             self.checkpointing = Some((0..self.geometry.lanes()).collect());
             self.tell_lanes(&Command::Checkpoint);
         }
@@ -518,6 +530,7 @@ impl Pool {
         if quiet && let Some(ticket) = self.closing.take() {
             // Parity that has not been resynced yet is left to the next opening.
             self.facts.clean = !self.resync.resyncing();
+            self.facts.journal_empty = self.empty_lanes.len() == usize::from(self.geometry.lanes());
             self.commit(vec![OnDurable::Done(ticket, Ok(()))]);
         }
     }

@@ -5,8 +5,13 @@
 //!   something and is out as stale. A drive that lags by one gets the newest generation before the next one is begun:
 //!   otherwise another stop could leave it two behind.
 //! - A drive that is too small for the pool's regions, or that cannot be read, is out: the pool opens without it.
-//! - More than half of the drives that the newest label counts on must be there, and all data must be readable;
-//!   otherwise the pool opens only with `--degraded`.
+//! - More than half of the drives that the newest label counts on must be there; otherwise the pool opens only with
+//!   `--degraded`.
+//! - A pool that cannot read all data without the drives that are away waits for them: nothing is written, because the
+//!   drives that are away may have the end of the journal. An administrator can give drives up by name.
+//! - Labels of an earlier version may list more drives as out than the code survives, although these drives are there.
+//!   Then the drives that went out last are in again ([`Pool::take_back`]): nothing was written to groups that could
+//!   not be read.
 //! - If two drives each list the other as out, and each has been used without the other since, the pool has split into
 //!   two histories: the opening is refused in any case.
 //! - A stop may leave a generation on so few drives that the pool opens without them. These drives return with a
@@ -104,6 +109,22 @@ pub enum OpenError {
         /// A group that cannot be read.
         group: u64,
     },
+    /// More drives are away than the code survives, and they may have the only copies of flushed data.
+    #[error(
+        "{missing} may have data that no other drive has: the pool waits for more of its drives"
+    )]
+    Waits {
+        /// Seats and paths of the drives that are away.
+        missing: String,
+    },
+    /// All data was given up that is on drives that are away, and more.
+    #[error(
+        "not all data can be read (group {group} is lost), and no drive is away that may have it"
+    )]
+    Damaged {
+        /// A group that cannot be read.
+        group: u64,
+    },
     /// The label's scheme cannot be built by this version.
     #[error("the pool's label cannot be understood: {0}")]
     Geometry(#[from] CreateError),
@@ -123,7 +144,11 @@ impl Hint for OpenError {
             Self::TooFewDrives { .. } => {
                 "opening needs more than half, or --degraded if the others are really gone"
             }
-            Self::DataLost { .. } => "bring a drive back, or open with --degraded to save the rest",
+            Self::DataLost { .. } | Self::Waits { .. } => {
+                "connect these drives and import the pool again. If they are gone for good, --degraded --give-up SEAT,SEAT \
+                 gives up by name what only they have"
+            }
+            Self::Damaged { .. } => "--degraded opens the pool for the rest",
             // Hints for new pools do not apply here.
             Self::Geometry(_)
             | Self::Scheme(_)
@@ -149,7 +174,21 @@ pub struct Opening {
     newest: PoolFacts,
     unclean: bool,
     degraded: bool,
-    missing: String,
+    /// Seats of drives that an administrator gives up: what only these drives have is lost.
+    given_up: BTreeSet<Seat>,
+    /// Drives that are out and were found: they can be in again if data cannot be read without them.
+    candidates: BTreeMap<Seat, Candidate>,
+}
+
+/// A drive that is out and was found.
+#[derive(Clone, Debug)]
+struct Candidate {
+    /// Index of the found drive.
+    at: usize,
+    /// The first generation that it has missed.
+    since: u64,
+    /// The seat by the drive's own label, when it was in use.
+    facts: SeatFacts,
 }
 
 /// Decides which of the found drives are in use, and in which seat. `degraded` opens a pool of which too much is
@@ -182,6 +221,7 @@ pub fn open(found: &[FoundDrive], degraded: bool) -> Result<Opening, OpenError> 
         let seat = Seat(u16::try_from(index).expect("seats are 16 bits"));
         let at = find_drive(found, facts.seats[index].drive, seat)?;
         let needed_bytes = facts.data_offset + facts.rows * facts.cell_bytes;
+        let logged = facts.regions.is_some() && !facts.journal_empty;
         let entry = &mut facts.seats[index];
         entry.found_bytes = None;
         let lost = match at {
@@ -206,6 +246,7 @@ pub fn open(found: &[FoundDrive], degraded: bool) -> Result<Opening, OpenError> 
             && !matches!(entry.state, SeatState::Out { .. })
         {
             let counted = entry.state.takes_part();
+            entry.in_journal = counted && logged;
             entry.state = SeatState::Out {
                 since: next,
                 reason,
@@ -219,6 +260,7 @@ pub fn open(found: &[FoundDrive], degraded: bool) -> Result<Opening, OpenError> 
         }
     }
     let heirs = without_heirs(&mut facts, next);
+    let candidates = candidates(found, &facts, &overtaken)?;
     let missing = missing.join(", ");
     let there = expected - gone;
     if there * 2 <= expected && !degraded {
@@ -239,8 +281,53 @@ pub fn open(found: &[FoundDrive], degraded: bool) -> Result<Opening, OpenError> 
         seated,
         unclean,
         degraded,
-        missing,
+        given_up: BTreeSet::new(),
+        candidates,
     })
+}
+
+/// The drives of the layout that are out, were found, and were in use until they went out. A drive that an administrator
+/// has failed stays out.
+fn candidates(
+    found: &[FoundDrive],
+    facts: &PoolFacts,
+    overtaken: &BTreeSet<usize>,
+) -> Result<BTreeMap<Seat, Candidate>, OpenError> {
+    let mut candidates = BTreeMap::new();
+    if seeded::is(SeededFault::FoundNotAsked) {
+        return Ok(candidates);
+    }
+    let needed_bytes = facts.data_offset + facts.rows * facts.cell_bytes;
+    for (seat, of) in facts.seats() {
+        let SeatState::Out { since, .. } = of.state else {
+            continue;
+        };
+        let Some(at) = find_drive(found, of.drive, seat)? else {
+            continue;
+        };
+        let drive = &found[at];
+        let then = drive.label.facts.seats.get(seat.index());
+        let Some(then) = then.filter(|then| then.drive == of.drive && then.state.takes_part())
+        else {
+            continue;
+        };
+        // A drive that lags missed the generation after its own.
+        let since = since.min(drive.label.generation + 1);
+        let usable = drive.fault.is_none()
+            && drive.size_bytes >= needed_bytes
+            && !overtaken.contains(&at)
+            && drive.label.generation < since;
+        if usable {
+            let facts = SeatFacts {
+                path: drive.path.clone(),
+                number: of.number,
+                domain: of.domain.clone(),
+                ..then.clone()
+            };
+            candidates.insert(seat, Candidate { at, since, facts });
+        }
+    }
+    Ok(candidates)
 }
 
 /// How many generations a drive may lag.
@@ -444,20 +531,45 @@ impl Opening {
         &self.seated
     }
 
-    /// The pool's facts as they will be.
+    /// Drives that are out and were found: for each seat, the index of the found drive. The driver reads their cell
+    /// tables, too. If data cannot be read without them, [`Opening::finish`] puts them in use again.
+    #[must_use]
+    pub fn candidates(&self) -> BTreeMap<Seat, usize> {
+        let candidates = self.candidates.iter();
+        candidates.map(|(&seat, of)| (seat, of.at)).collect()
+    }
+
+    /// The pool's facts as they will be, if no drive has to be in again.
     #[must_use]
     pub const fn facts(&self) -> &PoolFacts {
         &self.pool.facts
     }
 
-    /// Opens the pool. `tables` has the pages of each seated drive's cell table, and `slots` the label copy that each
-    /// drive had. When `ticket` is done, the new generation is durable and the lanes have the place of every column.
+    /// Gives up the drives of these seats, if they are away: what only they have is lost.
+    #[must_use]
+    pub fn giving_up(mut self, seats: impl IntoIterator<Item = Seat>) -> Self {
+        self.given_up.extend(seats);
+        self
+    }
+
+    /// Seats of drives that are away and that are not given up.
+    #[must_use]
+    pub fn away(&self) -> Vec<Seat> {
+        let mut away = self.pool.away(&self.given_up);
+        away.retain(|seat| !self.candidates.contains_key(seat));
+        away
+    }
+
+    /// Opens the pool. `tables` has the pages of the cell table of each seated drive and of each candidate, and `slots`
+    /// the label copy that each of these drives had. When `ticket` is done, the new generation is durable and the lanes
+    /// have the place of every column.
     ///
     /// # Errors
-    /// [`OpenError::DataLost`] when data cannot be read and `degraded` was not given.
+    /// [`OpenError::Waits`] and [`OpenError::DataLost`] if data cannot be read, or if the end of the journal may be on
+    /// drives that are away; [`OpenError::Damaged`] if data cannot be read and `degraded` was not given.
     pub fn finish(
         self,
-        tables: BTreeMap<Seat, Vec<CellPage>>,
+        mut tables: BTreeMap<Seat, Vec<CellPage>>,
         slots: &BTreeMap<Seat, usize>,
         ticket: Ticket,
     ) -> Result<Pool, OpenError> {
@@ -468,27 +580,49 @@ impl Opening {
             newest,
             unclean,
             degraded,
-            missing,
+            given_up,
+            candidates,
             ..
         } = self;
+        let of_candidates = tables.extract_if(.., |seat, _| candidates.contains_key(seat));
+        let of_candidates: BTreeMap<_, _> = of_candidates.collect();
+        let mut stale = pool.load_tables(&tables);
+        let mut candidates = candidates;
+        candidates.retain(|seat, _| !given_up.contains(seat));
+        pool.read_journal_of(&candidates);
+        if pool.waits_for_drives(&BTreeSet::new())
+            && let Some((again, superseded)) = pool.take_back(&candidates, &tables, &of_candidates)
+        {
+            (pool, stale) = (again, superseded);
+        }
+        let group = pool.unreadable_group();
+        let waits = pool.waits_for_drives(&given_up) && !seeded::is(SeededFault::UndecidedDropped);
+        match group {
+            _ if waits && degraded => {
+                let missing = pool.named(&pool.away(&given_up));
+                return Err(OpenError::Waits { missing });
+            }
+            Some(group) if waits => {
+                let missing = pool.named(&pool.away(&given_up));
+                return Err(OpenError::DataLost { missing, group });
+            }
+            None if waits => {
+                let missing = pool.named(&pool.away(&given_up));
+                return Err(OpenError::Waits { missing });
+            }
+            Some(group) if !degraded => return Err(OpenError::Damaged { group }),
+            _ => {}
+        }
+        pool.give_up(&given_up);
         for (&seat, &slot) in slots {
             if let Some(drive) = pool.drives.get_mut(&seat) {
                 drive.label_slot = 1 - slot;
             }
         }
-        let stale = pool.load_tables(tables);
-        if !degraded {
-            let groups: Vec<u64> = pool.facts.allocated_groups().collect();
-            for group in groups {
-                let readable = pool.readable_columns(group, &[]);
-                if !pool.is_recoverable(group, &readable) {
-                    return Err(OpenError::DataLost { missing, group });
-                }
-            }
-        }
         let mut effects = pool.opening_effects();
         effects.extend(pool.reopen_replacements());
         pool.facts.clean = false;
+        pool.facts.journal_empty = false;
         for cell in stale {
             pool.write_entry(cell, None, Vec::new());
         }
@@ -509,12 +643,143 @@ impl Opening {
     }
 }
 
+/// Which drives an opening cannot do without.
+impl Pool {
+    /// Seats of the layout whose drive is out and may have data that no other drive has: all but those whose drives were
+    /// given up.
+    fn away(&self, given_up: &BTreeSet<Seat>) -> Vec<Seat> {
+        let away = self.layout_seats().filter(|seat| {
+            let facts = &self.facts.seats[seat.index()];
+            let is_out = matches!(facts.state, SeatState::Out { .. });
+            is_out && !facts.is_given_up() && !given_up.contains(seat)
+        });
+        away.collect()
+    }
+
+    /// A group of a volume that cannot be read.
+    fn unreadable_group(&mut self) -> Option<u64> {
+        let groups: Vec<u64> = self.facts.allocated_groups().collect();
+        groups.into_iter().find(|&group| {
+            let readable = self.readable_columns(group, &[]);
+            !self.is_recoverable(group, &readable)
+        })
+    }
+
+    /// True if an opening must not go on without the drives that are away: without them data cannot be read, or the end
+    /// of the journal is not known. A batch of the journal survives as many losses as a stripe.
+    fn waits_for_drives(&mut self, given_up: &BTreeSet<Seat>) -> bool {
+        let away = self.away(given_up);
+        let needed = away.iter().filter(|seat| {
+            self.facts.seats[seat.index()].in_journal && !self.journal_sources.contains(seat)
+        });
+        let journal = needed.count() > usize::from(self.geometry.code().tolerance());
+        journal || !away.is_empty() && self.unreadable_group().is_some()
+    }
+
+    /// If more drives are out than a batch of the journal survives, the journal of those that were found is read, too.
+    /// Otherwise it is not: a drive that is out may hang.
+    fn read_journal_of(&mut self, candidates: &BTreeMap<Seat, Candidate>) {
+        let needed = self.away(&BTreeSet::new());
+        let needed = { needed.into_iter() }
+            .filter(|seat| self.facts.seats[seat.index()].in_journal)
+            .collect::<BTreeSet<Seat>>();
+        if needed.len() > usize::from(self.geometry.code().tolerance()) {
+            let found = candidates.keys().copied();
+            self.journal_sources = found.filter(|seat| needed.contains(seat)).collect();
+        }
+    }
+
+    /// Puts drives that are out in use again, with all that they have: those that went out last first, until all data
+    /// can be read.
+    ///
+    /// If a group could not be read from the moment on when a drive left, nothing was written to the group since, and
+    /// the drive's column is as it was. If it could be read then, without the drives that left before, the drive is out
+    /// of date for it and does not help. Blocks of other groups may be old; their checksums show that, as for a drive
+    /// that was set back.
+    ///
+    /// Returns the pool and the cells whose entries are superseded; `None` if the drives that were found do not suffice.
+    fn take_back(
+        &self,
+        candidates: &BTreeMap<Seat, Candidate>,
+        tables: &BTreeMap<Seat, Vec<CellPage>>,
+        of_candidates: &BTreeMap<Seat, Vec<CellPage>>,
+    ) -> Option<(Self, Vec<Cell>)> {
+        let mut levels: BTreeMap<u64, Vec<Seat>> = BTreeMap::new();
+        for seat in self.away(&BTreeSet::new()) {
+            let state = self.facts.seats[seat.index()].state;
+            let since = match (candidates.get(&seat), state) {
+                (Some(candidate), _) => candidate.since,
+                (None, SeatState::Out { since, .. }) => since,
+                (None, _) => continue,
+            };
+            levels.entry(since).or_default().push(seat);
+        }
+        // Found or not: the drives of a level were in use when those of the level before it left.
+        let mut then = self.facts.clone();
+        let mut tables = tables.clone();
+        let mut back = Vec::new();
+        for (_, seats) in levels.into_iter().rev() {
+            let mut pool = build(then.clone(), self.generation).ok()?;
+            pool.load_tables(&tables);
+            if pool.unreadable_group().is_none() {
+                break;
+            }
+            for seat in seats {
+                then.seats[seat.index()].state = SeatState::Current;
+                if let (Some(candidate), Some(table)) =
+                    (candidates.get(&seat), of_candidates.get(&seat))
+                {
+                    then.seats[seat.index()] = candidate.facts.clone();
+                    tables.insert(seat, table.clone());
+                    back.push(seat);
+                }
+            }
+        }
+        let mut facts = self.facts.clone();
+        for seat in &back {
+            facts.seats[seat.index()] = candidates[seat].facts.clone();
+        }
+        let mut pool = build(facts, self.generation).ok()?;
+        pool.journal_sources.clone_from(&self.journal_sources);
+        let stale = pool.load_tables(&tables);
+        if back.is_empty() || pool.waits_for_drives(&BTreeSet::new()) {
+            return None;
+        }
+        for seat in back {
+            pool.report(Report::DriveTakenBack { seat });
+        }
+        Some((pool, stale))
+    }
+
+    /// The drives of these seats are given up.
+    fn give_up(&mut self, seats: &BTreeSet<Seat>) {
+        for &seat in seats {
+            if let Some(facts) = self.facts.seats.get_mut(seat.index())
+                && let SeatState::Out { reason, .. } = &mut facts.state
+            {
+                *reason = OutReason::FailedByAdministrator;
+            }
+        }
+    }
+
+    /// Seats with the paths of their drives, for errors.
+    fn named(&self, seats: &[Seat]) -> String {
+        let name = |&seat: &Seat| {
+            let facts = &self.facts.seats[seat.index()];
+            let cut = facts.short_of();
+            let cut = cut.map_or_else(String::new, |cut| format!(": {cut}"));
+            format!("seat {} ({}{cut})", self.facts.number(seat), facts.path)
+        };
+        seats.iter().map(name).collect::<Vec<_>>().join(", ")
+    }
+}
+
 impl Pool {
     /// Takes the newest entry of every column; returns the cells whose entries are superseded.
-    fn load_tables(&mut self, tables: BTreeMap<Seat, Vec<CellPage>>) -> Vec<Cell> {
+    fn load_tables(&mut self, tables: &BTreeMap<Seat, Vec<CellPage>>) -> Vec<Cell> {
         let mut stale = Vec::new();
-        for (seat, pages) in tables {
-            let table = CellTable::new(pages);
+        for (&seat, pages) in tables {
+            let table = CellTable::new(pages.clone());
             let successor = self.facts.seats[seat.index()].is_successor();
             for (row, entry) in table.entries() {
                 let cell = Cell { seat, row };

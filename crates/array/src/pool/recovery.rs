@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use block::{Fault, Outcome};
+use block::{Fault, Outcome, Seat};
 
-use super::{OnDurable, Pool, PoolError, Report};
+use super::{OnDurable, Pool, PoolError, Report, SeatState};
 use crate::action::Command;
 
 /// Lanes that have not answered yet, and the actions after that.
@@ -23,8 +23,21 @@ impl Pool {
             failed: None,
             then,
         });
-        let incarnation = self.generation;
-        self.tell_lanes(&Command::Recover { incarnation, fresh });
+        let out =
+            |seat: &Seat| matches!(self.facts.seats[seat.index()].state, SeatState::Out { .. });
+        let (sources, others): (Vec<Seat>, Vec<Seat>) = { self.layout_seats().filter(out) }
+            .partition(|seat| self.journal_sources.contains(seat));
+        let gone = others.into_iter().filter(|seat| {
+            let facts = &self.facts.seats[seat.index()];
+            !facts.in_journal || facts.is_given_up()
+        });
+        let gone = gone.collect();
+        self.tell_lanes(&Command::Recover {
+            incarnation: self.generation,
+            fresh,
+            gone,
+            sources,
+        });
     }
 
     pub(super) fn lane_recovered(&mut self, lane: u16, batches: u64, outcome: Outcome) {
@@ -46,6 +59,7 @@ impl Pool {
         };
         self.recovered = failed.is_none();
         if self.recovered {
+            self.journal_was_read();
             self.tell_lost();
             self.resume_scrub();
         }

@@ -330,6 +330,14 @@ pub enum Report {
         /// The newest of all drives.
         newest: u64,
     },
+    /// An opening has put a drive in use again that the labels listed as out: data could not be read without it.
+    #[error(
+        "seat {seat}: the drive was out and is in again with its data, because data cannot be read without it"
+    )]
+    DriveTakenBack {
+        /// Whose drive.
+        seat: Seat,
+    },
     /// A scrub begins.
     #[error("scrub of {groups} groups begins")]
     ScrubBegins {
@@ -508,6 +516,7 @@ impl Report {
             | Self::BlockBad { seat, .. }
             | Self::PagesMended { seat, .. }
             | Self::DriveOld { seat, .. }
+            | Self::DriveTakenBack { seat }
             | Self::ReadFault { seat, .. } => [Some(seat), None],
             _ => [None, None],
         }

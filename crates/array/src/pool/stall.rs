@@ -21,6 +21,11 @@ pub(super) struct Stalls {
 }
 
 impl Stalls {
+    /// Whether some lane cannot write or flush.
+    pub(super) fn is_stalled(&self) -> bool {
+        !self.lanes.is_empty()
+    }
+
     /// Whether a refusal of a drive that stays is worth a report.
     fn is_news(&mut self, now: Instant, seat: Seat, fault: Fault) -> bool {
         let before = self.drives.insert(seat, (fault, now));
@@ -46,6 +51,7 @@ impl Pool {
         if self.stalls.lanes.remove(&lane).is_some() && self.stalls.lanes.is_empty() {
             self.stalls.drives.clear();
             self.report(Report::WritesResume);
+            self.requeue_fills();
         }
     }
 }

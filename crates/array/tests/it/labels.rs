@@ -27,6 +27,7 @@ fn label(generation: u64) -> Label {
             lanes: 16,
             regions: None,
             clean: true,
+            journal_empty: false,
             seats: vec![SeatFacts {
                 drive: Uuid::from_u128(1),
                 path: "/dev/sda".to_owned(),
@@ -37,6 +38,7 @@ fn label(generation: u64) -> Label {
                 replaces: None,
                 found_bytes: None,
                 number: None,
+                in_journal: false,
             }],
             uninitialized: Vec::new(),
             volumes: vec![VolumeFacts {

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use block::Full;
 use engine::assemble;
+use engine::assemble::Without;
 use engine::drive::DriveUri;
 use engine::status::PoolStatus;
 use export::fuse::loops;
@@ -256,7 +257,7 @@ impl Daemon {
                     ),
                 )
             })
-            .and_then(|found| self.open(&found, false, &what));
+            .and_then(|found| self.open(&found, &Without::default(), &what));
         match opened {
             Ok(()) => {
                 if let Ok(handle) = self.handle(&saved.name, &what) {

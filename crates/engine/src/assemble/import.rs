@@ -14,13 +14,22 @@ use super::{AssembleError, FoundPool, OPENED};
 use crate::drive::{Drive, DriveSpec, DriveUri, OpenDriveError, sync};
 use crate::run::{PoolHandle, RunOptions, lease};
 
+/// Which drives an opening may do without.
+#[derive(Clone, Debug, Default)]
+pub struct Without {
+    /// Half of the drives, or data that no drive has that is away.
+    pub degraded: bool,
+    /// Drives by these numbers, if they are away: what only they have is lost.
+    pub given_up: Vec<u16>,
+}
+
 /// Opens a pool that was found and starts it.
 ///
 /// # Errors
 /// Why the pool cannot be opened; then nothing was written.
 pub fn import(
     found: &FoundPool,
-    degraded: bool,
+    without: &Without,
     options: RunOptions,
 ) -> Result<PoolHandle, AssembleError> {
     let mut drives = Vec::new();
@@ -61,11 +70,11 @@ pub fn import(
         });
         drives.push(drive);
     }
-    let (opening, tables) = open_what_can_be_read(&mut labels, &drives, degraded)?;
+    let (opening, tables) = open_what_can_be_read(&mut labels, &drives, without)?;
     let facts = opening.facts();
     let mut slots = BTreeMap::new();
     let mut seats: Vec<Option<Drive>> = vec![None; facts.seats.len()];
-    for (&seat, &at) in opening.seated() {
+    for (seat, at) in in_use(&opening) {
         slots.insert(seat, labels[at].label_slot);
         seats[seat.index()] = Some(drives[at].clone());
     }
@@ -79,12 +88,11 @@ pub fn import(
         }
     }
     let pool = opening.finish(tables, &slots, OPENED)?;
-    let in_use: Vec<Drive> = seats.iter().flatten().cloned().collect();
+    let all: Vec<Drive> = seats.iter().flatten().cloned().collect();
     let held = |_| AssembleError::Held {
         name: found.name.clone(),
     };
-    let reservation =
-        lease::reserve(pool.facts().uuid, pool.generation(), &in_use).map_err(held)?;
+    let reservation = lease::reserve(pool.facts().uuid, pool.generation(), &all).map_err(held)?;
     Ok(PoolHandle::start(
         pool,
         seats,
@@ -114,19 +122,30 @@ fn examine_all(found: &FoundPool) -> Vec<Examined> {
     })
 }
 
+/// The drives that are in use, and those that may be in again: for each seat, the index of the found drive.
+fn in_use(opening: &Opening) -> BTreeMap<Seat, usize> {
+    let mut drives = opening.candidates();
+    drives.extend(opening.seated());
+    drives
+}
+
 /// Decides which drives are used, and reads their cell tables. If a table cannot be read, its drive is out, and the
 /// decision is made again without it.
 fn open_what_can_be_read(
     labels: &mut [FoundDrive],
     drives: &[Drive],
-    degraded: bool,
+    without: &Without,
 ) -> Result<(Opening, BTreeMap<Seat, Vec<CellPage>>), AssembleError> {
     loop {
-        let opening = array::pool::open(labels, degraded)?;
+        let opening = array::pool::open(labels, without.degraded)?;
         let facts = opening.facts();
+        let given_up = without.given_up.iter();
+        let given_up: Vec<Seat> = given_up
+            .filter_map(|&number| facts.seat_numbered(number))
+            .collect();
         let mut tables = BTreeMap::new();
         let mut failed = None;
-        for (&seat, &at) in opening.seated() {
+        for (seat, at) in in_use(&opening) {
             let label = &labels[at].label;
             match read_table(&drives[at], label, facts.cell_table_offset, facts.rows) {
                 Ok(table) => {
@@ -136,7 +155,7 @@ fn open_what_can_be_read(
             }
         }
         let Some((at, fault)) = failed else {
-            return Ok((opening, tables));
+            return Ok((opening.giving_up(given_up), tables));
         };
         let drive = &drives[at].uri;
         tracing::warn!(%drive, "a drive is left out: its cell table cannot be read: {fault}");

@@ -31,7 +31,7 @@ pub use drive::{
     Permitted, forget_earlier_life, give_up, open_empty, open_for, refusal, wipe_label,
 };
 pub use find::{FoundPool, choose, find, scan, with_label_of};
-pub use import::import;
+pub use import::{Without, import};
 pub use occupant::{ANSWER_WITHIN, Examined, Occupant, OpenPool, examine, examine_open};
 pub use permit::{Answer, Command, Meant, Permit, permit};
 pub use plan::{DRIVE_BYTES_PER_SECOND, PoolPlan, estimate};

@@ -180,6 +180,12 @@ impl Drive {
         self.faults.gone = true;
     }
 
+    /// Connects a drive again that was gone or returned errors only: nothing on it has changed, and its cache is kept.
+    pub const fn reconnect(&mut self) {
+        self.faults.gone = false;
+        self.faults.broken = false;
+    }
+
     /// Plugs the drive in again. The content stays. With `survival` the drive had lost power: this decides about its
     /// un-flushed writes.
     pub(crate) fn plug_in(&mut self, survival: Option<&mut dyn FnMut(u32) -> Survival>) {

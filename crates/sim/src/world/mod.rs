@@ -342,7 +342,8 @@ impl World {
     }
 
     /// Describes what keeps the world from being quiet.
-    pub(crate) fn what_is_left(&self) -> String {
+    #[must_use]
+    pub fn what_is_left(&self) -> String {
         let lanes = self.lanes.iter().enumerate();
         let busy: Vec<usize> = lanes
             .filter(|(_, lane)| !lane.is_idle())

@@ -78,7 +78,7 @@ impl World {
         Self::around(pool, drives, seats, rng, symbolic)
     }
 
-    /// Opens the pool that is on `drives`.
+    /// Opens the pool that is on `drives`. `degraded`: also if data is missing; drives that are not there are given up.
     ///
     /// # Errors
     /// As [`array::pool::open`].
@@ -86,6 +86,24 @@ impl World {
         let mut world = Self::begin_open(&mut drives, degraded, seed, false)?;
         world.finish_open();
         Ok(world)
+    }
+
+    /// Opens the pool that is on `drives`, or returns the drives and the reason why the pool does not open.
+    ///
+    /// # Errors
+    /// As [`array::pool::open`], and if drives fail during the opening.
+    ///
+    /// # Panics
+    /// When the opening does not end.
+    pub fn try_open(mut drives: Vec<Drive>, seed: u64) -> Result<Self, (Vec<Drive>, String)> {
+        let mut world = match Self::begin_open(&mut drives, false, seed, false) {
+            Ok(world) => world,
+            Err(error) => return Err((drives, error.to_string())),
+        };
+        match world.await_ticket(Ticket(0)) {
+            Ok(()) => Ok(world),
+            Err(error) => Err((world.kill(), error.to_string())),
+        }
     }
 
     /// Runs until the pool is open.
@@ -130,7 +148,11 @@ impl World {
                 places.push(index);
             }
         }
-        let opening = array::pool::open(&found, degraded)?;
+        let mut opening = array::pool::open(&found, degraded)?;
+        if degraded {
+            let away = opening.away();
+            opening = opening.giving_up(away);
+        }
         let seated = opening.seated().clone();
         // Checked here too, independently of the pool's own logic.
         let newest = found.iter().map(|drive| drive.label.generation).max();
@@ -145,7 +167,7 @@ impl World {
         let mut tables = BTreeMap::new();
         let mut slots = BTreeMap::new();
         let mut in_seats = vec![None; facts.seats.len()];
-        for (&seat, &at) in &seated {
+        for (seat, at) in seated.into_iter().chain(opening.candidates()) {
             let drive = &mut drives[places[at]];
             let mut pages = Vec::new();
             for first_row in (0..facts.rows).step_by(252) {

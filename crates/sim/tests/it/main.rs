@@ -8,6 +8,7 @@ mod drive_return;
 mod drive_return_during_rebuild;
 mod failures;
 mod format1;
+mod glitch;
 mod groups_again;
 mod hangs;
 mod held_reads;

@@ -194,6 +194,8 @@ pub(super) struct Checkpoints {
     covered: u64,
     /// When the last batch became complete.
     logged_at: Instant,
+    /// A fill has failed because drives that stay have refused logged blocks: a checkpoint is tried until one succeeds.
+    for_fill: bool,
     /// Fills that must wait: they would write where installs are in flight, or over a block that is not flushed.
     fills: Vec<OpId>,
     /// Pages to be written whether they have changed or not: a fill needs them at its target.
@@ -299,7 +301,7 @@ impl Checkpoints {
         }
         if hindered && self.waiters.is_empty() {
             // Nothing waits for this checkpoint. Attempt it later only if the log or a fill needs it.
-            self.wanted = log_waits || !self.fills.is_empty();
+            self.wanted = log_waits || !self.fills.is_empty() || self.for_fill;
             return false;
         }
         true
@@ -361,6 +363,22 @@ impl Checkpoints {
     pub(super) fn fill_waits(&mut self, op: OpId) {
         self.fills.push(op);
         self.wanted = true;
+    }
+
+    /// A fill fails because drives that stay refuse logged blocks. It is tried again when they take them.
+    pub(super) const fn fill_fails(&mut self) {
+        self.for_fill = true;
+        self.wanted = true;
+    }
+
+    /// True if a fill waits until drives take logged blocks.
+    pub(super) const fn tries_for_fill(&self) -> bool {
+        self.for_fill
+    }
+
+    /// A checkpoint has ended without a refusal.
+    pub(super) const fn succeeded(&mut self) {
+        self.for_fill = false;
     }
 
     /// Takes the fills that are to be planned again now.

@@ -56,7 +56,7 @@ impl Recovery {
             .add_buffer(header.sequence, scratch, bytes, Vec::new());
         let offset = lent.cx.ring_offset(position);
         let there: Vec<(usize, Seat)> = header.seats.iter().copied().enumerate().collect();
-        let live = lent.cx.live_seats();
+        let live = self.readable_seats(lent);
         let (there, missing): (Vec<_>, Vec<_>) =
             there.into_iter().partition(|(_, seat)| live.contains(seat));
         self.in_flight = there.len() as u64;
@@ -327,6 +327,7 @@ impl Recovery {
         };
         self.ring.take(placed, Vec::new());
         self.batches += 1;
+        self.failed.clear();
         self.flushed = self.flushed.max(header.flushed);
         self.expected = header.sequence + 1;
         Next::Found(header, found.buffer)

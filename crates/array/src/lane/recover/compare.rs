@@ -69,6 +69,7 @@ impl Recovery {
     /// The log has been read: compares the stripes that are in place by its records.
     pub(super) fn compare_in_place(&mut self, lent: &mut Lent<'_>) -> Next {
         self.comparisons += 1;
+        self.failed.clear();
         let seats = lent.cx.live_seats();
         let mut stripes: BTreeMap<(u64, u64), BTreeSet<BlockName>> = BTreeMap::new();
         if !seeded::is(SeededFault::DirectUncompared) {
@@ -106,6 +107,10 @@ impl Recovery {
             }
             // None of its drives is there: nothing can be compared.
         }
+        if let Some(fault) = self.undecided(lent) {
+            return self.end(lent, Err(fault));
+        }
+        let comparison = self.comparison();
         match comparison.limit {
             Some(limit) if !seeded::is(SeededFault::DirectTornStays) => {
                 // The log is read again, and ends before this batch.

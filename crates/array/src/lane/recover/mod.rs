@@ -152,11 +152,21 @@ pub(super) struct Recovery {
     limit: Option<u64>,
     /// How often the blocks in place have been compared.
     comparisons: u32,
+    /// Drives that have no part of the log: they were out before the pool was opened.
+    gone: Vec<Seat>,
+    /// Drives that are out, and whose part of the log is read.
+    sources: Vec<Seat>,
+    /// Drives that have failed a read since the last batch was found, with the last fault of each.
+    failed: BTreeMap<Seat, Fault>,
 }
 
 impl Recovery {
     /// A recovery of a lane with a ring of `ring_bytes`.
-    pub(super) fn new(ring_bytes: u64, incarnation: u64) -> Self {
+    pub(super) fn new(
+        ring_bytes: u64,
+        incarnation: u64,
+        (gone, sources): (Vec<Seat>, Vec<Seat>),
+    ) -> Self {
         Self {
             phase: Phase::Anchors,
             incarnation,
@@ -178,6 +188,9 @@ impl Recovery {
             flushed: 0,
             limit: None,
             comparisons: 0,
+            gone,
+            sources,
+            failed: BTreeMap::new(),
         }
     }
 
@@ -190,9 +203,21 @@ impl Recovery {
         self.read_everywhere(lent, head, RING_HEAD_BYTES)
     }
 
-    /// Reads a range of every drive that is not out.
+    /// The drives that are read: those in use, and those that are out but have a part of the log.
+    fn readable_seats(&self, lent: &Lent<'_>) -> Vec<Seat> {
+        let mut seats = lent.cx.live_seats();
+        seats.extend(
+            self.sources
+                .iter()
+                .filter(|&&seat| lent.cx.view().is_out(seat)),
+        );
+        seats.sort_unstable();
+        seats
+    }
+
+    /// Reads a range of every drive that may have a part of the log.
     fn read_everywhere(&mut self, lent: &mut Lent<'_>, offset: u64, length: u64) -> Next {
-        let seats = lent.cx.live_seats();
+        let seats = self.readable_seats(lent);
         let scratch = lent.cx.fresh_scratch();
         let bytes = seats.len() as u64 * length;
         if seats.is_empty() {
@@ -223,9 +248,12 @@ impl Recovery {
         index: usize,
         outcome: Outcome,
     ) -> Next {
-        if let (Err(fault), false) = (outcome, lent.cx.view().is_out(seat)) {
-            let report = FaultReport::of_read(seat, offset, fault);
-            lent.ios.report_fault(lent.cx, report);
+        if let Err(fault) = outcome {
+            if !lent.cx.view().is_out(seat) {
+                let report = FaultReport::of_read(seat, offset, fault);
+                lent.ios.report_fault(lent.cx, report);
+            }
+            self.failed.insert(seat, fault);
         }
         if let Phase::Comparing(comparison) = &mut self.phase {
             comparison.read(lent.cx, index, outcome);
@@ -311,6 +339,7 @@ impl Recovery {
         self.ring.begin_at(self.anchor.position);
         self.expected = self.anchor.first;
         self.batches = 0;
+        self.failed.clear();
         // The recovery before this one has repaired and flushed all that it found.
         self.flushed = self.anchor.inherited;
     }
@@ -356,7 +385,10 @@ impl Recovery {
                 .filter(|header| header.sequence > expected)
                 .any(|header| header.flushed >= expected);
             return match flushed {
-                true => self.end(lent, Err(Fault::Lost)),
+                true => {
+                    let fault = self.undecided(lent).unwrap_or(Fault::Lost);
+                    self.end(lent, Err(fault))
+                }
                 false => self.end_of_log(lent),
             };
         }
@@ -390,7 +422,30 @@ impl Recovery {
 
     /// No batch follows.
     fn end_of_log(&mut self, lent: &mut Lent<'_>) -> Next {
-        self.compare_in_place(lent)
+        match self.undecided(lent) {
+            Some(fault) => self.end(lent, Err(fault)),
+            None => self.compare_in_place(lent),
+        }
+    }
+
+    /// If more drives of the log are away than a batch survives, the drives that are there cannot tell where the log
+    /// ends: a batch that was flushed may be on the others alone. Returns the fault with which the recovery ends then.
+    /// It can begin again when the drives are back.
+    fn undecided(&self, lent: &Lent<'_>) -> Option<Fault> {
+        let drives = (0..lent.cx.geometry.layout().drives()).map(Seat);
+        let away = drives.filter(|seat| {
+            let is_out = lent.cx.view().is_out(*seat) && !self.sources.contains(seat);
+            !self.gone.contains(seat) && (is_out || self.failed.contains_key(seat))
+        });
+        let survives = usize::from(lent.cx.geometry.code().tolerance());
+        let decided = away.count() <= survives || seeded::is(SeededFault::LogCutShort);
+        (!decided).then(|| {
+            self.failed
+                .values()
+                .next_back()
+                .copied()
+                .unwrap_or(Fault::Gone)
+        })
     }
 
     /// The batches found may be in drives' caches only. They count by the anchor, so the anchor must not become durable

@@ -79,7 +79,7 @@ fn direct(sequence: u64, first: BlockName) -> BatchHeader {
 impl Lab {
     fn new() -> Self {
         Self {
-            recovery: Recovery::new(RING_BYTES, 4),
+            recovery: Recovery::new(RING_BYTES, 4, (Vec::new(), Vec::new())),
             cx: Context::of_test("raid6", 6),
             ios: IoTable::new(6),
             overlay: Overlay::default(),

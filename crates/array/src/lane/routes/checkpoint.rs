@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use block::{BLOCK_BYTES, Fault, Instant, Outcome, Seat};
 
 use crate::ScratchId;
+use crate::action::Event;
 use crate::lane::backoff::Work;
 use crate::lane::blocks::Entries;
 use crate::lane::checkpoint::{CheckpointWaiter, Next, lay_anchor, submit_anchor};
@@ -259,6 +260,9 @@ impl Lane {
         self.forget_nowhere(None);
         let holds_back = ended.holds_back();
         self.log.checkpoint_ended(ended.covers, ended.first);
+        if refused.is_none() && !self.log.has_gaps() {
+            self.journal_begins_at(ended.first);
+        }
         // Without drives nothing is logged, whatever is released.
         let full = self.log.is_out_of_space() && !self.cx.live_seats().is_empty();
         self.preserved.checkpoint_ended(ended.in_the_way && full);
@@ -269,12 +273,25 @@ impl Lane {
                 if self.log.needs_checkpoint() {
                     self.refuse_with(fault);
                 }
+                if self.checkpoints.tries_for_fill() {
+                    self.checkpoints.want();
+                }
             }
-            None => self.retries.succeeded(&mut self.cx, Work::Checkpoint),
+            None => {
+                self.checkpoints.succeeded();
+                self.retries.succeeded(&mut self.cx, Work::Checkpoint);
+            }
         }
         for waiter in ended.waiters {
             match waiter {
-                CheckpointWaiter::Pool => self.discards.report_checkpointed(&mut self.cx),
+                CheckpointWaiter::Pool => {
+                    let empty = refused.is_none() && self.log.ring().is_empty();
+                    if empty && !self.log.has_gaps() && self.preserved.is_empty() {
+                        let lane = self.cx.lane;
+                        self.cx.events.push_back(Event::JournalEmpty { lane });
+                    }
+                    self.discards.report_checkpointed(&mut self.cx);
+                }
                 CheckpointWaiter::Job(job)
                     if holds_back
                         && self.log.tail_fault().is_none()
@@ -351,6 +368,7 @@ impl Lane {
             });
         if early && let Some(fault) = self.log.tail_fault() {
             // A drive that stays refuses the logged blocks, and it is unknown for how long.
+            self.checkpoints.fill_fails();
             self.end(op, Err(fault));
         } else if early {
             self.checkpoints.fill_waits(op);

@@ -33,6 +33,7 @@ impl Lane {
             Command::SeatKept(seat) => self.decide(seat, false),
             Command::SeatIn(seat) => {
                 self.ios.forget_pace(seat);
+                self.out_in_journal.remove(&seat);
                 self.cx.change_view(|view, _| view.seat_in(seat));
             }
             Command::Suspect(seat) => self.ios.suspect(seat, true),
@@ -136,7 +137,12 @@ impl Lane {
                 self.read_pages(group, bytes);
             }
             Command::CopiesAgree => self.balance.copies_agree(),
-            Command::Recover { incarnation, fresh } => self.begin_recovery(incarnation, fresh),
+            Command::Recover {
+                incarnation,
+                fresh,
+                gone,
+                sources,
+            } => self.begin_recovery(incarnation, fresh, (gone, sources)),
             Command::KnowLost(ranges) => self.losses.know(&ranges),
             Command::Checkpoint => {
                 if self.cx.geometry.regions().is_some() {

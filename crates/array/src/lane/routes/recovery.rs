@@ -9,13 +9,19 @@ use crate::lane::flush::Waiter;
 use crate::lane::recover::{Lent, Next, Recovery};
 
 impl Lane {
-    /// Begins to read the lane's log. `fresh`: nothing was ever logged.
-    pub(in crate::lane) fn begin_recovery(&mut self, incarnation: u64, fresh: bool) {
+    /// Begins to read the lane's log. `fresh`: nothing was ever logged. Of the drives that are out, those of the first
+    /// list have no part of the log, and those of the second list are read.
+    pub(in crate::lane) fn begin_recovery(
+        &mut self,
+        incarnation: u64,
+        fresh: bool,
+        out: (Vec<Seat>, Vec<Seat>),
+    ) {
         let Some(regions) = self.cx.geometry.regions() else {
             self.recovered(Ok(0));
             return;
         };
-        self.recovery = Some(Recovery::new(regions.ring_bytes, incarnation));
+        self.recovery = Some(Recovery::new(regions.ring_bytes, incarnation, out));
         self.pages.begin_clock(incarnation);
         self.recover(|recovery, lent| recovery.begin(lent, fresh));
     }
@@ -119,6 +125,15 @@ impl Lane {
         self.recovery = None;
         if ended.is_ok() {
             self.log.flush_covered(self.log.completed());
+        }
+        if ended.is_ok() {
+            // A batch that was found without these drives has fewer copies, until it is in place or logged again.
+            let drives = self.cx.geometry.layout().drives();
+            let out = (0..drives)
+                .map(Seat)
+                .filter(|&seat| self.cx.view().is_out(seat));
+            let out: Vec<Seat> = out.collect();
+            self.journal_leaves(out);
         }
         let batches = ended.unwrap_or(0);
         if batches > 0 {

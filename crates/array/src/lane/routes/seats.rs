@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 
 use block::Seat;
 
+use crate::action::Event;
 use crate::lane::Lane;
 use crate::lane::ids::OpId;
 
@@ -31,8 +32,28 @@ impl Lane {
         }
         if self.cx.geometry.regions().is_some() && self.recovery.is_none() {
             self.preserved.drive_out(self.log.next_sequence());
+            self.journal_leaves(seats.iter().copied());
             self.checkpoints.want();
         }
+    }
+
+    /// These drives are out: batches that have begun by now may be on them. When the journal does not hold these batches
+    /// any more, the pool is told.
+    pub(in crate::lane) fn journal_leaves(&mut self, seats: impl IntoIterator<Item = Seat>) {
+        let next = self.log.next_sequence();
+        self.out_in_journal
+            .extend(seats.into_iter().map(|seat| (seat, next)));
+        if self.log.ring().is_empty() {
+            self.journal_begins_at(next);
+        }
+    }
+
+    /// The journal holds no batch before this one any more.
+    pub(in crate::lane) fn journal_begins_at(&mut self, first: u64) {
+        let lane = self.cx.lane;
+        let left = self.out_in_journal.extract_if(.., |_, next| *next <= first);
+        let left = left.map(|(seat, _)| Event::JournalLeft { lane, seat });
+        self.cx.events.extend(left);
     }
 
     /// The seat's drive is out: all its operations in flight have failed, whether it answers or not.

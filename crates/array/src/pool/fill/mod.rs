@@ -361,6 +361,9 @@ impl Pool {
                 cells: 1,
                 fault,
             });
+        } else if self.stalls.is_stalled() {
+            // Drives that stay refuse writes. The cell is filled when they take them again.
+            self.fills.lost((group, column));
         }
         self.fill_over(group, column, target);
     }

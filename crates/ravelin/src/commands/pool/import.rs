@@ -20,6 +20,17 @@ pub(crate) struct ImportArguments {
     /// Open it although half of its drives or data are missing.
     #[arg(long)]
     degraded: bool,
+    /// Give up drives that are away: what only they have is lost for good.
+    #[arg(
+        long,
+        value_name = "SEAT",
+        value_delimiter = ',',
+        requires = "degraded"
+    )]
+    give_up: Vec<u16>,
+    /// Do not ask for the pool's name before drives are given up.
+    #[arg(long)]
+    yes: bool,
 }
 
 impl ImportArguments {
@@ -29,10 +40,17 @@ impl ImportArguments {
         let Some(name) = self.name else {
             return show(context, client, places);
         };
+        if !self.give_up.is_empty() {
+            let seats = self.give_up.iter().map(u16::to_string);
+            let seats = seats.collect::<Vec<_>>().join(", ");
+            let lost = format!("what only the drives of the seats {seats} have, for good");
+            context.confirm(&name, &[lost], self.yes)?;
+        }
         let request = Import {
             name,
             places,
             degraded: self.degraded,
+            give_up: self.give_up,
         };
         let opened: Status = client.send("POST", "pools/import", &request)?;
         context.print("pool import", &status::fields(&opened), |out| {
