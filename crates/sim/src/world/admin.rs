@@ -1,6 +1,6 @@
 //! A world from the administrator's side: commands to the pool, and their outcomes.
 
-use array::pool::{OutReason, Pool, PoolError, Ticket};
+use array::pool::{OutReason, Pool, PoolError, SeatState, Ticket};
 use block::{Instant, Seat};
 
 use super::queue::WorldEvent;
@@ -83,6 +83,24 @@ impl World {
         self.command(|pool, now, ticket| {
             pool.fail_drive(now, seat, OutReason::FailedByAdministrator, force, ticket)
         })
+    }
+
+    /// Fails all drives that are gone and that the pool waits for, as an administrator does who gives them up.
+    ///
+    /// # Panics
+    /// When the pool does not take the command.
+    pub fn give_up_gone(&mut self) {
+        for (seat, facts) in self.pool.facts().clone().seats() {
+            let is_out = matches!(facts.state, SeatState::Out { .. });
+            if is_out || !self.drive_in(seat).is_some_and(|drive| drive.is_gone()) {
+                continue;
+            }
+            match self.fail_drive(seat, true) {
+                // The labels are written when the last of them is given up.
+                Ok(()) | Err(PoolError::Fault { .. }) => {}
+                Err(error) => panic!("seat {seat} cannot be given up: {error}"),
+            }
+        }
     }
 
     /// The same, without waiting for the end.

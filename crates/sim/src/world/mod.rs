@@ -46,6 +46,8 @@ pub(crate) use self::open::wipe;
 pub use self::power::{CutSpec, InFlight, PowerLoss};
 pub use self::study::{StudyError, StudyOptions, StudyVolume};
 
+/// How long a pool that waits for drives is watched: it tries again at growing intervals of at most two seconds.
+const WAITS: Duration = Duration::from_secs(10);
 /// Delay of a hand-over between the pool and a lane. It is the same for all hand-overs, so they arrive in order.
 const HAND_OVER: Duration = Duration::from_nanos(200);
 /// Duration of a computation.
@@ -394,6 +396,12 @@ impl World {
         }
         assert!(self.pool.is_idle(), "the pool hangs: {:#?}", self.pool);
         self.check_places();
+    }
+
+    /// Runs until no event is left, or until the pool has waited for drives for a while.
+    pub fn settle_or_wait(&mut self) {
+        let until = self.now + WAITS;
+        while self.now < until && !self.is_quiet() && self.step() {}
     }
 
     // --- the queue ---------------------------------------------------------------------------

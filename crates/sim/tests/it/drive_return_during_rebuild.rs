@@ -57,7 +57,7 @@ impl Run {
             let bytes = self.noise(BLOCK_BYTES);
             match self.world.write(VOLUME, at, &bytes) {
                 Ok(()) => self.oracle.wrote(at, &bytes),
-                Err(Fault::Lost) => refused.push(at),
+                Err(Fault::Lost | Fault::Gone) => refused.push(at),
                 Err(other) => panic!("a write ends with {other:?}"),
             }
         }
@@ -117,6 +117,7 @@ fn more_than_p_drives_fault_during_a_distributed_rebuild_and_some_come_back() {
             // A fill of a cell that was about to end may yet make a group writable that refuses writes
             // now.
             run.scribble(10);
+            run.world.give_up_gone();
             run.world.settle();
             let without = run.unreadable("four out");
             let refused = run.scribble(4);

@@ -228,6 +228,13 @@ fn a_third_failure_is_reported_and_what_can_be_read_is_right() {
     for seat in [2, 5, 11] {
         world.pull(Seat(seat));
     }
+    // The pool waits for the third drive, until it is given up.
+    for block in 0..26 * group_bytes / 4096 {
+        if let Ok(bytes) = world.read(VOLUME, block * 4096, 4096) {
+            oracle.check(block * 4096, &bytes, "three gone");
+        }
+    }
+    world.give_up_gone();
     let (mut lost, mut right) = (0, 0);
     for block in 0..26 * group_bytes / 4096 {
         match world.read(VOLUME, block * 4096, 4096) {

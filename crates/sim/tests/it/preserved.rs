@@ -85,7 +85,7 @@ impl Run {
             match self.world.read(VOLUME, block * BLOCK_BYTES, BLOCK_BYTES) {
                 Ok(_) if self.refused.contains(&block) => {}
                 Ok(bytes) => self.oracle.check(block * BLOCK_BYTES, &bytes, when),
-                Err(Fault::Lost) => lost.push(block),
+                Err(Fault::Lost | Fault::Gone) => lost.push(block),
                 Err(other) => panic!("{when}: a read ends with {other:?}"),
             }
         }
@@ -109,8 +109,9 @@ fn live(scheme: &str, drives: u16, seed: u64, load: u64) {
             run.world.pull(seat);
         }
         run.steps(300);
-        // Reads detect which drives are out.
+        // Reads detect which drives are out. The pool waits for those that it cannot do without, until they are given up.
         run.unreadable(&when);
+        run.world.give_up_gone();
         for _ in 0..load {
             run.write();
         }
@@ -188,6 +189,7 @@ fn what_is_kept_survives_a_new_volume() {
             run.world.pull(Seat(seat));
         }
         run.unreadable(&when);
+        run.world.give_up_gone();
         // The group of the volume `old` is given to a new volume while blocks are preserved.
         run.world.write("old", 0, &old).ok();
         run.world.delete_volume("old").unwrap();

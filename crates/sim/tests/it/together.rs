@@ -431,7 +431,7 @@ fn absent_and_back(
                     world.step();
                 }
             }
-            Leave::OneAfterAnother => world.settle(),
+            Leave::OneAfterAnother => world.settle_or_wait(),
         }
     }
     for (id, ..) in open {
@@ -442,7 +442,7 @@ fn absent_and_back(
     }
     // Every drive that is gone gets an operation, so that its absence is detected.
     let _errors = client.unreadable(&mut world, &client.all(), &when);
-    world.settle();
+    world.settle_or_wait();
     let held = held(&world, &gone);
     let errors = client.unreadable(&mut world, &held, &when);
     if !errors.is_empty() {
@@ -459,20 +459,20 @@ fn absent_and_back(
     for &seat in &gone {
         world.plug_in(seat, lost);
     }
-    if back == Back::Reopened {
-        let drives = world.kill();
-        let plain = World::open(drives.clone(), false, seed);
-        world = plain.or_else(|_| World::open(drives, true, seed)).unwrap();
+    let is_out = |world: &World, seat: Seat| {
+        let state = world.pool().facts().seats[seat.index()].state;
+        matches!(state, SeatState::Out { .. })
+    };
+    // A drive that the pool waits for is not asked what its cache has lost: the pool must be opened again.
+    let waits = gone.iter().any(|&seat| !is_out(&world, seat));
+    if back == Back::Reopened || back == Back::OnlineUnflushed && waits {
+        world = World::open(world.kill(), false, seed).unwrap();
     }
     for (seat, index) in places {
-        let out = matches!(
-            world.pool().facts().seats[seat.index()].state,
-            SeatState::Out { .. }
-        );
-        if !out {
+        if !is_out(&world, seat) {
             continue;
         }
-        if back == Back::Reopened {
+        if world.drive_in(seat).is_none() {
             let drive = world.drives()[index].clone();
             assert!(world.begin_return_drive(seat, Some(drive)), "{when}");
         } else {
