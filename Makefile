@@ -12,17 +12,29 @@ WITH = $(if $(PSK),--features ravelin/$(PSK))
 RELEASE = $(or $(CARGO_TARGET_DIR),target)/release/ravelin
 STUDIES = $(wildcard $(or $(CARGO_TARGET_DIR),target)/debug/deps/liblab-*.rlib)
 
-.PHONY: demo test check verify e2e shear bench lab fuzz install uninstall deb clean
+LIBRARY_TESTS = it fuzz_bodies nbd_hostile trees
+
+.PHONY: demo test test-program test-libraries check verify e2e shear bench lab fuzz install uninstall deb clean
 
 # The main job on this machine: no root, no kernel module, no spare drives. On a clean clone only what the demo needs is
 # compiled; where the studies have been compiled, the demo is run by the program with all commands.
 demo:
 	$(CARGO) run --quiet -p ravelin $(if $(STUDIES),,--no-default-features) $(WITH) -- demo
 
-# Examples are not linked for this; `make check` has compiled them.
+# Examples are not linked for this; `make check` has compiled them. The program's tests mostly wait for daemons and
+# devices, so they run beside the others, of which most compute.
 test:
-	$(CARGO) test --workspace --tests $(WITH) $(if $(TEST_OPTIONS),-- $(TEST_OPTIONS))
+	$(CARGO) test --quiet --workspace --tests $(WITH) --no-run
+	$(MAKE) --jobs=2 $(if $(TEST_OPTIONS),--output-sync=target) test-program test-libraries
 	$(CARGO) test --workspace --doc $(WITH) $(if $(TEST_OPTIONS),-- $(TEST_OPTIONS))
+
+test-program:
+	$(CARGO) test -p ravelin --tests $(WITH) -- --test-threads=4 $(TEST_OPTIONS)
+
+# All test programs of the other crates, by name: without `ravelin` among the crates that are selected, those that they
+# share would be compiled again with other features.
+test-libraries:
+	$(CARGO) test --workspace --lib $(addprefix --test ,$(LIBRARY_TESTS)) $(WITH) $(if $(TEST_OPTIONS),-- $(TEST_OPTIONS))
 
 # Format, lints, licences; warnings are errors here.
 check:
@@ -39,11 +51,11 @@ verify:
 # Real clients and real kernels, as far as they are there; what is missing is named as skipped.
 e2e:
 	$(CARGO) test -p ravelin $(WITH) --test e2e --test service -- --nocapture
-	$(CARGO) test -p ravelin -p ravelin-export $(WITH) --test it -- --nocapture restarts:: crashes:: guest:: nbd_interop::
+	$(CARGO) test -p ravelin -p ravelin-export $(WITH) --test program --test it -- --nocapture restarts:: crashes:: guest:: nbd_interop::
 
 # `ravelin shear` on real volumes, btrfs and md, in real time. For a host that is quiet: on a busy one answers can be wrong.
 shear:
-	$(CARGO) test -p ravelin $(WITH) --test it -- --ignored --nocapture --test-threads=4 shear::
+	$(CARGO) test -p ravelin $(WITH) --test program -- --ignored --nocapture --test-threads=4 shear::
 
 bench:
 	$(CARGO) bench --workspace

@@ -1,6 +1,6 @@
 //! `ravelin sim run` as transcripts: the examples of `docs/sim-run.md`, and invalid files.
 //!
-//! `TRYCMD=overwrite cargo test -p ravelin --test it sim_run::` writes the transcripts anew; review the changes.
+//! `TRYCMD=overwrite cargo test -p ravelin --test program sim_run::` writes the transcripts anew; review the changes.
 
 use std::path::Path;
 

@@ -2,7 +2,7 @@
 //!
 //! `(the same)` stands for the output of the command before. Whatever differs from run to run (paths, identities,
 //! times, amounts of I/O) is redacted, and events of a briefly slow host are left out. `INSTA_UPDATE=always cargo test
-//! -p ravelin --test it cli::transcripts` writes them anew; review the changes.
+//! -p ravelin --test program cli::transcripts` writes them anew; review the changes.
 
 use std::fmt::Write;
 use std::os::unix::fs::FileExt;

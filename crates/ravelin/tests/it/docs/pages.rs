@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Identities, times, generations, amounts of I/O and the width of tables are not compared.
-//! `RAVELIN_PAGES=write cargo test -p ravelin --test it docs::pages` writes the actual output into the pages; review the
+//! `RAVELIN_PAGES=write cargo test -p ravelin --test program docs::pages` writes the actual output into the pages; review the
 //! changes.
 
 use std::path::{Path, PathBuf};

@@ -242,3 +242,32 @@ fn every_retired_word_is_lower_case_and_listed_once() {
         assert!(words && !retired.instead.is_empty(), "{}", retired.said);
     }
 }
+
+/// `make test` names the test programs of the libraries; one that it does not name would never run.
+#[test]
+fn make_test_runs_every_test_program() {
+    let makefile = std::fs::read_to_string(root().join("Makefile")).expect("readable");
+    let named = makefile
+        .lines()
+        .find_map(|line| line.strip_prefix("LIBRARY_TESTS = "))
+        .expect("the list");
+    let named: BTreeSet<&str> = named.split(' ').collect();
+    let mut there = BTreeSet::new();
+    for crates in std::fs::read_dir(root().join("crates")).expect("the crates") {
+        let folder = crates.expect("readable").path();
+        if folder.ends_with("ravelin") {
+            continue;
+        }
+        let Ok(programs) = std::fs::read_dir(folder.join("tests")) else {
+            continue;
+        };
+        for program in programs {
+            let path = program.expect("readable").path();
+            if path.extension().is_some_and(|is| is == "rs") || path.join("main.rs").exists() {
+                there.insert(path.file_stem().expect("a name").to_owned());
+            }
+        }
+    }
+    let there: BTreeSet<&str> = there.iter().filter_map(|name| name.to_str()).collect();
+    assert_eq!(named, there);
+}
