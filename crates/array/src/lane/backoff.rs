@@ -126,6 +126,17 @@ impl Retries {
         self.reported = fault.is_some();
     }
 
+    /// A drive has left. It may be the one that refused work: batches and checkpoints are tried again now.
+    pub(super) const fn drive_out(&mut self) {
+        self.batches.until = None;
+        self.checkpoints.until = None;
+    }
+
+    /// True if the pool has been told that drives refuse work.
+    pub(super) const fn is_stalled(&self) -> bool {
+        self.reported
+    }
+
     /// True while no batch may begin, because the last one failed a short time ago.
     pub(super) fn batches_wait(&self, now: Instant) -> bool {
         self.batches.waits(now)

@@ -357,6 +357,12 @@ impl Lane {
         self.preserved.len()
     }
 
+    /// True if drives that stay have refused the lane's work, and it has not been tried again since with success.
+    #[must_use]
+    pub const fn is_stalled(&self) -> bool {
+        self.retries.is_stalled()
+    }
+
     /// The cell from which a column is read, if there is one.
     #[must_use]
     pub fn place(&self, group: u64, column: u16) -> Option<Cell> {

@@ -117,6 +117,16 @@ impl Preserved {
         more
     }
 
+    /// Batches up to this one must become unnecessary: their preserved blocks are logged again.
+    pub(super) fn log_again_up_to(&mut self, sequence: u64) {
+        self.under_replicated = self.under_replicated.max(sequence + 1);
+    }
+
+    /// The stripes with blocks that must be logged again, and that were locked.
+    pub(super) fn locked(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.locked.iter().copied()
+    }
+
     /// The preserved blocks that must be logged again: all of them if the ring needs `room`. Blocks of a locked stripe
     /// are left to the checkpoint that begins when the stripe is unlocked, because the operation that has the lock may
     /// wait for this checkpoint.

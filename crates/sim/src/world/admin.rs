@@ -90,8 +90,10 @@ impl World {
     /// # Panics
     /// When the pool does not take the command.
     pub fn give_up_gone(&mut self) {
-        for (seat, facts) in self.pool.facts().clone().seats() {
-            let is_out = matches!(facts.state, SeatState::Out { .. });
+        let seats: Vec<Seat> = self.pool.facts().seats().map(|(seat, _)| seat).collect();
+        for seat in seats {
+            let state = self.pool.facts().seats[seat.index()].state;
+            let is_out = matches!(state, SeatState::Out { .. });
             if is_out || !self.drive_in(seat).is_some_and(|drive| drive.is_gone()) {
                 continue;
             }

@@ -391,7 +391,8 @@ impl World {
             assert!(lane.is_idle(), "lane {index} hangs: {lane:#?}");
             let idle = self.scratch[index].is_idle()
                 || lane.stragglers() > 0
-                || lane.preserved_blocks() > 0;
+                || lane.preserved_blocks() > 0
+                || lane.is_stalled();
             assert!(idle, "lane {index} keeps memory");
         }
         assert!(self.pool.is_idle(), "the pool hangs: {:#?}", self.pool);

@@ -35,7 +35,7 @@ const EVENTS_MAX: u32 = 300_000;
 
 /// What is flushed before the drives leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Workload {
+pub(crate) enum Workload {
     FirstWrites,
     WholeStripes,
     SmallWrites,
@@ -53,7 +53,7 @@ const WORKLOADS: [Workload; 5] = [
 
 /// What happens to the daemon while the drives are away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Meanwhile {
+pub(crate) enum Meanwhile {
     /// It runs, and the drives return to the open pool.
     Runs,
     /// It is killed; the pool is opened when all drives are there.

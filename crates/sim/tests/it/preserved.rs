@@ -59,7 +59,7 @@ impl Run {
                 self.oracle.wrote(block * BLOCK_BYTES, &bytes);
                 self.refused.remove(&block);
             }
-            Err(Fault::Lost) => {
+            Err(Fault::Lost | Fault::Gone) => {
                 self.refused.insert(block);
             }
             Err(other) => panic!("a write ends with {other:?}"),
@@ -70,6 +70,15 @@ impl Run {
         for _ in 0..self.rng.random_range(1..=most) {
             self.write();
         }
+    }
+
+    /// Drives that have gone out, the last one last.
+    fn out_in_order(&self) -> Vec<Seat> {
+        let out = self.world.reports.iter().filter_map(|report| match report {
+            Report::DriveOut { seat, .. } => Some(*seat),
+            _ => None,
+        });
+        out.collect()
     }
 
     fn steps(&mut self, most: u64) {
@@ -118,11 +127,7 @@ fn live(scheme: &str, drives: u16, seed: u64, load: u64) {
         if run.rng.random_bool(0.7) {
             run.world.settle();
         }
-        let gone = run.world.reports.iter().filter_map(|report| match report {
-            Report::DriveOut { seat, .. } => Some(*seat),
-            _ => None,
-        });
-        let order: Vec<Seat> = gone.collect();
+        let order = run.out_in_order();
         out.sort_by_key(|seat| order.iter().rposition(|gone| gone == seat));
         assert!(out.iter().all(|seat| order.contains(seat)), "all are out");
         while let Some(seat) = out.pop() {
@@ -195,9 +200,9 @@ fn what_is_kept_survives_a_new_volume() {
         run.world.delete_volume("old").unwrap();
         run.world.create_volume("new", group).unwrap();
         run.world.settle();
-        for seat in [3, 1] {
-            run.world.plug_in(Seat(seat), None);
-            run.world.return_drive(Seat(seat)).unwrap();
+        for seat in run.out_in_order().into_iter().rev() {
+            run.world.plug_in(seat, None);
+            run.world.return_drive(seat).unwrap();
             run.world.settle();
             assert!(run.unreadable(&when).is_empty(), "{when}, {seat} is back");
         }

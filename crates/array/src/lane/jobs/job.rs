@@ -47,6 +47,8 @@ pub(in crate::lane) struct Job {
     pub(super) repairs: u64,
     /// Blocks that these repairs have restored, and blocks of data that they have found to be lost.
     pub(super) repaired: (u64, u64),
+    /// The fault of a repair that has failed: bad blocks are still there.
+    pub(super) repair_fault: Option<Fault>,
     /// It makes way for clients until this time.
     pub(super) resume: Option<Instant>,
     /// It is a fill or a scrub that makes way now.
@@ -104,6 +106,7 @@ impl Job {
             verified: (0, 0),
             repairs: 0,
             repaired: (0, 0),
+            repair_fault: None,
             resume: None,
             paced: false,
             scan: None,

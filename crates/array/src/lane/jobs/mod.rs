@@ -313,11 +313,17 @@ impl GroupJobs {
     }
 
     /// A repair for which a scrub waits has ended. True if the job is to be asked for what it does next.
-    pub(super) fn repair_ended(&mut self, id: JobId, mended: u64, lost: u64) -> bool {
+    pub(super) fn repair_ended(
+        &mut self,
+        id: JobId,
+        (mended, lost): (u64, u64),
+        outcome: Outcome,
+    ) -> bool {
         let job = self.jobs.get_mut(&id);
         let waits = job.is_some();
         if let Some(job) = job {
             job.repairs -= 1;
+            job.repair_fault = job.repair_fault.or(outcome.err());
             job.repaired.0 += mended;
             job.repaired.1 += lost;
         }
@@ -386,6 +392,8 @@ impl GroupJobs {
             (Kind::Zero, outcome) => cx.events.push_back(Event::Zeroed { group, outcome }),
             (Kind::Resync, outcome) => cx.events.push_back(Event::Resynced { group, outcome }),
             (Kind::Scrub, outcome) => {
+                // The rest of the group has been scrubbed nevertheless.
+                let outcome = outcome.and(job.repair_fault.map_or(Ok(()), Err));
                 cx.events.push_back(Event::Scrubbed {
                     group,
                     blocks: job.verified.0,

@@ -131,9 +131,9 @@ fn a_scrub_waits_for_the_repairs_of_what_it_has_found() {
     lab.jobs.repair_begins(id);
     lab.take_steps(id);
     assert_eq!(lab.next(id), "wait");
-    assert!(lab.jobs.repair_ended(id, 3, 1));
+    assert!(lab.jobs.repair_ended(id, (3, 1), Ok(())));
     assert_eq!(lab.next(id), "wait");
-    assert!(lab.jobs.repair_ended(id, 1, 0));
+    assert!(lab.jobs.repair_ended(id, (1, 0), Ok(())));
     assert_eq!(lab.next(id), "Ok(())");
     lab.end(id, Ok(()));
     let events = lab.cx.take_events();
@@ -148,7 +148,29 @@ fn a_scrub_waits_for_the_repairs_of_what_it_has_found() {
         ),
         "{events:?}"
     );
-    assert!(!lab.jobs.repair_ended(id, 1, 0), "nothing waits for it");
+    let again = lab.jobs.repair_ended(id, (1, 0), Ok(()));
+    assert!(!again, "nothing waits for it");
+}
+
+#[test]
+fn a_scrub_that_cannot_write_what_it_has_repaired_fails() {
+    let mut lab = Lab::new();
+    let id = lab.begun(Job::scrub(0));
+    lab.jobs.repair_begins(id);
+    lab.take_steps(id);
+    assert!({ &mut lab.jobs }.repair_ended(id, (0, 0), Err(Fault::Medium)));
+    assert_eq!(lab.next(id), "Ok(())", "the whole group has been scrubbed");
+    lab.end(id, Ok(()));
+    let events = lab.cx.take_events();
+    let failed = [Event::Scrubbed {
+        group: 0,
+        blocks: 0,
+        bad: 0,
+        mended: 0,
+        lost: 0,
+        outcome: Err(Fault::Medium),
+    }];
+    assert_eq!(events, failed);
 }
 
 #[test]

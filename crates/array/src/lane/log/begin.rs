@@ -95,7 +95,7 @@ impl Log {
     ) -> Begun {
         if self.waiting.is_empty()
             || self.batches.len() >= IN_FLIGHT_MAX
-            || self.blocked
+            || self.is_blocked() && !self.waiting.logs_again()
             || self.has_gaps()
             || inputs.held
         {
@@ -122,6 +122,7 @@ impl Log {
     fn lots_ready(&self, now: Instant, inputs: Inputs<'_>) -> [Option<Lot>; 2] {
         let ready = |&lot: &Lot| match self.waiting.urgent(lot) {
             _ if !self.waiting.has(lot) => false,
+            _ if self.is_blocked() && lot == Lot::Streams => false,
             enough if enough >= GATHERED => {
                 lot == Lot::Commits
                     || !self.waiting.has_commits(now)
@@ -251,7 +252,7 @@ impl Log {
         let (mut units, mut blocks, mut bytes) = (Vec::new(), 0, 0);
         while let Some((volume, unit)) = self.waiting.next(lot, may) {
             let (more, all) = (blocks + unit.blocks.len(), bytes + unit.bytes());
-            if !fits(more, all) && !units.is_empty() {
+            if !units.is_empty() && (!fits(more, all) || self.is_blocked() && !unit.again) {
                 break;
             }
             (blocks, bytes) = (more, all);

@@ -91,7 +91,9 @@ impl Log {
             // A drive that failed its column stays in use, because the pool can spare no more drives without data loss.
             gap = batch.is_gap(cx);
             // Recovery finds the batch on fewer drives than required, or not at all.
-            self.blocked |= !gap;
+            if !gap {
+                self.blocked = self.blocked.max(Some(sequence));
+            }
             let fault = (gap || !found).then_some(refused);
             (Some(Err(refused)), fault)
         } else if let Some(before) = self.gap_fault() {

@@ -76,14 +76,16 @@ impl Log {
             }
             let (_, live) = gap.columns_there(cx);
             // Recovery finds the batch from now on; or it never will, and a checkpoint must make the batch unnecessary.
-            self.blocked |= gap.refused().is_some() || live < gap.data_columns();
+            if gap.refused().is_some() || live < gap.data_columns() {
+                self.blocked = self.blocked.max(Some(sequence));
+            }
             self.gaps.remove(&sequence);
             filled.sequences.push(sequence);
         }
         self.sequences.gaps_filled(self.gaps.keys().next().copied());
         filled.tried = match refused {
             Some(fault) => Some(Err(fault)),
-            None if self.gaps.is_empty() && !self.blocked => Some(Ok(())),
+            None if self.gaps.is_empty() && !self.is_blocked() => Some(Ok(())),
             None => None,
         };
         filled

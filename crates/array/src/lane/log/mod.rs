@@ -38,7 +38,7 @@ mod tests;
 mod unit;
 mod waiting;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use block::{Fault, Instant};
 
@@ -87,9 +87,9 @@ pub(super) struct Log {
     sequences: Sequences,
     /// Number of the newest anchor.
     anchor: u64,
-    /// A batch could not be written to as many drives as required: nothing more is logged before a checkpoint has made
-    /// it unnecessary.
-    blocked: bool,
+    /// The last batch that could not be written to as many drives as required: before a checkpoint has made it
+    /// unnecessary, only blocks are logged again that this checkpoint preserves.
+    blocked: Option<u64>,
     /// The waiting units find no room in the ring or in memory.
     out_of_space: bool,
     /// Why checkpoints make no room: drives that stay refuse the blocks that are to be put in place, or there is no
@@ -132,6 +132,11 @@ impl Log {
         self.refuse(|unit| unit.again)
     }
 
+    /// The same for these operations.
+    pub(super) fn refuse_ops(&mut self, ops: &BTreeSet<OpId>) -> Vec<OpId> {
+        self.refuse(|unit| ops.contains(&unit.op))
+    }
+
     fn refuse(&mut self, such: impl Fn(&Unit) -> bool) -> Vec<OpId> {
         let refused = self.waiting.take_if(such).into_iter();
         refused.map(|unit| unit.op).collect()
@@ -151,17 +156,27 @@ impl Log {
 impl Log {
     /// True if a checkpoint should make room, or make a batch unnecessary.
     pub(super) fn wants_checkpoint(&self, cx: &Context, overlay: &Overlay) -> bool {
-        self.ring.wants_checkpoint() || self.blocked || overlay.bytes() >= batch_memory(cx) / 2
+        self.is_blocked() || self.wants_room(cx, overlay)
+    }
+
+    /// True if a checkpoint should make room.
+    pub(super) fn wants_room(&self, cx: &Context, overlay: &Overlay) -> bool {
+        self.ring.wants_checkpoint() || overlay.bytes() >= batch_memory(cx) / 2
     }
 
     /// True if nothing more is logged before a checkpoint has ended.
     pub(super) const fn needs_checkpoint(&self) -> bool {
-        self.blocked || self.out_of_space
+        self.is_blocked() || self.out_of_space
     }
 
     /// True if a batch could not be written to as many drives as required, and no checkpoint has made it unnecessary
     /// yet.
     pub(super) const fn is_blocked(&self) -> bool {
+        self.blocked.is_some()
+    }
+
+    /// The last such batch.
+    pub(super) const fn blocked(&self) -> Option<u64> {
         self.blocked
     }
 
@@ -188,13 +203,11 @@ impl Log {
         self.tail_fault = refused;
     }
 
-    /// A checkpoint has ended that covers batches up to `covers`; `first` is the oldest batch that still counts.
-    pub(super) fn checkpoint_ended(&mut self, covers: u64, first: u64) {
+    /// A checkpoint has ended; `first` is the oldest batch that still counts.
+    pub(super) fn checkpoint_ended(&mut self, first: u64) {
         self.gaps_tried = false;
         self.ring.release_before(first);
-        if covers == self.completed() && first > covers {
-            self.blocked = false;
-        }
+        self.blocked = self.blocked.filter(|&last| last >= first);
     }
 
     /// Checks what holds between events.

@@ -439,7 +439,7 @@ fn a_gap_whose_drive_leaves_is_none() {
 fn gaps_are_tried_once_for_each_checkpoint() {
     let (mut lab, _) = Lab::with_gap();
     assert!(lab.log.try_gaps() && !lab.log.try_gaps());
-    lab.log.checkpoint_ended(6, 7);
+    lab.log.checkpoint_ended(7);
     assert!(lab.log.try_gaps());
 }
 
@@ -455,9 +455,9 @@ fn a_batch_on_fewer_drives_than_it_should_be_blocks_the_log_until_a_checkpoint()
     assert!(lab.log.is_blocked() && lab.log.needs_checkpoint());
     lab.commit();
     assert_eq!(lab.begin(), Begun::Nothing);
-    lab.log.checkpoint_ended(7, 7);
+    lab.log.checkpoint_ended(7);
     assert!(lab.log.is_blocked(), "the checkpoint holds it back");
-    lab.log.checkpoint_ended(7, 8);
+    lab.log.checkpoint_ended(8);
     assert_eq!(lab.begin(), Begun::Batch);
 }
 
@@ -491,7 +491,7 @@ fn a_full_ring_waits_for_a_checkpoint() {
     lab.commit();
     assert_eq!(lab.begin(), Begun::NoRoom);
     assert!(lab.log.still_waits_for_room() && lab.log.needs_checkpoint());
-    lab.log.checkpoint_ended(lab.log.completed(), 9);
+    lab.log.checkpoint_ended(9);
     assert_eq!(lab.begin(), Begun::Batch, "7 and 8 are released");
     assert!(!lab.log.is_out_of_space());
 }

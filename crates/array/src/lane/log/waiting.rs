@@ -148,6 +148,12 @@ impl Waiting {
         self.commits_went = false;
     }
 
+    /// True if the next commit logs blocks again that a checkpoint preserves.
+    pub(super) fn logs_again(&self) -> bool {
+        self.next(Lot::Commits, |_| false)
+            .is_some_and(|(_, unit)| unit.again)
+    }
+
     /// The number of waiting units of a lot.
     pub(super) const fn count(&self, lot: Lot) -> usize {
         self.queue(lot).units.len()

@@ -149,7 +149,11 @@ impl Lane {
             self.discards.made_unwritten(stripe);
         }
         self.ops.run_all(self.checkpoints.take_fills());
-        self.relog_preserved(room);
+        // While drives that stay refuse blocks, the tail does not move, whatever is logged again.
+        if refused.is_none() {
+            let makes_room = self.log.wants_room(&self.cx, &self.overlay) || !forgotten.is_empty();
+            self.relog_preserved(makes_room);
+        }
         let running = self.checkpoints.running();
         let next = running.write_pages(&mut self.cx, &mut self.pages);
         self.checkpoint_goes_on(next);
@@ -259,14 +263,15 @@ impl Lane {
         let ended = self.checkpoints.end();
         self.forget_nowhere(None);
         let holds_back = ended.holds_back();
-        self.log.checkpoint_ended(ended.covers, ended.first);
+        self.log.checkpoint_ended(ended.first);
         if refused.is_none() && !self.log.has_gaps() {
             self.journal_begins_at(ended.first);
         }
-        // Without drives nothing is logged, whatever is released.
-        let full = self.log.is_out_of_space() && !self.cx.live_seats().is_empty();
-        self.preserved.checkpoint_ended(ended.in_the_way && full);
         let refused = refused.or(self.log.tail_fault().filter(|_| !ended.progress));
+        // Without drives, or while drives that stay refuse the blocks, nothing is logged, whatever is released.
+        let tries = refused.is_none() && !self.cx.live_seats().is_empty();
+        let full = self.log.is_out_of_space() && tries;
+        self.preserved.checkpoint_ended(ended.in_the_way && full);
         match refused {
             Some(fault) => {
                 self.retries.failed(&mut self.cx, Work::Checkpoint, fault);
@@ -298,7 +303,11 @@ impl Lane {
                         && self.jobs.zeroes(job).is_some() =>
                 {
                     // Records of the group from before it is made blank are still in the ring, behind preserved blocks.
-                    self.preserved.release();
+                    if self.preserved.locked().next().is_some() {
+                        self.refuse_lock_holders();
+                    } else {
+                        self.preserved.release();
+                    }
                     self.checkpoints.await_next(waiter, []);
                 }
                 CheckpointWaiter::Job(job) => self.job_checkpointed(job),
@@ -323,12 +332,9 @@ impl Lane {
         groups.collect()
     }
 
-    /// The number of blocks that may be preserved: none while a batch has to be made unnecessary. If the ring needs
-    /// `room`, as many as can be logged again, which is no more than a part of ring and memory.
+    /// The number of blocks that may be preserved. If the ring needs `room`, or a batch has to be made unnecessary, as
+    /// many as can be logged again, which is no more than a part of ring and memory.
     fn preserved_at_most(&self, room: bool) -> usize {
-        if self.log.is_blocked() {
-            return 0;
-        }
         if !room {
             return usize::MAX;
         }
@@ -339,6 +345,9 @@ impl Lane {
 
     /// Logs those preserved blocks again that must be.
     fn relog_preserved(&mut self, room: bool) {
+        if let Some(last) = self.log.blocked() {
+            self.preserved.log_again_up_to(last);
+        }
         let ops = &self.ops;
         let is_free = |group, stripe| ops.is_free(group, stripe);
         for relog in { &mut self.preserved }.relog(&self.cx, &self.overlay, room, is_free) {
@@ -346,6 +355,20 @@ impl Lane {
             let task = Task::Relog(relog.names);
             self.start(Op::new(Owner::Background, relog.group, stripes, task));
         }
+        if self.log.is_blocked() {
+            self.refuse_lock_holders();
+        }
+    }
+
+    /// The log goes on when preserved blocks of locked stripes are logged again. Operations in the groups of these stripes
+    /// end if they wait for the log, because the locks may wait for them.
+    fn refuse_lock_holders(&mut self) {
+        let groups: BTreeSet<u64> = self.preserved.locked().map(|(group, _)| group).collect();
+        let waits = |op: &Op| groups.contains(&op.group) && !matches!(op.task, Task::Relog(_));
+        let waiting = self.ops.iter().filter(|(_, op)| waits(op));
+        let waiting: BTreeSet<OpId> = waiting.map(|(id, _)| id).collect();
+        let refused = self.log.refuse_ops(&waiting);
+        self.units_refused(refused, Fault::Lost);
     }
 
     /// True if a fill of a returning drive would write a block that is logged and not yet flushed. If the power fails,

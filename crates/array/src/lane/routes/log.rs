@@ -60,7 +60,7 @@ impl Lane {
             self.write_gaps();
         }
         while !refused && self.begin_batch(due) {}
-        if self.log.is_blocked() || self.log.has_gaps() {
+        if self.log.has_gaps() {
             self.refuse_relogs();
         }
         self.flush_direct();
@@ -219,7 +219,7 @@ impl Lane {
         }
     }
 
-    fn units_refused(&mut self, ops: Vec<OpId>, fault: Fault) {
+    pub(in crate::lane) fn units_refused(&mut self, ops: Vec<OpId>, fault: Fault) {
         for op in ops {
             self.unit_ended(op, Err(fault));
         }

@@ -32,7 +32,7 @@ impl Lane {
         };
         let mended = self.repairs.ended(cx, op, outcome);
         if let Some(job) = op.repair.scrub
-            && self.jobs.repair_ended(job, mended, lost)
+            && self.jobs.repair_ended(job, (mended, lost), outcome)
         {
             self.step_job(job);
         }
