@@ -7,8 +7,10 @@
 //! - A drive that is too small for the pool's regions, or that cannot be read, is out: the pool opens without it.
 //! - More than half of the drives that the newest label counts on must be there; otherwise the pool opens only with
 //!   `--degraded`.
-//! - A pool that cannot read all data without the drives that are away waits for them: nothing is written, because the
-//!   drives that are away may have the end of the journal. An administrator can give drives up by name.
+//! - A pool waits for drives that are away if the end of the journal may be on them: nothing is decided and nothing is
+//!   written. An administrator can give drives up by name.
+//! - A pool that was closed, or whose journal is there, but that cannot read all data without the drives that are away,
+//!   opens only with `--degraded`.
 //! - Labels of an earlier version may list more drives as out than the code survives, although these drives are there.
 //!   Then the drives that went out last are in again ([`Pool::take_back`]): nothing was written to groups that could
 //!   not be read.
@@ -144,9 +146,13 @@ impl Hint for OpenError {
             Self::TooFewDrives { .. } => {
                 "opening needs more than half, or --degraded if the others are really gone"
             }
-            Self::DataLost { .. } | Self::Waits { .. } => {
+            Self::DataLost { .. } => {
+                "connect these drives and import the pool again. --degraded opens the pool for what the others have: read \
+                 requests for the rest fail until the drives are back"
+            }
+            Self::Waits { .. } => {
                 "connect these drives and import the pool again. If they are gone for good, --degraded --give-up SEAT,SEAT \
-                 gives up by name what only they have"
+                 gives up by name what only they have: the last writes that were flushed, too"
             }
             Self::Damaged { .. } => "--degraded opens the pool for the rest",
             // Hints for new pools do not apply here.
@@ -565,8 +571,8 @@ impl Opening {
     /// have the place of every column.
     ///
     /// # Errors
-    /// [`OpenError::Waits`] and [`OpenError::DataLost`] if data cannot be read, or if the end of the journal may be on
-    /// drives that are away; [`OpenError::Damaged`] if data cannot be read and `degraded` was not given.
+    /// [`OpenError::Waits`] if the end of the journal may be on drives that are away; if `degraded` was not given, also
+    /// [`OpenError::DataLost`] and [`OpenError::Damaged`] if data cannot be read.
     pub fn finish(
         self,
         mut tables: BTreeMap<Seat, Vec<CellPage>>,
@@ -590,25 +596,21 @@ impl Opening {
         let mut candidates = candidates;
         candidates.retain(|seat, _| !given_up.contains(seat));
         pool.read_journal_of(&candidates);
-        if pool.waits_for_drives(&BTreeSet::new())
+        if pool.waits_for_drives()
             && let Some((again, superseded)) = pool.take_back(&candidates, &tables, &of_candidates)
         {
             (pool, stale) = (again, superseded);
         }
-        let group = pool.unreadable_group();
-        let waits = pool.waits_for_drives(&given_up) && !seeded::is(SeededFault::UndecidedDropped);
-        match group {
-            _ if waits && degraded => {
-                let missing = pool.named(&pool.away(&given_up));
-                return Err(OpenError::Waits { missing });
-            }
-            Some(group) if waits => {
-                let missing = pool.named(&pool.away(&given_up));
+        let away = pool.away(&given_up);
+        let undecided = pool.may_have_the_journal(&away);
+        if undecided && !seeded::is(SeededFault::UndecidedDropped) {
+            let missing = pool.named(&away);
+            return Err(OpenError::Waits { missing });
+        }
+        match pool.unreadable_group() {
+            Some(group) if !degraded && !away.is_empty() => {
+                let missing = pool.named(&away);
                 return Err(OpenError::DataLost { missing, group });
-            }
-            None if waits => {
-                let missing = pool.named(&pool.away(&given_up));
-                return Err(OpenError::Waits { missing });
             }
             Some(group) if !degraded => return Err(OpenError::Damaged { group }),
             _ => {}
@@ -665,15 +667,19 @@ impl Pool {
         })
     }
 
-    /// True if an opening must not go on without the drives that are away: without them data cannot be read, or the end
-    /// of the journal is not known. A batch of the journal survives as many losses as a stripe.
-    fn waits_for_drives(&mut self, given_up: &BTreeSet<Seat>) -> bool {
-        let away = self.away(given_up);
+    /// True if without the drives that are away data cannot be read, or the end of the journal is not known.
+    fn waits_for_drives(&mut self) -> bool {
+        let away = self.away(&BTreeSet::new());
+        self.may_have_the_journal(&away) || !away.is_empty() && self.unreadable_group().is_some()
+    }
+
+    /// True if the end of the journal may be on these drives alone: more of them may have batches that count than a
+    /// batch survives losses, which are as many as a stripe survives.
+    fn may_have_the_journal(&self, away: &[Seat]) -> bool {
         let needed = away.iter().filter(|seat| {
             self.facts.seats[seat.index()].in_journal && !self.journal_sources.contains(seat)
         });
-        let journal = needed.count() > usize::from(self.geometry.code().tolerance());
-        journal || !away.is_empty() && self.unreadable_group().is_some()
+        needed.count() > usize::from(self.geometry.code().tolerance())
     }
 
     /// If more drives are out than a batch of the journal survives, the journal of those that were found is read, too.
@@ -742,7 +748,7 @@ impl Pool {
         let mut pool = build(facts, self.generation).ok()?;
         pool.journal_sources.clone_from(&self.journal_sources);
         let stale = pool.load_tables(&tables);
-        if back.is_empty() || pool.waits_for_drives(&BTreeSet::new()) {
+        if back.is_empty() || pool.waits_for_drives() {
             return None;
         }
         for seat in back {

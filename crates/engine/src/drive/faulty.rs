@@ -5,6 +5,7 @@
 
 use std::io;
 use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
@@ -67,6 +68,8 @@ struct State {
     gone: bool,
     /// Each trap with the number of requests it has counted.
     traps: Vec<(Trap, u64)>,
+    /// The traps catch, and count, only what comes while this file exists.
+    only_while: Option<PathBuf>,
     /// Bytes that cannot be read.
     bad: Vec<Range<u64>>,
     held: Vec<Held>,
@@ -87,7 +90,8 @@ impl State {
             return Verdict::Fail(Fault::Gone);
         }
         let mut caught = None;
-        for (trap, seen) in &mut self.traps {
+        let armed = self.only_while.as_ref().is_none_or(|file| file.exists());
+        for (trap, seen) in self.traps.iter_mut().filter(|_| armed) {
             if trap.on.is_none_or(|kind| kind == request.kind) {
                 *seen += 1;
                 let end = trap.times.map(|times| trap.nth.saturating_add(times));
@@ -100,7 +104,7 @@ impl State {
             Some(Effect::Medium) => return Verdict::Fail(Fault::Medium),
             Some(Effect::Full) => return Verdict::Fail(Fault::Full),
             Some(Effect::Gone) => {
-                self.gone = true;
+                self.gone = self.only_while.is_none();
                 return Verdict::Fail(Fault::Gone);
             }
             Some(Effect::Hang) => return Verdict::Hold,
@@ -176,6 +180,7 @@ impl FaultyDrive {
     ) -> io::Result<Self> {
         let state = State {
             traps: faults.trap.iter().map(|&trap| (trap, 0)).collect(),
+            only_while: faults.only_while.clone(),
             bad: faults
                 .bad
                 .iter()

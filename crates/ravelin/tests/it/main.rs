@@ -8,6 +8,7 @@ mod admin;
 mod cli;
 mod crashes;
 mod docs;
+mod glitch;
 mod guest;
 mod help;
 mod identity;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use block::{Fault, Memory, RequestKind};
 
-use super::support::{Collector, eventually, open_sized, request};
+use super::support::{Collector, Place, eventually, open_sized, request};
 use crate::drive::{Effect, Trap, sync};
 
 /// Seconds for `count` requests of `length` bytes with all of them in flight at once.
@@ -75,6 +75,21 @@ fn latency_alone_does_not_queue() {
     });
     let p50 = drive.telemetry.snapshot().reads.quantile(500);
     assert!(p50 >= Duration::from_millis(50), "{p50:?}");
+}
+
+#[test]
+fn a_drive_is_gone_while_a_file_exists_and_back_when_it_does_not() {
+    let place = Place::new();
+    let flag = place.file("flag");
+    let uri = format!("faulty:mem:1M?fail=gone&times=all&while={flag}");
+    let drive = open_sized(&uri, 1 << 20);
+    let device = &*drive.device;
+    assert_eq!(sync::write(device, 0, &[1; 4096]), Ok(()));
+    std::fs::write(&flag, "").unwrap();
+    assert_eq!(sync::write(device, 0, &[2; 4096]), Err(Fault::Gone));
+    assert_eq!(sync::flush(device), Err(Fault::Gone));
+    std::fs::remove_file(&flag).unwrap();
+    assert_eq!(sync::read(device, 0, 4096).unwrap(), [1; 4096]);
 }
 
 #[test]

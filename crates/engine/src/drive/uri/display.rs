@@ -46,6 +46,15 @@ fn write_duration(duration: Duration, f: &mut fmt::Formatter<'_>) -> fmt::Result
     write!(f, "{nanoseconds}ns")
 }
 
+/// The path in an option.
+struct InOption<'a>(&'a Path);
+
+impl fmt::Display for InOption<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_path(self.0, f)
+    }
+}
+
 /// Writes `?` before the first option and `&` before the others.
 struct Options(bool);
 
@@ -126,6 +135,11 @@ impl fmt::Display for Faults {
                 Some(RequestKind::Discard) => "discard",
                 Some(RequestKind::WriteZeroes) => "zero",
             })?;
+        }
+        if let Some(file) = &self.only_while {
+            options.next(f, "while")?;
+            // In an option `&` would end the path.
+            f.write_str(&InOption(file).to_string().replace('&', "%26"))?;
         }
         for &(offset, length) in &self.bad {
             options.next(f, "bad")?;

@@ -121,6 +121,8 @@ pub struct Rate {
 pub struct Faults {
     /// `fail=`, `nth=`, `times=`, `on=`: which requests fail and how.
     pub trap: Option<Trap>,
+    /// `while=FILE`: the trap catches, and counts, only what comes while this file exists.
+    pub only_while: Option<PathBuf>,
     /// `bad=OFFSET+LENGTH`, repeatable: bytes that cannot be read until they are written.
     pub bad: Vec<(u64, u64)>,
 }

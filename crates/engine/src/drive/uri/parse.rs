@@ -265,6 +265,10 @@ impl Faults {
                         }
                     };
                 }
+                "while" => {
+                    let file = decode_path(value);
+                    faults.only_while = Some(file.ok_or_else(|| bad("while", value, "a file"))?);
+                }
                 "bad" => {
                     let wanted = "OFFSET+LENGTH in sizes, such as 1M+4K";
                     let range = value.split_once('+').and_then(|(offset, length)| {
@@ -277,7 +281,7 @@ impl Faults {
                         .bad
                         .push(range.ok_or_else(|| bad("bad", value, wanted))?);
                 }
-                _ => return Err(unknown("faulty", key, "fail=, nth=, times=, on= and bad=")),
+                _ => return Err(unknown("faulty", key, "fail=, nth=, times=, on=, while= and bad=")),
             }
         }
         faults.trap = armed.then_some(trap);

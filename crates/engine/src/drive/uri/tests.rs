@@ -35,6 +35,10 @@ fn canonical_forms_are_what_people_type() {
             "faulty:mem:64M?bad=1M+4K&fail=hang&on=write",
             "faulty:mem:64M?fail=hang&nth=1&times=1&on=write&bad=1M+4K",
         ),
+        (
+            "faulty:a?while=/tmp/x%26y&fail=gone&times=all",
+            "faulty:a?fail=gone&nth=1&times=all&on=any&while=/tmp/x%26y",
+        ),
     ] {
         let uri: DriveUri = typed
             .parse()
