@@ -60,7 +60,8 @@ impl Shelf {
             format!("faulty:{name}?fail=gone&times=all&while={}", flag.display())
         };
         let faulty: Vec<String> = names.iter().enumerate().map(vanish).collect();
-        let made = bench.create("tank", scheme, &faulty, &[]);
+        // A stripe of an array code has several chunks of a cell.
+        let made = bench.create("tank", scheme, &faulty, &["-o", "chunk=16K"]);
         assert_eq!(made.code, 0, "{}", made.stderr);
         Self {
             bench,
@@ -164,7 +165,12 @@ impl Shelf {
         let found = client.read(0, BYTES).unwrap();
         let wrong = |&at: &usize| found[at..at + BLOCK] != self.content[at..at + BLOCK];
         let wrong = (0..BYTES).step_by(BLOCK).filter(wrong).count();
-        assert_eq!(wrong, 0, "{when}: blocks of {} that are wrong", BYTES / BLOCK);
+        assert_eq!(
+            wrong,
+            0,
+            "{when}: blocks of {} that are wrong",
+            BYTES / BLOCK
+        );
     }
 
     /// Drives that went out before the last ones are brought back by name.
@@ -185,7 +191,8 @@ impl Shelf {
 
     fn blinks(&mut self, workload: Workload, back: Back, first: usize) {
         let when = format!("{workload:?}, {back:?}");
-        self.bench.ok(&["volume", "create", "tank/v", "--size", "6M"]);
+        self.bench
+            .ok(&["volume", "create", "tank/v", "--size", "6M"]);
         let mut client = self.served();
         self.load(&mut client, workload);
         self.vanish(&mut client, first);

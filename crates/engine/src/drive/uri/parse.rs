@@ -281,7 +281,13 @@ impl Faults {
                         .bad
                         .push(range.ok_or_else(|| bad("bad", value, wanted))?);
                 }
-                _ => return Err(unknown("faulty", key, "fail=, nth=, times=, on=, while= and bad=")),
+                _ => {
+                    return Err(unknown(
+                        "faulty",
+                        key,
+                        "fail=, nth=, times=, on=, while= and bad=",
+                    ));
+                }
             }
         }
         faults.trap = armed.then_some(trap);
