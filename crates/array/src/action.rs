@@ -254,6 +254,8 @@ pub enum Command {
     /// The seat's drive stays in use although an operation failed: data would be lost without it. Requests that waited
     /// for this decision end in an error.
     SeatKept(Seat),
+    /// Drives that stay have refused the lane's work: it tries again now, also if nothing waits for it.
+    TryAgain,
     /// A drive has the seat and answers, but none of its cells is current yet.
     SeatIn(Seat),
     /// Every cell of the seat is at home and current.

@@ -126,8 +126,8 @@ impl Retries {
         self.reported = fault.is_some();
     }
 
-    /// A drive has left. It may be the one that refused work: batches and checkpoints are tried again now.
-    pub(super) const fn drive_out(&mut self) {
+    /// The drives that refused work may have left, or take it again: batches and checkpoints are tried now.
+    pub(super) const fn end_waits(&mut self) {
         self.batches.until = None;
         self.checkpoints.until = None;
     }

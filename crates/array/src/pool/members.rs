@@ -57,7 +57,10 @@ impl Pool {
         let trusts = fault == Fault::Gone && seeded::is(SeededFault::GoneForGood);
         if spared || trusts {
             self.take_out(seat, OutReason::IoErrors, Vec::new());
-        } else if waiting {
+            return;
+        }
+        self.fails_and_stays();
+        if waiting {
             if self.refuses_newly(seat, fault) {
                 self.report(Report::DriveKept {
                     seat,

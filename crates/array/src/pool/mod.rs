@@ -506,6 +506,7 @@ impl Pool {
     /// Advances everything that can proceed.
     fn advance(&mut self) {
         self.retry_labels_when_due();
+        self.try_again_when_due();
         self.pump_fills();
         self.pump_resync();
         self.pump_scrub();

@@ -7,9 +7,14 @@ use std::time::Duration;
 use block::{Fault, Instant, Seat};
 
 use super::{Pool, Report};
+use crate::action::Command;
 
 /// A drive that refuses again after this long without a refusal is reported again.
 const QUIET: Duration = Duration::from_secs(60);
+
+/// How often lanes try again what drives refuse, if no request makes them: work of the pool may wait for it. A guess, as
+/// for the lanes' back-off.
+const TRY_AGAIN: Duration = Duration::from_secs(2);
 
 /// The refusals at present.
 #[derive(Clone, Debug, Default)]
@@ -18,12 +23,23 @@ pub(super) struct Stalls {
     lanes: BTreeMap<u16, Fault>,
     /// Drives that were kept although they failed: the last error, and when.
     drives: BTreeMap<Seat, (Fault, Instant)>,
+    /// When drives that stay have last failed an operation.
+    failed_at: Option<Instant>,
+    /// Cells could not be filled while drives that stay failed.
+    fills: bool,
+    /// When lanes and fills are tried again.
+    try_at: Option<Instant>,
 }
 
 impl Stalls {
     /// Whether some lane cannot write or flush.
     pub(super) fn is_stalled(&self) -> bool {
         !self.lanes.is_empty()
+    }
+
+    /// When lanes and fills are to be tried again.
+    pub(super) const fn try_at(&self) -> Option<Instant> {
+        self.try_at
     }
 
     /// Whether a refusal of a drive that stays is worth a report.
@@ -42,14 +58,47 @@ impl Pool {
     pub(super) fn lane_stalled(&mut self, lane: u16, fault: Fault) {
         let first = self.stalls.lanes.is_empty();
         self.stalls.lanes.insert(lane, fault);
+        self.stalls.try_at.get_or_insert(self.now + TRY_AGAIN);
         if first {
             self.report(Report::WritesStall { fault });
+        }
+    }
+
+    /// An operation has failed on a drive that stays.
+    pub(super) const fn fails_and_stays(&mut self) {
+        self.stalls.failed_at = Some(self.now);
+    }
+
+    /// A cell could not be filled. If a drive that stays has failed lately, that may be the reason, and the cell is tried
+    /// again.
+    pub(super) fn fill_waits_for_drives(&mut self) {
+        let failed_at = self.stalls.failed_at;
+        if failed_at.is_some_and(|at| self.now.since(at) < QUIET) {
+            self.stalls.fills = true;
+            self.stalls.try_at.get_or_insert(self.now + TRY_AGAIN);
+        }
+    }
+
+    /// What drives that stay have refused is tried again, if that is due.
+    pub(super) fn try_again_when_due(&mut self) {
+        if self.stalls.try_at.is_none_or(|at| at > self.now) {
+            return;
+        }
+        let stalled = self.stalls.is_stalled();
+        self.stalls.try_at = stalled.then(|| self.now + TRY_AGAIN);
+        if stalled {
+            self.tell_lanes(&Command::TryAgain);
+        }
+        if std::mem::take(&mut self.stalls.fills) {
+            self.requeue_fills();
         }
     }
 
     pub(super) fn lane_resumed(&mut self, lane: u16) {
         if self.stalls.lanes.remove(&lane).is_some() && self.stalls.lanes.is_empty() {
             self.stalls.drives.clear();
+            self.stalls.try_at = None;
+            self.stalls.fills = false;
             self.report(Report::WritesResume);
             self.requeue_fills();
         }

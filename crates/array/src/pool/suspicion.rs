@@ -176,6 +176,7 @@ impl Pool {
             self.suspicions.trust_at(),
             self.suspicions.decide_at,
             self.labels.retry_at(),
+            self.stalls.try_at(),
             hung,
             plan,
         ];

@@ -1,5 +1,6 @@
 //! Generates a schedule from a seed.
 
+mod blink;
 mod joining;
 mod requests;
 mod space;
@@ -57,6 +58,7 @@ impl Schedule {
             (false, false) => setting,
         };
         let streams = seed.wrapping_mul(0xd1b5_4a32_d192_ed03) >> 62 == 0;
+        let blinks = seed.wrapping_mul(0xb492_b66f_be98_f273) >> 62 == 0;
         let depth = rng.random_range(1..=8);
         let of = SETTINGS[setting];
         let mix = MIXES[rng.random_range(0..MIXES.len())];
@@ -77,6 +79,12 @@ impl Schedule {
             events: Vec::new(),
         };
         maker.fill();
+        // Mirrors can have all data although more drives are out than they promise to survive; then all copies of a page
+        // may be away, and the end of a record of unwritten blocks with them (`docs/design/waiting.md`).
+        let mirrors = of.scheme.starts_with("raid10");
+        if blinks && scope != Scope::Orderly && !mirrors {
+            maker.blink();
+        }
         Self {
             seed,
             setting,
@@ -126,7 +134,9 @@ impl Schedule {
                 }
                 _ => {}
             }
-            hurt.len() <= tolerance
+            // Drives that come back have lost nothing, but a hurt drive may have.
+            let whole = hurt.is_empty() || !matches!(event, Event::Blink { .. });
+            whole && hurt.len() <= tolerance
         })
     }
 }
@@ -256,19 +266,7 @@ impl Maker {
         if self.hurt.len() >= self.hurt_max() {
             // First replace the hurt drives, or hurt one of them again.
             if self.rng.random_range(0..8) > 0 {
-                self.at_once();
-                for seat in std::mem::take(&mut self.hurt) {
-                    // A drive that has only gone away may return as it is.
-                    let returns = self.away.contains(&seat) && self.rng.random_range(0..3) > 0;
-                    let event = if returns {
-                        self.back(seat)
-                    } else {
-                        Event::Replace(seat)
-                    };
-                    self.events.push(event);
-                }
-                self.away.clear();
-                self.events.push(Event::Settle);
+                self.mend();
             } else {
                 let index = self.rng.random_range(0..self.hurt.len());
                 return (self.hurt[index], false);
@@ -280,6 +278,23 @@ impl Maker {
             self.hurt.push(seat);
         }
         (seat, fresh)
+    }
+
+    /// Replaces the hurt drives, or brings them back.
+    fn mend(&mut self) {
+        self.at_once();
+        for seat in std::mem::take(&mut self.hurt) {
+            // A drive that has only gone away may return as it is.
+            let returns = self.away.contains(&seat) && self.rng.random_range(0..3) > 0;
+            let event = if returns {
+                self.back(seat)
+            } else {
+                Event::Replace(seat)
+            };
+            self.events.push(event);
+        }
+        self.away.clear();
+        self.events.push(Event::Settle);
     }
 
     /// Adds a fault to a drive, mostly at one of its next `soon` operations.

@@ -274,6 +274,15 @@ pub enum Event {
         /// Seed that decides what the drive's cache has lost.
         lost: Option<u64>,
     },
+    /// More drives than the code survives are gone, all at once or one after the other, and come back as they were.
+    Blink {
+        /// Their seats.
+        seats: Seats,
+        /// The world handles so many of its events meanwhile.
+        steps: u32,
+        /// How they come back.
+        back: Back,
+    },
     /// At the next opening of the pool, the drive has the content that it has now.
     Stale(Seat),
     /// At the next opening of the pool, some regions of the drive have the content that they have now.
@@ -283,6 +292,32 @@ pub enum Event {
         /// Which of its regions.
         regions: Regions,
     },
+}
+
+/// A set of seats; schedules have no more than 32.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seats(u32);
+
+impl Seats {
+    pub(crate) fn of(seats: impl IntoIterator<Item = Seat>) -> Self {
+        let bits = seats.into_iter().map(|seat| 1 << seat.0);
+        Self(bits.fold(0, |all, bit: u32| all | bit))
+    }
+
+    pub(crate) fn iter(self) -> impl Iterator<Item = Seat> {
+        (0..32).filter(move |bit| self.0 & 1 << bit != 0).map(Seat)
+    }
+}
+
+/// How drives come back that were gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Back {
+    /// Into the pool that is open.
+    Open,
+    /// The daemon is killed, and started when they are there.
+    Killed,
+    /// The power is cut, and comes back with them.
+    Cut(CutSpec),
 }
 
 impl Event {

@@ -12,7 +12,7 @@ use std::str::FromStr;
 
 use block::Seat;
 
-use super::{Event, SETTINGS, Schedule, Setting};
+use super::{Back, Event, SETTINGS, Schedule, Seats, Setting};
 use crate::drive::{Counted, DriveFault, Pieces, Region, Regions, Trigger};
 use crate::world::CutSpec;
 
@@ -151,6 +151,18 @@ impl fmt::Display for Event {
                 seat,
                 lost: Some(lost),
             } => write!(f, "return {} lost:{lost}", seat.0),
+            Self::Blink { seats, steps, back } => {
+                f.write_str("blink ")?;
+                for (index, seat) in seats.iter().enumerate() {
+                    write!(f, "{}{}", if index > 0 { "+" } else { "" }, seat.0)?;
+                }
+                write!(f, " {steps} ")?;
+                match back {
+                    Back::Open => f.write_str("open"),
+                    Back::Killed => f.write_str("killed"),
+                    Back::Cut(spec) => write!(f, "{spec}"),
+                }
+            }
             Self::Stale(seat) => write!(f, "stale {}", seat.0),
             Self::SetBack { seat, regions } => {
                 write!(f, "setback {} ", seat.0)?;
@@ -251,6 +263,18 @@ fn parse_event(line: &str) -> Option<Event> {
             seat: seat(at)?,
             lost: Some(number(lost.strip_prefix("lost:")?)?),
         },
+        ["blink", seats, steps, back] => {
+            let seats: Option<Vec<Seat>> = seats.split('+').map(seat).collect();
+            Event::Blink {
+                seats: Seats::of(seats?.into_iter().filter(|seat| seat.0 < 32)),
+                steps: steps.parse().ok()?,
+                back: match back {
+                    "open" => Back::Open,
+                    "killed" => Back::Killed,
+                    spec => Back::Cut(parse_cut(spec)?),
+                },
+            }
+        }
         ["stale", at] => Event::Stale(seat(at)?),
         ["setback", at, regions] => {
             let region = |name| value_of(&REGIONS, name).flatten();

@@ -39,14 +39,19 @@ fn fixed_seeds_of_the_swarm_find_nothing() {
     let long = std::env::var_os("RAVELIN_LONG").is_some();
     let (reported, silent) = if long { (200_000, 50_000) } else { (1600, 500) };
     let mut runner = Runner::new();
-    let mut full = 0;
+    let (mut full, mut blinks) = (0, 0);
     for (scope, seeds) in [(Scope::Reported, reported), (Scope::Silent, silent)] {
         for seed in 0..seeds {
-            let verdict = runner.run(&Schedule::from_seed(seed, scope));
+            let schedule = Schedule::from_seed(seed, scope);
+            let verdict = runner.run(&schedule);
             assert_eq!(verdict.violation, None, "{scope:?} seed {seed}");
             full += u64::from(verdict.is_full());
+            let blink = |event: &Event| matches!(event, Event::Blink { .. });
+            blinks += u64::from(schedule.events.iter().any(blink));
         }
     }
+    // Without the mirrors, a quarter.
+    assert!(blinks * 8 > reported + silent, "{blinks} with a blink");
     assert!(
         full * 4 > (reported + silent) * 3,
         "{full} were full schedules"

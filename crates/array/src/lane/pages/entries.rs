@@ -132,8 +132,10 @@ impl PageCache {
             let Some(cached) = &mut cached else {
                 continue;
             };
-            let was = cached.page.get(name.entry()) == Entry::UNKNOWN;
-            let is = entry == Entry::UNKNOWN;
+            // Entries behind those of the cell's blocks are not counted: stripe maps are there.
+            let counts = u64::from(name.block) < self.used_blocks;
+            let was = counts && cached.page.get(name.entry()) == Entry::UNKNOWN;
+            let is = counts && entry == Entry::UNKNOWN;
             cached.unknown = cached.unknown + u32::from(is) - u32::from(was);
             self.unknown = self.unknown + u64::from(is) - u64::from(was);
             cached.page.set(name.entry(), entry, self.clock);

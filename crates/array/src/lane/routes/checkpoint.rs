@@ -250,6 +250,14 @@ impl Lane {
         }
     }
 
+    /// Tries what drives that stay have refused.
+    pub(in crate::lane) fn try_again(&mut self) {
+        if self.retries.is_stalled() {
+            self.retries.end_waits();
+            self.checkpoints.want();
+        }
+    }
+
     /// A drive that stays has refused a write that is needed on all drives.
     fn checkpoint_refused(&mut self, fault: Fault) {
         self.log.installs_ended(Some(fault));

@@ -31,6 +31,7 @@ impl Lane {
             Command::SeatOut(seat) => self.seats_out(&[seat]),
             Command::SeatsOut(seats) => self.seats_out(&seats),
             Command::SeatKept(seat) => self.decide(seat, false),
+            Command::TryAgain => self.try_again(),
             Command::SeatIn(seat) => {
                 self.ios.forget_pace(seat);
                 self.out_in_journal.remove(&seat);

@@ -32,7 +32,7 @@ impl Lane {
         }
         if self.cx.geometry.regions().is_some() && self.recovery.is_none() {
             self.preserved.drive_out(self.log.next_sequence());
-            self.retries.drive_out();
+            self.retries.end_waits();
             self.journal_leaves(seats.iter().copied());
             self.checkpoints.want();
         }

@@ -355,6 +355,7 @@ impl Pool {
         }
         if fault == Fault::Lost || fault == Fault::Medium {
             self.fills.lost((group, column));
+            self.fill_waits_for_drives();
             self.report(Report::CellLost {
                 group,
                 column,

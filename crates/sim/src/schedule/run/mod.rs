@@ -1,6 +1,7 @@
 //! Running a schedule against the oracle.
 
 mod beyond;
+mod blink;
 mod drives;
 mod end;
 mod neighbour;
@@ -250,6 +251,8 @@ pub(crate) struct Run {
     may_fill: bool,
     /// Earlier states of drives, restored when the pool is opened next.
     stale: Vec<(usize, Regions, Drive)>,
+    /// More drives than the code survives are gone: requests may end with errors.
+    blinks: bool,
     /// True if an administrator opens the pool although half of its drives are missing.
     pub(crate) degraded: bool,
     /// The state after each write and flush, if these are collected.
@@ -315,6 +318,7 @@ impl Run {
             reported: 0,
             may_fill: false,
             stale: Vec::new(),
+            blinks: false,
             degraded: true,
             moments: None,
             steps: 0,
@@ -397,6 +401,7 @@ impl Run {
             }
             Event::Replace(seat) => self.replace(seat),
             Event::Return { seat, lost } => self.bring_back(seat, lost),
+            Event::Blink { seats, steps, back } => self.blink(seats, steps, back),
             Event::Stale(seat) => {
                 self.remember(seat, Regions::ALL);
                 Ok(())
@@ -572,6 +577,9 @@ impl Run {
     fn ended(&mut self, asked: Asked, outcome: Result<Vec<Buffer>, Fault>) -> Checked {
         // The client gets the error of a full drive: the write is not acknowledged, and may be there.
         if outcome == Err(Fault::Full) && self.may_fill && matches!(asked, Asked::Write(_)) {
+            return Ok(());
+        }
+        if self.blinks && outcome.is_err() {
             return Ok(());
         }
         let pieces = outcome.map_err(|fault| {
