@@ -4,6 +4,7 @@
 
 mod drives;
 mod exports;
+mod late;
 mod links;
 mod restore;
 mod volumes;

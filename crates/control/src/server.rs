@@ -202,6 +202,7 @@ pub fn run(socket: &Socket, options: Options, ready: impl FnOnce()) -> Result<()
             stopped.await.ok();
         }));
         let mut living = None;
+        let mut late = None;
         let mut ready = Some(ready);
         let restored_well = |outcome: Result<(), tokio::task::JoinError>| {
             if let Err(error) = outcome {
@@ -216,6 +217,8 @@ pub fn run(socket: &Socket, options: Options, ready: impl FnOnce()) -> Result<()
                     ready.take().into_iter().for_each(|ready| ready());
                     // A supervisor expects watchdog notifications from here on.
                     living = Some(tokio::spawn(supervisor::live(Arc::clone(&daemon))));
+                    let waiting = Arc::clone(&daemon);
+                    late = Some(tokio::task::spawn_blocking(move || waiting.open_late_pools()));
                     continue;
                 }
                 _ = terminate.recv() => tracing::info!("SIGTERM: stopping"),
@@ -228,6 +231,10 @@ pub fn run(socket: &Socket, options: Options, ready: impl FnOnce()) -> Result<()
         if ready.is_some() {
             // Pools that are still being opened are closed together with the others.
             restored_well(restored.await);
+        }
+        if let Some(late) = late {
+            // A pool that is being opened is closed with the others.
+            restored_well(late.await);
         }
         living.inspect(tokio::task::JoinHandle::abort);
         let first = tokio::time::Instant::now();

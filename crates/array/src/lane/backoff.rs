@@ -7,8 +7,8 @@
 //!
 //! Invariants: a waiting request ends at the latest with the next try, with success or with the drives' error. A
 //! request that has already waited for [`WAIT_MAX`], behind the locks of others, ends at once. A lane without waiting
-//! requests sets no timer, so an idle lane stays idle. A checkpoint that something waits for (a fill, the closing pool)
-//! does not wait for the back-off.
+//! requests sets no timer, so an idle lane stays idle: the pool makes lanes whose drives refuse work try again now and then.
+//! A checkpoint that something waits for (a fill, the closing pool) does not wait for the back-off.
 
 use std::time::Duration;
 
@@ -290,6 +290,17 @@ mod tests {
         assert_eq!(retries.checkpoints_wait_until(), Some(millis(1050)));
         assert!(!retries.checkpoints_wait(millis(1050)));
         assert_eq!(retries.checkpoints_fail(), None, "no checkpoint has failed");
+    }
+
+    #[test]
+    fn what_waits_is_tried_at_once_when_a_drive_has_left() {
+        let (mut retries, mut cx) = begun();
+        retries.failed(&mut cx, Work::Batch, MEDIUM);
+        retries.failed(&mut cx, Work::Checkpoint, MEDIUM);
+        retries.end_waits();
+        assert!(!retries.batches_wait(cx.now) && !retries.checkpoints_wait(cx.now));
+        assert!(retries.is_stalled(), "until a try succeeds");
+        assert_eq!(retries.checkpoints_fail(), Some(MEDIUM));
     }
 
     #[test]

@@ -75,7 +75,10 @@ fn note_absent(cx: &mut Context, pages: &mut PageCache, op: &Op) {
                 column: part.column,
                 block: u32::try_from(block).expect("cells have fewer than 2^32 blocks"),
             };
-            pages.set(name, Entry::UNKNOWN);
+            // An unwritten block holds nothing that could be lost.
+            if pages.entry(name) != Some(Entry::UNWRITTEN) {
+                pages.set(name, Entry::UNKNOWN);
+            }
         }
     }
 }
@@ -266,6 +269,10 @@ mod tests {
             length: 3 * BLOCK_BYTES,
             slice: None,
         }];
+        for written in [2, 4] {
+            lab.pages.set(block(2, written), Entry::WRITTEN);
+        }
+        lab.pages.set(block(2, 3), Entry::UNWRITTEN);
         assert!(lab.filled(&[(0, 70)]));
         let reported = Event::BlocksUnrecovered {
             group: 0,
@@ -274,7 +281,7 @@ mod tests {
         };
         assert_eq!(lab.cx.take_events(), [reported]);
         let unknown = (0..64).filter(|&at| lab.pages.entry(block(2, at)) == Some(Entry::UNKNOWN));
-        assert_eq!(unknown.collect::<Vec<u32>>(), [2, 3, 4]);
+        assert_eq!(unknown.collect::<Vec<u32>>(), [2, 4], "3 was never written");
     }
 
     #[test]

@@ -222,7 +222,7 @@ pub fn open(found: &[FoundDrive], degraded: bool) -> Result<Opening, OpenError> 
         .count();
     let mut seated = BTreeMap::new();
     let mut missing = Vec::new();
-    let mut gone = 0;
+    let mut gone = Vec::new();
     for index in 0..facts.seats.len() {
         let seat = Seat(u16::try_from(index).expect("seats are 16 bits"));
         let at = find_drive(found, facts.seats[index].drive, seat)?;
@@ -257,8 +257,8 @@ pub fn open(found: &[FoundDrive], degraded: bool) -> Result<Opening, OpenError> 
                 since: next,
                 reason,
             };
-            gone += usize::from(counted);
             if counted {
+                gone.push(seat);
                 let cut = entry.short_of();
                 let cut = cut.map_or_else(String::new, |cut| format!(": {cut}"));
                 missing.push(format!("seat {seat} ({}{cut})", entry.path));
@@ -268,7 +268,9 @@ pub fn open(found: &[FoundDrive], degraded: bool) -> Result<Opening, OpenError> 
     let heirs = without_heirs(&mut facts, next);
     let candidates = candidates(found, &facts, &overtaken)?;
     let missing = missing.join(", ");
-    let there = expected - gone;
+    // A drive that lags is there, and may be needed: an opening that was interrupted may have counted on it again.
+    gone.retain(|seat| !candidates.contains_key(seat));
+    let there = expected - gone.len();
     if there * 2 <= expected && !degraded {
         return Err(OpenError::TooFewDrives {
             found: there,

@@ -6,6 +6,9 @@
 //!                     └── some are not ─► waited for ── timeout or they are there ─► opened, or failed
 //! ```
 //!
+//! A pool that did not open is looked for as long as the daemon runs, and opened when all its drives are there
+//! (`late.rs`).
+//!
 //! Each pool is restored independently of the others. The daemon answers requests once all pools whose drives were
 //! found at once are open, or after [`ANSWER_AFTER`]: scripts find what they expect, and a pool with missing drives
 //! delays no request. Until a pool is restored, the list of failed restores contains it, with the reason.
@@ -29,7 +32,7 @@ use crate::api::{Attach, Export, FailedRestore, Kind, Problem};
 use crate::state::{SavedDevice, SavedExport, SavedPool, StateFile};
 
 /// How often to look for missing drives.
-const RETRY_INTERVAL: Duration = Duration::from_millis(250);
+pub(super) const RETRY_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Requests are answered after this time even if pools are still being opened.
 const ANSWER_AFTER: Duration = Duration::from_secs(5);
@@ -70,7 +73,7 @@ fn places(status: &PoolStatus) -> Vec<PathBuf> {
 }
 
 impl Daemon {
-    fn missing(&self) -> MutexGuard<'_, Vec<FailedRestore>> {
+    pub(super) fn missing(&self) -> MutexGuard<'_, Vec<FailedRestore>> {
         let failed_restores = self.failed_restores.lock();
         failed_restores.expect("no holder of the lock panics")
     }
@@ -186,6 +189,11 @@ impl Daemon {
         let waiting = self.restoration.first();
         let waited = (self.restoration.fewer).wait_timeout_while(waiting, ANSWER_AFTER, some);
         drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// True when nothing more is to be restored.
+    pub(super) fn restores_no_more(&self) -> bool {
+        self.restoration.stopped.load(Ordering::SeqCst)
     }
 
     /// Stops waiting for drives.

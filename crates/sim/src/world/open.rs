@@ -106,6 +106,26 @@ impl World {
         }
     }
 
+    /// Begins to open the pool that is on `drives`, and cuts the power after so many events. Returns the drives as they
+    /// are then.
+    #[must_use]
+    pub fn cut_opening(
+        mut drives: Vec<Drive>,
+        seed: u64,
+        events: u32,
+        cut: super::CutSpec,
+    ) -> Vec<Drive> {
+        let Ok(mut world) = Self::begin_open(&mut drives, false, seed, false) else {
+            return drives;
+        };
+        for _ in 0..events {
+            if !world.step() {
+                break;
+            }
+        }
+        world.cut(cut)
+    }
+
     /// Runs until the pool is open.
     ///
     /// # Panics

@@ -31,7 +31,7 @@ struct History {
     live: fn(World) -> Vec<Drive>,
 }
 
-const HISTORIES: [History; 11] = [
+const HISTORIES: [History; 12] = [
     History {
         name: "raid5-cut",
         scheme: "raid5",
@@ -125,6 +125,16 @@ const HISTORIES: [History; 11] = [
         spared: &[0, 1, 2, 3, 4],
         journalled: true,
         live: cut,
+    },
+    // Before the rule that a pool waits for drives: labels say that more drives are out than the code survives, and all
+    // drives are there.
+    History {
+        name: "vanished-direct-raid6",
+        scheme: "raid6",
+        drives: 5,
+        spared: &[],
+        journalled: true,
+        live: vanished_at_once,
     },
 ];
 
@@ -236,6 +246,30 @@ fn away(mut world: World) -> Vec<Drive> {
     trim_and_flush(&mut world);
     world.return_drive(Seat(1)).unwrap();
     world.cut(CutSpec::None)
+}
+
+/// More drives are gone than the code survives, and come back after the daemon was killed. There was no checkpoint: stripes
+/// are in place, and only the journal says so.
+fn vanished_at_once(mut world: World) -> Vec<Drive> {
+    write(&mut world, 0, 7, 1);
+    write(&mut world, 2, 4, 2);
+    trim_and_flush(&mut world);
+    vanish(world, &[3, 0, 1])
+}
+
+fn vanish(mut world: World, seats: &[u16]) -> Vec<Drive> {
+    let all = size(&world);
+    for &seat in seats {
+        world.pull(Seat(seat));
+        let _lost = world.read(VOLUME, 0, all);
+    }
+    for _ in 0..300 {
+        world.step();
+    }
+    for &seat in seats {
+        world.plug_in(Seat(seat), None);
+    }
+    world.kill()
 }
 
 fn path(history: &History) -> PathBuf {
@@ -381,6 +415,7 @@ parts! {
         derived_dcode_cut => opens("derived-dcode-cut"),
         interleaved_pddl2_cut => opens("interleaved-pddl2-cut"),
         moved_raid6_cut => opens("moved-raid6-cut"),
+        vanished_direct_raid6 => opens("vanished-direct-raid6"),
     }
 }
 

@@ -17,10 +17,10 @@ use rand::seq::SliceRandom;
 use rand::{Rng, RngExt, SeedableRng};
 use sim::{CutSpec, Drive, DriveFault, Oracle, Trigger, World, WorldOptions};
 
-const VOLUME: &str = "v";
+pub(crate) const VOLUME: &str = "v";
 
 /// Pools: scheme, and number of drives.
-const POOLS: [(&str, u16); 7] = [
+pub(crate) const POOLS: [(&str, u16); 7] = [
     ("raid5", 3),
     ("raid6", 5),
     ("raid1:3c", 3),
@@ -43,7 +43,7 @@ pub(crate) enum Workload {
     Mix,
 }
 
-const WORKLOADS: [Workload; 5] = [
+pub(crate) const WORKLOADS: [Workload; 5] = [
     Workload::FirstWrites,
     Workload::WholeStripes,
     Workload::SmallWrites,
@@ -74,16 +74,19 @@ const MEANWHILE: [Meanwhile; 5] = [
     Meanwhile::LeaveAgain,
 ];
 
-struct Run {
-    world: World,
-    oracle: Oracle,
-    size: u64,
-    rng: SmallRng,
-    when: String,
+#[derive(Clone)]
+pub(crate) struct Run {
+    pub(crate) world: World,
+    pub(crate) oracle: Oracle,
+    /// What the volume held before each write since the last flush.
+    pub(crate) earlier: Vec<Oracle>,
+    pub(crate) size: u64,
+    pub(crate) rng: SmallRng,
+    pub(crate) when: String,
 }
 
 impl Run {
-    fn new((scheme, drives): (&str, u16), when: String, mut rng: SmallRng) -> Self {
+    pub(crate) fn new((scheme, drives): (&str, u16), when: String, mut rng: SmallRng) -> Self {
         let options = WorldOptions {
             drive_bytes: 14 << 20,
             seed: rng.random(),
@@ -96,6 +99,7 @@ impl Run {
         Self {
             world,
             oracle: Oracle::new(size),
+            earlier: Vec::new(),
             size,
             rng,
             when,
@@ -116,6 +120,7 @@ impl Run {
         let mut bytes = vec![0; usize::try_from(length).unwrap()];
         self.rng.fill_bytes(&mut bytes);
         self.world.write(VOLUME, offset, &bytes).unwrap();
+        self.earlier.push(self.oracle.clone());
         self.oracle.wrote(offset, &bytes);
     }
 
@@ -129,15 +134,29 @@ impl Run {
     fn trim(&mut self, offset: u64, length: u64) {
         self.request(RequestKind::Trim, offset, length);
         let zeros = vec![0; usize::try_from(length).unwrap()];
+        self.earlier.push(self.oracle.clone());
         self.oracle.wrote(offset, &zeros);
     }
 
     fn load(&mut self, workload: Workload) {
-        let size = self.size;
+        self.prepare(workload);
+        self.write_all_of(workload);
+        self.request(RequestKind::Flush, 0, 0);
+    }
+
+    /// What is on the drives before the writes.
+    pub(crate) fn prepare(&mut self, workload: Workload) {
         if workload != Workload::FirstWrites {
-            self.write(0, size);
+            self.write(0, self.size);
+            self.request(RequestKind::Flush, 0, 0);
+            self.earlier.clear();
             self.world.settle();
         }
+    }
+
+    /// The writes, without the flush.
+    pub(crate) fn write_all_of(&mut self, workload: Workload) {
+        let size = self.size;
         match workload {
             Workload::FirstWrites | Workload::WholeStripes => self.write(0, size),
             Workload::SmallWrites => self.write_blocks(6),
@@ -151,7 +170,6 @@ impl Run {
                 self.write_blocks(4);
             }
         }
-        self.request(RequestKind::Flush, 0, 0);
     }
 
     fn steps(&mut self, most: u32) {
@@ -190,7 +208,7 @@ impl Run {
         }
     }
 
-    fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         for _ in 0..EVENTS_MAX {
             if self.world.is_quiet() {
                 self.world.settle();
@@ -202,7 +220,7 @@ impl Run {
         panic!("{}: all are back, and it is never quiet: {left}", self.when);
     }
 
-    fn read(&mut self, block: u64) -> Result<Vec<u8>, Fault> {
+    pub(crate) fn read(&mut self, block: u64) -> Result<Vec<u8>, Fault> {
         let read = Request {
             kind: RequestKind::Read,
             offset: block * BLOCK_BYTES,
@@ -232,7 +250,7 @@ impl Run {
         errors
     }
 
-    fn is_out(&self, seat: Seat) -> bool {
+    pub(crate) fn is_out(&self, seat: Seat) -> bool {
         let state = self.world.pool().facts().seats[seat.index()].state;
         matches!(state, SeatState::Out { .. })
     }
@@ -242,6 +260,7 @@ impl Run {
         let Self {
             world,
             oracle,
+            earlier,
             size,
             mut rng,
             when,
@@ -292,6 +311,7 @@ impl Run {
         let mut run = Self {
             world,
             oracle,
+            earlier,
             size,
             rng,
             when,

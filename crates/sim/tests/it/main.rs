@@ -9,6 +9,7 @@ mod drive_return_during_rebuild;
 mod failures;
 mod format1;
 mod glitch;
+mod glitch_moments;
 mod groups_again;
 mod hangs;
 mod held_reads;

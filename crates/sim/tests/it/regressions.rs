@@ -255,3 +255,10 @@ fn a_column_is_at_home_before_its_group_is_made_blank() {
 fn a_column_is_at_home_before_its_group_is_made_blank_for_a_new_volume() {
     holds(include_str!("../schedules/blank-in-spare-space.txt"));
 }
+
+/// Seed 2698. A spare had taken the seat of the first drive that was gone, and could not be filled because the others were
+/// gone, too. When they were back, nothing tried to fill it again.
+#[test]
+fn what_could_not_be_filled_while_drives_were_gone_is_filled_when_they_are_back() {
+    holds(include_str!("../schedules/fills-after-a-blink.txt"));
+}

@@ -461,6 +461,41 @@ fn a_batch_on_fewer_drives_than_it_should_be_blocks_the_log_until_a_checkpoint()
     assert_eq!(lab.begin(), Begun::Batch);
 }
 
+/// Regression: blocks that only the journal had were released, because they could not be logged again.
+#[test]
+fn while_a_batch_is_in_the_way_only_preserved_blocks_are_logged() {
+    let mut lab = Lab::new();
+    lab.seat_out(Seat(0));
+    lab.seat_out(Seat(1));
+    let (mut lab, writes) = lab.written();
+    lab.end(7, &writes, &[writes[0].seat]);
+    lab.ended();
+    assert_eq!(lab.log.blocked(), Some(7));
+    lab.commit();
+    let again = lab.relog();
+    lab.stream();
+    assert_eq!(lab.begin(), Begun::Batch);
+    assert_eq!(lab.begin(), Begun::Nothing, "commits and streams wait");
+    let writes = lab.write(8);
+    for io in &writes {
+        lab.log.written(8, io.seat, Ok(()), false);
+    }
+    let ended = lab.log.next_ended(&lab.cx).expect("it has ended");
+    assert_eq!(ended.ops, [OpId(again)]);
+    assert!(lab.log.is_blocked(), "until a checkpoint moves the tail");
+    lab.log.checkpoint_ended(8);
+    assert_eq!(lab.begin(), Begun::Batch);
+}
+
+#[test]
+fn operations_that_wait_for_the_log_can_be_refused_by_name() {
+    let mut lab = Lab::new();
+    let [one, other] = [lab.commit(), lab.commit()];
+    let refused = lab.log.refuse_ops(&BTreeSet::from([OpId(one), OpId(99)]));
+    assert_eq!(refused, [OpId(one)]);
+    assert_eq!(lab.log.refuse_all(), [OpId(other)]);
+}
+
 #[test]
 fn a_batch_whose_drives_have_all_left_is_lost() {
     let (mut lab, writes) = Lab::new().written();

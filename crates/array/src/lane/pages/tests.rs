@@ -605,3 +605,18 @@ fn pages_of_a_blank_group_need_not_be_read() {
     assert!(lab.pages.is_clean(page(1)), "one drive has a copy");
     assert!(!lab.pages.contains(page(0)), "no drive has one");
 }
+
+/// Regression: a page of which nothing is known also has the entries of a stripe map, behind those of the cell's blocks.
+/// When one became known, more was subtracted than had been counted.
+#[test]
+fn entries_behind_those_of_the_blocks_are_not_counted_as_unknown() {
+    let mut pages = PageCache::new(8);
+    pages.put(page(0), MetaPage::filled(Entry::UNKNOWN, 1));
+    for index in 0..8 {
+        pages.set(block(0, index), Entry::WRITTEN);
+    }
+    assert!(!pages.lack_entries());
+    pages.set(block(0, 8), Entry::WRITTEN);
+    pages.set(block(0, 9), Entry::UNKNOWN);
+    assert!(!pages.lack_entries());
+}

@@ -265,3 +265,45 @@ fn a_pool_without_its_drives_keeps_neither_others_nor_requests_waiting() {
     wanted.sort();
     assert_eq!(all, wanted);
 }
+
+/// A shelf that is switched on after the host: its pool opens by itself.
+#[test]
+fn a_pool_whose_drives_come_late_opens_when_all_are_there() {
+    let mut bench = Bench::new("late");
+    two_pools(&bench);
+    let before = addresses(&bench);
+    bench.kill();
+    std::fs::create_dir(bench.path("away")).unwrap();
+    for name in ["b0", "b2"] {
+        std::fs::rename(bench.path(name), bench.path("away").join(name)).unwrap();
+    }
+    bench.start_with(&NOW);
+    let listed = bench.json(&["pool", "list"]);
+    assert_eq!(listed["pools"].as_array().unwrap().len(), 1, "{listed}");
+    assert_eq!(listed["failed_restores"][0]["pool"], "pond", "{listed}");
+    // One of two is not enough, and the pool is not opened without the other one.
+    let back = |name: &str| {
+        std::fs::rename(bench.path("away").join(name), bench.path(name)).unwrap();
+    };
+    back("b0");
+    std::thread::sleep(std::time::Duration::from_secs(7));
+    let listed = bench.json(&["pool", "list"]);
+    assert_eq!(listed["pools"].as_array().unwrap().len(), 1, "{listed}");
+    back("b2");
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    while bench.json(&["pool", "list"])["pools"]
+        .as_array()
+        .unwrap()
+        .len()
+        < 2
+    {
+        assert!(std::time::Instant::now() < until, "{}", bench.log());
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
+    while addresses(&bench) != before {
+        assert!(std::time::Instant::now() < until, "{:?}", addresses(&bench));
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    assert_eq!(bench.run(&["pool", "status", "--check"]).code, 0);
+}
