@@ -257,7 +257,7 @@ fn every_moment(pool: (&str, u16)) {
         all += count;
         // Prime to the numbers of all parts, so that each part takes all of its values.
         let mut stride = (count / each).max(1) | 1;
-        while [3, 5, 7].iter().any(|prime| stride % prime == 0) {
+        while [3, 5, 7].iter().any(|&prime| stride.is_multiple_of(prime)) {
             stride += 2;
         }
         for number in (0..count).step_by(stride) {
