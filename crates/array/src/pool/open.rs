@@ -22,6 +22,7 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
 
 use block::{Fault, Hint, Seat};
 use layout::{Cell, Scheme};
@@ -259,9 +260,7 @@ pub fn open(found: &[FoundDrive], degraded: bool) -> Result<Opening, OpenError> 
             };
             if counted {
                 gone.push(seat);
-                let cut = entry.short_of();
-                let cut = cut.map_or_else(String::new, |cut| format!(": {cut}"));
-                missing.push(format!("seat {seat} ({}{cut})", entry.path));
+                missing.push(named(seat, entry));
             }
         }
     }
@@ -292,6 +291,13 @@ pub fn open(found: &[FoundDrive], degraded: bool) -> Result<Opening, OpenError> 
         given_up: BTreeSet::new(),
         candidates,
     })
+}
+
+/// A drive by its seat's number and its path, for errors; if it is too small, also by how much.
+fn named(number: impl Display, seat: &SeatFacts) -> String {
+    let cut = seat.short_of();
+    let cut = cut.map_or_else(String::new, |cut| format!(": {cut}"));
+    format!("seat {number} ({}{cut})", seat.path)
 }
 
 /// The drives of the layout that are out, were found, and were in use until they went out. A drive that an administrator
@@ -589,13 +595,12 @@ impl Opening {
             unclean,
             degraded,
             given_up,
-            candidates,
+            mut candidates,
             ..
         } = self;
         let of_candidates = tables.extract_if(.., |seat, _| candidates.contains_key(seat));
         let of_candidates: BTreeMap<_, _> = of_candidates.collect();
         let mut stale = pool.load_tables(&tables);
-        let mut candidates = candidates;
         candidates.retain(|seat, _| !given_up.contains(seat));
         pool.read_journal_of(&candidates);
         if pool.waits_for_drives()
@@ -773,10 +778,8 @@ impl Pool {
     /// Seats with the paths of their drives, for errors.
     fn named(&self, seats: &[Seat]) -> String {
         let name = |&seat: &Seat| {
-            let facts = &self.facts.seats[seat.index()];
-            let cut = facts.short_of();
-            let cut = cut.map_or_else(String::new, |cut| format!(": {cut}"));
-            format!("seat {} ({}{cut})", self.facts.number(seat), facts.path)
+            let number = self.facts.number(seat);
+            named(number, &self.facts.seats[seat.index()])
         };
         seats.iter().map(name).collect::<Vec<_>>().join(", ")
     }
