@@ -333,10 +333,7 @@ impl Daemon {
             given_up: request.give_up.clone(),
         };
         self.open(chosen, &without, &what)?;
-        if let Ok(handle) = self.handle(&chosen.name, &what) {
-            handle.use_spares_after(SPARES_WAIT);
-        }
-        self.restore_exports(&chosen.uuid.to_string());
+        self.serve_again(&chosen.name, &chosen.uuid.to_string(), SPARES_WAIT);
         self.status(&chosen.name)
     }
 

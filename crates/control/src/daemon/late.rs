@@ -1,7 +1,7 @@
 //! Pools that did not open at the start, because drives were away: they are opened when all their drives are there.
 //!
 //! A shelf may be switched on after the host. A pool whose journal may end on drives that are away does not open without
-//! them, and nobody should have to type for it when they come.
+//! them, and when they come, no command is needed.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -67,10 +67,7 @@ impl Daemon {
         match self.open(found, &Without::default(), &what) {
             Ok(()) => {
                 tracing::info!(pool = saved.name, "its drives are there: it is open");
-                if let Ok(handle) = self.handle(&saved.name, &what) {
-                    handle.use_spares_after(Duration::ZERO);
-                }
-                self.restore_exports(&saved.uuid);
+                self.serve_again(&saved.name, &saved.uuid, Duration::ZERO);
                 true
             }
             Err(failure) => {
@@ -85,7 +82,7 @@ impl Daemon {
         }
     }
 
-    /// The pools that did not open at the start, and that nobody has imported or forgotten since.
+    /// The pools that did not open at the start, and that no request has imported or forgotten since.
     fn pools_to_come(&self) -> Vec<SavedPool> {
         let missing = self.missing();
         let pools = missing

@@ -224,7 +224,7 @@ impl Daemon {
         loop {
             let found = assemble::find(&saved.uuid, &saved.places);
             let complete = found.as_ref().is_some_and(assemble::FoundPool::is_complete);
-            if self.restoration.stopped.load(Ordering::SeqCst) || !self.is_coming(&saved.uuid) {
+            if self.restores_no_more() || !self.is_coming(&saved.uuid) {
                 return None;
             }
             if complete || Instant::now() > deadline {
@@ -268,10 +268,7 @@ impl Daemon {
             .and_then(|found| self.open(&found, &Without::default(), &what));
         match opened {
             Ok(()) => {
-                if let Ok(handle) = self.handle(&saved.name, &what) {
-                    handle.use_spares_after(Duration::ZERO);
-                }
-                self.restore_exports(&saved.uuid);
+                self.serve_again(&saved.name, &saved.uuid, Duration::ZERO);
             }
             // A request has imported or forgotten the pool meanwhile.
             Err(_) if !self.is_coming(&saved.uuid) || self.is_open(&saved.uuid) => {}
@@ -283,8 +280,17 @@ impl Daemon {
         }
     }
 
+    /// A pool that was open before is open again: its spares take the seats of missing drives after this time, and its
+    /// volumes are served as before.
+    pub(super) fn serve_again(&self, name: &str, uuid: &str, spares_after: Duration) {
+        if let Ok(handle) = self.handle(name, "its spares wait") {
+            handle.use_spares_after(spares_after);
+        }
+        self.restore_exports(uuid);
+    }
+
     /// Restores the exports of a pool that has just been opened.
-    pub(super) fn restore_exports(&self, uuid: &str) {
+    fn restore_exports(&self, uuid: &str) {
         let Some(state) = &self.state else { return };
         self.missing()
             .retain(|missing| missing.uuid != uuid || missing.restoring);
