@@ -52,14 +52,9 @@ impl World {
         self.command(|pool, now, ticket| pool.delete_volume(now, name, ticket))
     }
 
-    /// The same, for tests.
-    pub fn find_away(&mut self, seat: Seat) -> bool {
-        self.find_absent(seat)
-    }
-
     /// Seats the drive that left a seat and was absent when the pool was opened. Returns false if there is no such
     /// drive.
-    pub(crate) fn find_absent(&mut self, seat: Seat) -> bool {
+    pub fn find_absent(&mut self, seat: Seat) -> bool {
         let wanted = self.pool.facts().seats[seat.index()].drive;
         let seated = |index: &usize| self.seats.contains(&Some(*index));
         let found = (0..self.drives.len()).find(|index| {

@@ -342,7 +342,7 @@ impl Run {
                 continue;
             }
             if self.world.drive_in(seat).is_none() {
-                let found = self.world.find_away(seat);
+                let found = self.world.find_absent(seat);
                 assert!(found, "{}: no drive for seat {seat}", self.when);
                 self.world.drive(seat).reconnect();
             }

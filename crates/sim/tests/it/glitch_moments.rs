@@ -223,7 +223,7 @@ impl History<'_> {
                 continue;
             }
             if run.world.drive_in(seat).is_none() {
-                assert!(run.world.find_away(seat), "{}: no drive", run.when);
+                assert!(run.world.find_absent(seat), "{}: no drive", run.when);
                 run.world.drive(seat).reconnect();
             }
             match run.world.return_drive(seat) {

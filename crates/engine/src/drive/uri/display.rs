@@ -10,7 +10,7 @@ use block::RequestKind;
 use super::super::faulty::Effect;
 use super::{Backend, DriveSpec, DriveUri, Faults, FileOptions, Rate};
 
-fn write_path(path: &Path, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+fn write_path(path: &Path, f: &mut impl fmt::Write) -> fmt::Result {
     for chunk in path.as_os_str().as_bytes().utf8_chunks() {
         for letter in chunk.valid().chars() {
             match letter {
@@ -44,15 +44,6 @@ fn write_duration(duration: Duration, f: &mut fmt::Formatter<'_>) -> fmt::Result
         }
     }
     write!(f, "{nanoseconds}ns")
-}
-
-/// The path in an option.
-struct InOption<'a>(&'a Path);
-
-impl fmt::Display for InOption<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_path(self.0, f)
-    }
 }
 
 /// Writes `?` before the first option and `&` before the others.
@@ -138,8 +129,10 @@ impl fmt::Display for Faults {
         }
         if let Some(file) = &self.only_while {
             options.next(f, "while")?;
+            let mut path = String::new();
+            write_path(file, &mut path)?;
             // In an option `&` would end the path.
-            f.write_str(&InOption(file).to_string().replace('&', "%26"))?;
+            f.write_str(&path.replace('&', "%26"))?;
         }
         for &(offset, length) in &self.bad {
             options.next(f, "bad")?;
