@@ -41,14 +41,17 @@ pub(crate) enum Workload {
     SmallWrites,
     Trims,
     Mix,
+    /// Single writes after a restart: no page is in memory.
+    AfterRestart,
 }
 
-pub(crate) const WORKLOADS: [Workload; 5] = [
+pub(crate) const WORKLOADS: [Workload; 6] = [
     Workload::FirstWrites,
     Workload::WholeStripes,
     Workload::SmallWrites,
     Workload::Trims,
     Workload::Mix,
+    Workload::AfterRestart,
 ];
 
 /// What happens to the daemon while the drives are away.
@@ -152,6 +155,11 @@ impl Run {
             self.earlier.clear();
             self.world.settle();
         }
+        if workload == Workload::AfterRestart {
+            let drives = self.world.clone().kill();
+            let opened = World::try_open(drives, self.rng.random());
+            self.world = opened.unwrap_or_else(|(_, why)| panic!("{}: {why}", self.when));
+        }
     }
 
     /// The writes, without the flush.
@@ -160,6 +168,7 @@ impl Run {
         match workload {
             Workload::FirstWrites | Workload::WholeStripes => self.write(0, size),
             Workload::SmallWrites => self.write_blocks(6),
+            Workload::AfterRestart => self.write_blocks(1),
             Workload::Trims => {
                 self.trim(0, size / 2);
                 self.write_blocks(1);
@@ -403,7 +412,7 @@ pub(crate) fn numbered(number: u64) {
     };
     let pool = POOLS[at(POOLS.len(), 1)];
     let workload = WORKLOADS[at(WORKLOADS.len(), 7)];
-    let meanwhile = MEANWHILE[at(MEANWHILE.len(), 35)];
+    let meanwhile = MEANWHILE[at(MEANWHILE.len(), 42)];
     history(pool, workload, meanwhile, number);
 }
 

@@ -502,6 +502,26 @@ impl Running {
         self.pages.union(&self.read_for).copied().collect()
     }
 
+    /// Drives that stay have failed to read a page. If this checkpoint needs the page, it ends here, and nothing has
+    /// changed.
+    pub(super) fn page_unread(
+        &mut self,
+        overlay: &mut Overlay,
+        name: PageName,
+        fault: Fault,
+    ) -> Next {
+        let Phase::Loading(collected) = &mut self.phase else {
+            return Next::Wait;
+        };
+        if !self.pages.contains(&name) && !self.read_for.contains(&name) {
+            return Next::Wait;
+        }
+        for sequence in std::mem::take(&mut collected.pinned) {
+            overlay.unpin(sequence);
+        }
+        Next::Refused(fault)
+    }
+
     /// Begins the installs if all pages that they need are in memory.
     pub(super) fn page_here(
         &mut self,

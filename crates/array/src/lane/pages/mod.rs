@@ -94,6 +94,9 @@ pub(super) enum Loaded {
     Alike,
     /// The page was here already, and some copy differs: a checkpoint makes them alike.
     Differ,
+    /// Drives that stay have failed to read the page, and nothing is decided about it. It is not here. These operations
+    /// have waited for it, and wait for nothing any more: they fail.
+    Unread { waited: Vec<OpId>, fault: Fault },
 }
 
 /// The pages of a lane.
@@ -112,6 +115,9 @@ pub(super) struct PageCache {
     unknown: u64,
     /// There may be pages here that no drive has.
     some_nowhere: bool,
+    /// Columns, each with its group, of which pages were given up: no copy could be read, and the other columns can
+    /// reconstruct what they describe.
+    given_up: BTreeSet<(u64, u16)>,
     /// Entries that have changed while their page was nowhere: they count as later than those of a drive that brings
     /// the page back.
     owed: BTreeMap<PageName, BTreeMap<usize, Entry>>,
@@ -334,8 +340,18 @@ impl PageCache {
             let early = loading.early;
             return Loaded::Again(self.load_copies(cx, ios, anchor, [name], early));
         }
+        if merged.lost > 0
+            && let Some(fault) = self.decides_nothing(cx, &loading, name)
+        {
+            let waited = self
+                .waiting
+                .extract_if(.., |_, names| names.contains(&name));
+            let waited = waited.map(|(op, _)| op).collect();
+            return Loaded::Unread { waited, fault };
+        }
         report_mended(cx, &loading, name, merged);
         if merged.lost > 0 {
+            self.given_up.insert((name.group, name.column));
             cx.events.push_back(Event::PageLost {
                 group: name.group,
                 column: name.column,
@@ -355,6 +371,22 @@ impl PageCache {
             ready,
             readable: merged.lost == 0 && column.readable(),
         }
+    }
+
+    /// No copy of a page is whole, and drives that stay have failed to read some. Returns their fault if that decides
+    /// nothing about the page: a drive that is gone is expected back; and if as many other columns of the group as the
+    /// code survives are absent or given up, the blocks could not be reconstructed. Then drives have failed together,
+    /// and mostly work again together. Otherwise the page has been on bad sectors, and is written again.
+    fn decides_nothing(&self, cx: &Context, loading: &Loading, name: PageName) -> Option<Fault> {
+        let mut faults = loading.copies.iter().filter_map(|copy| copy.outcome.err());
+        let fault = faults.clone().next()?;
+        let given_up = |column| self.given_up.contains(&(name.group, column));
+        let columns = cx.view().columns(&cx.geometry, name.group);
+        let others = (0..).zip(columns.iter()).filter(|&(column, state)| {
+            column != name.column && (!state.readable() || given_up(column))
+        });
+        let spent = others.count() >= usize::from(cx.geometry.code().tolerance());
+        (spent || faults.any(|fault| fault == Fault::Gone)).then_some(fault)
     }
 
     /// A page is here, and its blocks can be read where they are: reports its UNKNOWN entries. An earlier incarnation

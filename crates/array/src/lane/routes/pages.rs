@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use block::Fault;
+
 use crate::action::Computed;
 use crate::format::PageName;
 use crate::lane::Lane;
@@ -56,6 +58,19 @@ impl Lane {
             }
             Loaded::Alike => {}
             Loaded::Differ => self.checkpoints.want(),
+            Loaded::Unread { waited, fault } => self.page_unread(name, waited, fault),
+        }
+    }
+
+    /// Drives that stay have failed to read a page: what needs it fails, and reads it again when it is tried again.
+    fn page_unread(&mut self, name: PageName, waited: Vec<OpId>, fault: Fault) {
+        for id in waited {
+            self.ops[id].read_fault = Some(fault);
+            self.lost(id);
+        }
+        if let Some(running) = self.checkpoints.if_running() {
+            let next = running.page_unread(&mut self.overlay, name, fault);
+            self.checkpoint_goes_on(next);
         }
     }
 
