@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use block::{Fault, Instant, Outcome, Seat};
 
-use super::{OnDurable, OutReason, Pool, PoolFacts, PoolWrite};
+use super::{OnDurable, OutReason, Pool, PoolFacts, PoolWrite, SeatState};
 use crate::action::{Command, IoKind};
 use crate::format::{LABEL_OFFSETS, Payload};
 use crate::seeded::{self, SeededFault};
@@ -234,13 +234,33 @@ impl Pool {
         self.write_durably(PoolWrite::Label { seat }, offset, bytes);
     }
 
-    /// At opening: drives that do not have the newest generation get it, as the others have it, before the next one is
-    /// begun. Otherwise a stop during that one could leave them two generations behind, and so out.
-    pub(super) fn level_labels(&mut self, lagging: &[Seat], facts: &PoolFacts) {
+    /// At opening: all drives get the newest generation, before the next one is begun. `slots`: the copy in which each
+    /// drive has its label.
+    ///
+    /// A drive that lags would be two generations behind after a stop during the next one, and so out. In other drives
+    /// the label may be in the cache alone, if the daemon was killed: the label is written over itself, and flushed.
+    /// Otherwise a power cut could take both copies, this one with the cache and the other one torn.
+    pub(super) fn level_labels(
+        &mut self,
+        slots: &BTreeMap<Seat, usize>,
+        lagging: &[Seat],
+        facts: &PoolFacts,
+    ) {
         self.labels.writing = self.generation;
         let payload = Payload::new(facts);
-        for &seat in lagging {
-            self.write_label(seat, &payload);
+        for (&seat, &slot) in slots {
+            let then = facts.seats.get(seat.index());
+            let is_in = then.is_some_and(|then| !matches!(then.state, SeatState::Out { .. }));
+            let Some(drive) = self.drives.get_mut(&seat) else {
+                continue;
+            };
+            drive.label_slot = match lagging.contains(&seat) || !is_in {
+                true => 1 - slot,
+                false => slot,
+            };
+            if is_in {
+                self.write_label(seat, &payload);
+            }
         }
     }
 

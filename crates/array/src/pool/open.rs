@@ -623,11 +623,6 @@ impl Opening {
             _ => {}
         }
         pool.give_up(&given_up);
-        for (&seat, &slot) in slots {
-            if let Some(drive) = pool.drives.get_mut(&seat) {
-                drive.label_slot = 1 - slot;
-            }
-        }
         let mut effects = pool.opening_effects();
         effects.extend(pool.reopen_replacements());
         pool.facts.clean = false;
@@ -646,7 +641,7 @@ impl Opening {
             OnDurable::CopiesAgree
         });
         effects.push(OnDurable::Recover { fresh: false, then });
-        pool.level_labels(&lagging, &newest);
+        pool.level_labels(slots, &lagging, &newest);
         pool.commit(effects);
         Ok(pool)
     }
