@@ -10,6 +10,8 @@
 //! Meanwhile a read returns what was written, or an error. A pool that cannot do without a drive waits for it: it records
 //! nothing of the drive's absence, and an opening without the drive is refused.
 
+use std::time::Duration;
+
 use array::pool::{PoolError, SeatState};
 use block::{BLOCK_BYTES, Fault, Request, RequestKind, Seat};
 use rand::rngs::SmallRng;
@@ -215,6 +217,11 @@ impl Run {
                 return;
             }
         }
+    }
+
+    pub(crate) fn passes(&mut self, time: Duration) {
+        let until = self.world.now() + time;
+        while self.world.now() < until && self.world.step() {}
     }
 
     pub(crate) fn settle(&mut self) {

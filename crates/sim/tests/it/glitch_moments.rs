@@ -20,7 +20,10 @@ const MOMENTS_MAX: usize = 600;
 
 /// Histories that are tried of each pool.
 const QUICK: usize = 60;
-const LONG: usize = 3_000;
+const LONG: usize = 30_000;
+
+/// After this long the pool has decided about drives that hang.
+const DECIDED: Duration = Duration::from_secs(40);
 
 /// How drives leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +31,8 @@ enum Leave {
     Gone,
     /// Every operation is an error.
     Errors,
+    /// No operation ends.
+    Hangs,
 }
 
 /// How drives come back.
@@ -45,7 +50,7 @@ enum Way {
     CutAgain(u32),
 }
 
-const LEAVES: [Leave; 2] = [Leave::Gone, Leave::Errors];
+const LEAVES: [Leave; 3] = [Leave::Gone, Leave::Errors, Leave::Hangs];
 /// Events between a drive that leaves and the next one.
 const GAPS: [u32; 3] = [0, 9, 70];
 const WAYS: [Way; 8] = [
@@ -113,6 +118,13 @@ fn moments(pool: (&str, u16), workload: Workload) -> Vec<Moment> {
     moments
 }
 
+/// The drive has lost nothing.
+fn works_again(drive: &mut Drive) {
+    drive.stop_faults();
+    drive.recover();
+    drive.reconnect();
+}
+
 /// Whether one of these says that the volume held these bytes.
 fn was(earlier: &[Oracle], offset: u64, bytes: &[u8]) -> bool {
     let is = |oracle: &Oracle| oracle.expected(offset, BLOCK_BYTES) == bytes;
@@ -152,8 +164,7 @@ impl History<'_> {
             None => run.world.kill(),
             Some(spec) => run.world.cut(spec),
         };
-        drives.iter_mut().for_each(Drive::stop_faults);
-        drives.iter_mut().for_each(Drive::reconnect);
+        drives.iter_mut().for_each(works_again);
         match World::try_open(drives, 5) {
             Ok(world) => Run { world, ..run },
             Err((_, why)) => panic!("{}: does not open: {why}", run.when),
@@ -174,12 +185,20 @@ impl History<'_> {
                     let fault = DriveFault::Eio { for_good: true };
                     run.world.drive(seat).inject(Trigger::nth(0), fault);
                 }
+                Leave::Hangs => {
+                    let fault = DriveFault::Hang { for_good: true };
+                    run.world.drive(seat).inject(Trigger::nth(0), fault);
+                }
             }
             for _ in 0..self.gap {
                 run.world.step();
             }
         }
-        self.check(&mut run, false, "away");
+        match self.leave {
+            Leave::Gone | Leave::Errors => self.check(&mut run, false, "away"),
+            // Reads that only these drives can answer wait for them.
+            Leave::Hangs => run.passes(DECIDED),
+        }
         let mut back = self.seats.to_vec();
         if self.reversed {
             back.reverse();
@@ -188,13 +207,13 @@ impl History<'_> {
             Way::Open => {
                 for &seat in &back {
                     if let Some(drive) = run.world.drive_in(seat) {
-                        drive.stop_faults();
-                        drive.reconnect();
+                        works_again(drive);
                     }
                     for _ in 0..self.gap {
                         run.world.step();
                     }
                 }
+                run.world.release();
                 run
             }
             Way::Killed => self.reopened(run, None),
@@ -209,8 +228,7 @@ impl History<'_> {
             }
             Way::CutAgain(events) => {
                 let mut drives = run.world.kill();
-                drives.iter_mut().for_each(Drive::stop_faults);
-                drives.iter_mut().for_each(Drive::reconnect);
+                drives.iter_mut().for_each(works_again);
                 let drives = World::cut_opening(drives, 5, events, CutSpec::Seed(13));
                 match World::try_open(drives, 6) {
                     Ok(world) => Run { world, ..run },
@@ -232,8 +250,7 @@ impl History<'_> {
             }
         }
         // What nobody waits for is tried again in the pool's own time.
-        let until = run.world.now() + Duration::from_secs(5);
-        while run.world.now() < until && run.world.step() {}
+        run.passes(Duration::from_secs(5));
         run.settle();
         self.check(&mut run, true, "all are back");
         run.world.scrub().unwrap();

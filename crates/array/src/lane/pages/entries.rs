@@ -257,7 +257,6 @@ impl PageCache {
     /// The group is being reused: drops its pages.
     pub(in crate::lane) fn drop_group(&mut self, group: u64) {
         self.owed.retain(|name, _| name.group != group);
-        self.given_up.retain(|&(of, _)| of != group);
         self.reads.drop_group(group);
         let unknown = &mut self.unknown;
         self.cached.retain(|name, cached| {

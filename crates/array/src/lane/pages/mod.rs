@@ -115,9 +115,6 @@ pub(super) struct PageCache {
     unknown: u64,
     /// There may be pages here that no drive has.
     some_nowhere: bool,
-    /// Columns, each with its group, of which pages were given up: no copy could be read, and the other columns can
-    /// reconstruct what they describe.
-    given_up: BTreeSet<(u64, u16)>,
     /// Entries that have changed while their page was nowhere: they count as later than those of a drive that brings
     /// the page back.
     owed: BTreeMap<PageName, BTreeMap<usize, Entry>>,
@@ -341,7 +338,7 @@ impl PageCache {
             return Loaded::Again(self.load_copies(cx, ios, anchor, [name], early));
         }
         if merged.lost > 0
-            && let Some(fault) = self.decides_nothing(cx, &loading, name)
+            && let Some(fault) = Self::decides_nothing(cx, &loading, name)
         {
             let waited = self
                 .waiting
@@ -351,7 +348,6 @@ impl PageCache {
         }
         report_mended(cx, &loading, name, merged);
         if merged.lost > 0 {
-            self.given_up.insert((name.group, name.column));
             cx.events.push_back(Event::PageLost {
                 group: name.group,
                 column: name.column,
@@ -373,20 +369,16 @@ impl PageCache {
         }
     }
 
-    /// No copy of a page is whole, and drives that stay have failed to read some. Returns their fault if that decides
-    /// nothing about the page: a drive that is gone is expected back; and if as many other columns of the group as the
-    /// code survives are absent or given up, the blocks could not be reconstructed. Then drives have failed together,
-    /// and mostly work again together. Otherwise the page has been on bad sectors, and is written again.
-    fn decides_nothing(&self, cx: &Context, loading: &Loading, name: PageName) -> Option<Fault> {
-        let mut faults = loading.copies.iter().filter_map(|copy| copy.outcome.err());
-        let fault = faults.clone().next()?;
-        let given_up = |column| self.given_up.contains(&(name.group, column));
+    /// No copy of a page is whole. Returns the drives' fault if that decides nothing about the page: more drives fail,
+    /// or are absent from the group, than the code survives. They have failed together, and mostly work again together.
+    /// Otherwise the page is written again.
+    fn decides_nothing(cx: &Context, loading: &Loading, name: PageName) -> Option<Fault> {
         let columns = cx.view().columns(&cx.geometry, name.group);
-        let others = (0..).zip(columns.iter()).filter(|&(column, state)| {
-            column != name.column && (!state.readable() || given_up(column))
-        });
-        let spent = others.count() >= usize::from(cx.geometry.code().tolerance());
-        (spent || faults.any(|fault| fault == Fault::Gone)).then_some(fault)
+        let absent = columns.iter().filter(|column| !column.readable()).count();
+        let failing = loading.failing_drives();
+        let most = usize::from(cx.geometry.code().tolerance());
+        let fault = *failing.values().next()?;
+        (absent + failing.len() > most).then_some(fault)
     }
 
     /// A page is here, and its blocks can be read where they are: reports its UNKNOWN entries. An earlier incarnation

@@ -11,6 +11,10 @@
 //! A job needs a group's pages in their order, so some pages ahead are requested too: a fill then reads the pages
 //! beside a cell in a few reads, and not in one for every page and copy.
 //!
+//! If no copy can be read, its drives are tried at another place, the anchor of the journal. A drive that fails there
+//! too does not work at all, and says nothing about the page. If all work, the copies are read once more: the drives
+//! may have begun to work in between. Only then they are on bad sectors.
+//!
 //! A joined read is no weaker than its parts. If it fails, its copies are read one by one, so that a bad sector costs
 //! one copy of one page. If it is late, each of its pages that has another copy goes on without it; the late copies are
 //! compared when they come.
@@ -31,6 +35,18 @@ use crate::lane::{Computing, Purpose};
 /// Copies in one read at most: 256 KiB.
 const COPIES_TOGETHER: usize = 64;
 
+/// What is known of drives none of which has delivered a copy of a page.
+#[derive(Clone, Debug, Default)]
+enum Trial {
+    /// Nothing: the copies have not been read, or one of them has been.
+    #[default]
+    None,
+    /// The drives are tried at another place. These have failed there.
+    Tried(BTreeMap<Seat, Fault>),
+    /// All of them have worked there, and the copies are read once more.
+    Again,
+}
+
 /// A page whose copies are being read.
 #[derive(Clone, Debug)]
 pub(super) struct Loading {
@@ -39,6 +55,7 @@ pub(super) struct Loading {
     in_flight: u64,
     /// Copies that were read without a fault.
     good: u64,
+    trial: Trial,
     /// A copy is late, and is not waited for.
     pub(super) early: bool,
     /// All copies are waited for.
@@ -49,6 +66,19 @@ pub(super) struct Loading {
     pub(super) epoch: Epoch,
     /// The newest anchor when the reads began: pages are written before an anchor is.
     pub(super) anchor: u64,
+}
+
+impl Loading {
+    /// The drives with a copy that do not work, and their faults.
+    pub(super) fn failing_drives(&self) -> BTreeMap<Seat, Fault> {
+        let gone = |copy: &PageCopy| (copy.outcome == Err(Fault::Gone)).then_some(copy.seat);
+        let gone = self.copies.iter().filter_map(gone);
+        let mut failing: BTreeMap<Seat, Fault> = gone.map(|seat| (seat, Fault::Gone)).collect();
+        if let Trial::Tried(failed) = &self.trial {
+            failing.extend(failed);
+        }
+        failing
+    }
 }
 
 /// One copy of a page that is being read.
@@ -170,6 +200,7 @@ impl PageReads {
                 copies: places.iter().map(|place| copy(place.seat)).collect(),
                 in_flight: places.len() as u64,
                 good: 0,
+                trial: Trial::None,
                 early: false,
                 patient,
                 void: false,
@@ -247,11 +278,62 @@ impl PageReads {
         for (name, index) in ended.parts {
             let loading = self.loading.get_mut(&name);
             let loading = loading.expect("it is being read");
-            loading.copies[index].outcome = outcome;
-            loading.good += u64::from(outcome.is_ok());
             loading.in_flight -= 1;
-            self.copies_read(cx, name);
+            match (&mut loading.trial, outcome) {
+                (Trial::Tried(failed), Err(fault)) => {
+                    failed.insert(seat, fault);
+                }
+                (Trial::Tried(_), Ok(())) => {}
+                (Trial::None | Trial::Again, _) => {
+                    loading.copies[index].outcome = outcome;
+                    loading.good += u64::from(outcome.is_ok());
+                }
+            }
+            if loading.in_flight == 0 && !self.tries_drives(cx, ios, name) {
+                self.copies_read(cx, name);
+            }
         }
+    }
+
+    /// All reads of a page have ended. If no drive has delivered it: tries whether its drives work, or reads the copies
+    /// once more. False if nothing is left to be tried.
+    fn tries_drives(&mut self, cx: &mut Context, ios: &mut IoTable, name: PageName) -> bool {
+        let loading = self.loading.get_mut(&name).expect("it is being read");
+        let places = readable_places(cx, name);
+        let is_here = loading.epoch == cx.epochs.present() && places.len() == loading.copies.len();
+        let bad = |copy: &PageCopy| {
+            let drive_answers =
+                !matches!(copy.outcome, Ok(()) | Err(Fault::Gone | Fault::Shutdown));
+            drive_answers && !cx.view().is_out(copy.seat)
+        };
+        if loading.good > 0 || !is_here || !loading.copies.iter().any(bad) {
+            return false;
+        }
+        let regions = cx.geometry.regions().expect("pages need a region");
+        let elsewhere = regions.journal_offset + u64::from(cx.lane) * regions.ring_bytes;
+        let tries = match &loading.trial {
+            Trial::None => {
+                loading.trial = Trial::Tried(BTreeMap::new());
+                true
+            }
+            Trial::Tried(failed) if failed.is_empty() => {
+                loading.trial = Trial::Again;
+                false
+            }
+            Trial::Tried(_) | Trial::Again => return false,
+        };
+        let copies = loading.copies.iter().zip(places).enumerate();
+        let reads = copies.filter(|(_, (copy, _))| bad(copy));
+        let reads = reads.map(|(index, (copy, place))| {
+            let offset = if tries { elsewhere } else { place.offset };
+            (place.seat, offset, copy.slice, vec![(name, index)])
+        });
+        let reads: Vec<_> = reads.collect();
+        loading.in_flight = reads.len() as u64;
+        for (seat, offset, slice, parts) in reads {
+            self.submit(cx, ios, seat, offset, slice, parts);
+        }
+        true
     }
 
     /// A joined read has failed: reads its copies one by one.

@@ -163,7 +163,8 @@ impl Lab {
         for number in 0..io.length / PAGE_BYTES {
             let part = number * PAGE_BYTES;
             if let (Ok(()), BufferId::Scratch(scratch)) = (outcome, slice.buffer) {
-                let bytes = self.drives[&(seat, io.offset + part)].clone();
+                let bytes = self.drives.get(&(seat, io.offset + part)).cloned();
+                let bytes = bytes.unwrap_or_else(|| vec![0; PAGE_BYTES.try_into().unwrap()]);
                 self.memory.insert((scratch, slice.offset + part), bytes);
             }
         }
@@ -355,6 +356,57 @@ fn a_page_of_which_all_copies_are_damaged_is_lost() {
     };
     assert_eq!(lab.cx.take_events().last(), Some(&lost));
     assert!(lab.pages.lack_entries() && lab.pages.is_dirty(page(2)));
+}
+
+/// Both copies of the page of column 2 are read with this outcome.
+fn both_copies(lab: &mut Lab, outcome: Outcome) {
+    for copy in 0..2 {
+        lab.answer(2, copy, outcome);
+    }
+}
+
+#[test]
+fn a_page_on_bad_sectors_of_drives_that_work_is_lost() {
+    let mut lab = Lab::new();
+    lab.load(&[2]);
+    lab.wait(7, &[2]);
+    both_copies(&mut lab, Err(Fault::Medium));
+    assert!(lab.computes.is_empty(), "the drives are tried elsewhere");
+    both_copies(&mut lab, Ok(()));
+    both_copies(&mut lab, Err(Fault::Medium));
+    assert_eq!(lab.compute(), here(&[7], false));
+    assert!(lab.pages.is_dirty(page(2)));
+}
+
+#[test]
+fn a_page_of_drives_that_work_again_is_not_lost() {
+    let mut lab = Lab::new();
+    lab.load(&[2]);
+    both_copies(&mut lab, Err(Fault::Medium));
+    both_copies(&mut lab, Ok(()));
+    both_copies(&mut lab, Ok(()));
+    assert_eq!(lab.compute(), here(&[], true));
+    assert_eq!(lab.pages.entry(block(2, 0)), Some(Entry::WRITTEN));
+}
+
+#[test]
+fn more_drives_that_do_not_work_than_the_code_survives_decide_nothing_about_a_page() {
+    for fault in [Fault::Medium, Fault::Gone] {
+        let mut lab = Lab::new();
+        lab.drive_out(5);
+        lab.load(&[2]);
+        lab.wait(7, &[2]);
+        lab.wait(8, &[2, 3]);
+        both_copies(&mut lab, Err(fault));
+        if fault == Fault::Medium {
+            both_copies(&mut lab, Err(fault));
+        }
+        let waited = vec![OpId(7), OpId(8)];
+        assert_eq!(lab.compute(), Loaded::Unread { waited, fault });
+        assert!(!lab.pages.contains(page(2)) && !lab.pages.lack_entries());
+        lab.bring(2);
+        assert_eq!(lab.pages.entry(block(2, 0)), Some(Entry::WRITTEN));
+    }
 }
 
 #[test]
