@@ -274,10 +274,12 @@ pub enum Event {
         /// Seed that decides what the drive's cache has lost.
         lost: Option<u64>,
     },
-    /// More drives than the code survives are gone, all at once or one after the other, and come back as they were.
+    /// More drives than the code survives leave, all at once or one after the other, and come back as they were.
     Blink {
         /// Their seats.
         seats: Seats,
+        /// How they leave.
+        leave: Leave,
         /// The world handles so many of its events meanwhile.
         steps: u32,
         /// How they come back.
@@ -307,6 +309,15 @@ impl Seats {
     pub(crate) fn iter(self) -> impl Iterator<Item = Seat> {
         (0..32).filter(move |bit| self.0 & 1 << bit != 0).map(Seat)
     }
+}
+
+/// How drives leave for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leave {
+    /// They are gone.
+    Gone,
+    /// All their operations are errors.
+    Fails,
 }
 
 /// How drives come back that were gone.

@@ -72,8 +72,14 @@ const fn smaller(event: Event) -> Option<Event> {
             fua,
         }),
         Event::Steps(count) if count > 1 => Some(Event::Steps(count / 2)),
-        Event::Blink { seats, steps, back } if steps > 1 => Some(Event::Blink {
+        Event::Blink {
             seats,
+            leave,
+            steps,
+            back,
+        } if steps > 1 => Some(Event::Blink {
+            seats,
+            leave,
             steps: steps / 2,
             back,
         }),

@@ -12,7 +12,7 @@ use std::str::FromStr;
 
 use block::Seat;
 
-use super::{Back, Event, SETTINGS, Schedule, Seats, Setting};
+use super::{Back, Event, Leave, SETTINGS, Schedule, Seats, Setting};
 use crate::drive::{Counted, DriveFault, Pieces, Region, Regions, Trigger};
 use crate::world::CutSpec;
 
@@ -151,8 +151,16 @@ impl fmt::Display for Event {
                 seat,
                 lost: Some(lost),
             } => write!(f, "return {} lost:{lost}", seat.0),
-            Self::Blink { seats, steps, back } => {
-                f.write_str("blink ")?;
+            Self::Blink {
+                seats,
+                leave,
+                steps,
+                back,
+            } => {
+                f.write_str(match leave {
+                    Leave::Gone => "blink ",
+                    Leave::Fails => "blink fails ",
+                })?;
                 for (index, seat) in seats.iter().enumerate() {
                     write!(f, "{}{}", if index > 0 { "+" } else { "" }, seat.0)?;
                 }
@@ -263,18 +271,8 @@ fn parse_event(line: &str) -> Option<Event> {
             seat: seat(at)?,
             lost: Some(number(lost.strip_prefix("lost:")?)?),
         },
-        ["blink", seats, steps, back] => {
-            let seats: Option<Vec<Seat>> = seats.split('+').map(seat).collect();
-            Event::Blink {
-                seats: Seats::of(seats?.into_iter().filter(|seat| seat.0 < 32)),
-                steps: steps.parse().ok()?,
-                back: match back {
-                    "open" => Back::Open,
-                    "killed" => Back::Killed,
-                    spec => Back::Cut(parse_cut(spec)?),
-                },
-            }
-        }
+        ["blink", "fails", seats, steps, back] => blink(Leave::Fails, seats, steps, back)?,
+        ["blink", seats, steps, back] => blink(Leave::Gone, seats, steps, back)?,
         ["stale", at] => Event::Stale(seat(at)?),
         ["setback", at, regions] => {
             let region = |name| value_of(&REGIONS, name).flatten();
@@ -287,6 +285,22 @@ fn parse_event(line: &str) -> Option<Event> {
         _ => return None,
     };
     Some(event)
+}
+
+/// Seats that are joined by `+`.
+fn blink(leave: Leave, seats: &str, steps: &str, back: &str) -> Option<Event> {
+    let seat = |word: &str| word.parse().ok().map(Seat);
+    let seats: Option<Vec<Seat>> = seats.split('+').map(seat).collect();
+    Some(Event::Blink {
+        seats: Seats::of(seats?.into_iter().filter(|seat| seat.0 < 32)),
+        leave,
+        steps: steps.parse().ok()?,
+        back: match back {
+            "open" => Back::Open,
+            "killed" => Back::Killed,
+            spec => Back::Cut(parse_cut(spec)?),
+        },
+    })
 }
 
 fn parse_fault(word: &str) -> Option<DriveFault> {

@@ -5,7 +5,7 @@ use rand::RngExt;
 use rand::seq::SliceRandom;
 
 use super::Maker;
-use crate::schedule::{Back, Event, SETTINGS, Seats};
+use crate::schedule::{Back, Event, Leave, SETTINGS, Seats};
 use crate::world::CutSpec;
 
 impl Maker {
@@ -29,6 +29,10 @@ impl Maker {
         };
         self.events.push(Event::Blink {
             seats: Seats::of(seats),
+            leave: match self.rng.random_bool(0.5) {
+                true => Leave::Gone,
+                false => Leave::Fails,
+            },
             steps: self.rng.random_range(0..most),
             back,
         });

@@ -1,4 +1,4 @@
-//! More drives than the code survives are gone, and come back.
+//! More drives than the code survives leave, and come back.
 
 use std::time::Duration;
 
@@ -6,15 +6,27 @@ use array::pool::SeatState;
 use block::Seat;
 
 use super::{Checked, Run};
-use crate::schedule::{Back, Event, Seats};
+use crate::drive::{Drive, DriveFault, Trigger};
+use crate::schedule::{Back, Event, Leave, Seats};
 
 /// Time in which pool and lanes try again what drives have refused.
 const TRIES: Duration = Duration::from_secs(5);
 
+/// The drive has lost nothing.
+fn comes_back(drive: &mut Drive) {
+    drive.stop_faults();
+    drive.reconnect();
+}
+
 impl Run {
-    /// These drives are gone, one after the other while the world goes on, and come back as they were. Meanwhile
+    /// These drives leave, one after the other while the world goes on, and come back as they were. Meanwhile
     /// requests may end with errors. When all are back, everything can be read.
-    pub(super) fn blink(&mut self, seats: Seats, steps: u32, back: Back) -> Checked {
+    pub(super) fn blink(
+        &mut self,
+        (seats, leave): (Seats, Leave),
+        steps: u32,
+        back: Back,
+    ) -> Checked {
         self.blinks = true;
         let mut gone = Vec::new();
         let count = u32::try_from(seats.iter().count()).expect("few drives");
@@ -26,7 +38,13 @@ impl Run {
                 && !drive.is_gone()
                 && !drive.is_broken()
             {
-                drive.pull();
+                match leave {
+                    Leave::Gone => drive.pull(),
+                    Leave::Fails => {
+                        let fault = DriveFault::Eio { for_good: true };
+                        drive.inject(Trigger::nth(0), fault);
+                    }
+                }
                 gone.extend(index);
             }
             for _ in 0..steps / count {
@@ -44,12 +62,12 @@ impl Run {
         if let Some(cut) = cut {
             let mut drives = self.stop(cut);
             for index in gone {
-                drives[index].reconnect();
+                comes_back(&mut drives[index]);
             }
             self.open(drives)?;
         } else {
             for index in gone {
-                self.world().drives_mut()[index].reconnect();
+                comes_back(&mut self.world().drives_mut()[index]);
             }
             self.room(0)?;
             // A request from before may wait with an error for the next try; and what nobody waits for is tried again

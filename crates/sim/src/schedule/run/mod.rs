@@ -401,7 +401,12 @@ impl Run {
             }
             Event::Replace(seat) => self.replace(seat),
             Event::Return { seat, lost } => self.bring_back(seat, lost),
-            Event::Blink { seats, steps, back } => self.blink(seats, steps, back),
+            Event::Blink {
+                seats,
+                leave,
+                steps,
+                back,
+            } => self.blink((seats, leave), steps, back),
             Event::Stale(seat) => {
                 self.remember(seat, Regions::ALL);
                 Ok(())
