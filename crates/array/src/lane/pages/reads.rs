@@ -12,8 +12,8 @@
 //! beside a cell in a few reads, and not in one for every page and copy.
 //!
 //! If no copy can be read, its drives are tried at another place, the anchor of the journal. A drive that fails there
-//! too does not work at all, and says nothing about the page. If all work, the copies are read once more: the drives
-//! may have begun to work in between. Only then they are on bad sectors.
+//! too does not work at all, and says nothing about the page. From the others the copies are read once more: these drives
+//! may have begun to work in between. If that fails, the copies are on bad sectors.
 //!
 //! A joined read is no weaker than its parts. If it fails, its copies are read one by one, so that a bad sector costs
 //! one copy of one page. If it is late, each of its pages that has another copy goes on without it; the late copies are
@@ -43,8 +43,8 @@ enum Trial {
     None,
     /// The drives are tried at another place. These have failed there.
     Tried(BTreeMap<Seat, Fault>),
-    /// All of them have worked there, and the copies are read once more.
-    Again,
+    /// The copies of those that have worked there are read once more. These have failed.
+    Again(BTreeMap<Seat, Fault>),
 }
 
 /// A page whose copies are being read.
@@ -74,7 +74,7 @@ impl Loading {
         let gone = |copy: &PageCopy| (copy.outcome == Err(Fault::Gone)).then_some(copy.seat);
         let gone = self.copies.iter().filter_map(gone);
         let mut failing: BTreeMap<Seat, Fault> = gone.map(|seat| (seat, Fault::Gone)).collect();
-        if let Trial::Tried(failed) = &self.trial {
+        if let Trial::Tried(failed) | Trial::Again(failed) = &self.trial {
             failing.extend(failed);
         }
         failing
@@ -284,7 +284,7 @@ impl PageReads {
                     failed.insert(seat, fault);
                 }
                 (Trial::Tried(_), Ok(())) => {}
-                (Trial::None | Trial::Again, _) => {
+                (Trial::None | Trial::Again(_), _) => {
                     loading.copies[index].outcome = outcome;
                     loading.good += u64::from(outcome.is_ok());
                 }
@@ -301,35 +301,35 @@ impl PageReads {
         let loading = self.loading.get_mut(&name).expect("it is being read");
         let places = readable_places(cx, name);
         let is_here = loading.epoch == cx.epochs.present() && places.len() == loading.copies.len();
-        let bad = |copy: &PageCopy| {
-            let drive_answers =
-                !matches!(copy.outcome, Ok(()) | Err(Fault::Gone | Fault::Shutdown));
-            drive_answers && !cx.view().is_out(copy.seat)
-        };
-        if loading.good > 0 || !is_here || !loading.copies.iter().any(bad) {
+        if loading.good > 0 || !is_here {
             return false;
         }
+        let (tries, failed) = match &loading.trial {
+            Trial::None => (true, BTreeMap::new()),
+            Trial::Tried(failed) => (false, failed.clone()),
+            Trial::Again(_) => return false,
+        };
+        let may_work = |copy: &PageCopy| {
+            let decided = matches!(copy.outcome, Ok(()) | Err(Fault::Gone | Fault::Shutdown));
+            !decided && !failed.contains_key(&copy.seat) && !cx.view().is_out(copy.seat)
+        };
         let regions = cx.geometry.regions().expect("pages need a region");
         let elsewhere = regions.journal_offset + u64::from(cx.lane) * regions.ring_bytes;
-        let tries = match &loading.trial {
-            Trial::None => {
-                loading.trial = Trial::Tried(BTreeMap::new());
-                true
-            }
-            Trial::Tried(failed) if failed.is_empty() => {
-                loading.trial = Trial::Again;
-                false
-            }
-            Trial::Tried(_) | Trial::Again => return false,
-        };
         let copies = loading.copies.iter().zip(places).enumerate();
-        let reads = copies.filter(|(_, (copy, _))| bad(copy));
+        let reads = copies.filter(|(_, (copy, _))| may_work(copy));
         let reads = reads.map(|(index, (copy, place))| {
             let offset = if tries { elsewhere } else { place.offset };
             (place.seat, offset, copy.slice, vec![(name, index)])
         });
         let reads: Vec<_> = reads.collect();
+        if reads.is_empty() {
+            return false;
+        }
         loading.in_flight = reads.len() as u64;
+        loading.trial = match tries {
+            true => Trial::Tried(failed),
+            false => Trial::Again(failed),
+        };
         for (seat, offset, slice, parts) in reads {
             self.submit(cx, ios, seat, offset, slice, parts);
         }

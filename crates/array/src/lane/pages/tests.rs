@@ -390,6 +390,18 @@ fn a_page_of_drives_that_work_again_is_not_lost() {
 }
 
 #[test]
+fn a_drive_that_works_again_delivers_its_copy_beside_one_that_does_not() {
+    let mut lab = Lab::new();
+    lab.load(&[2]);
+    both_copies(&mut lab, Err(Fault::Medium));
+    lab.answer(2, 0, Err(Fault::Medium));
+    lab.answer(2, 1, Ok(()));
+    lab.answer(2, 1, Ok(()));
+    assert_eq!(lab.compute(), here(&[], true));
+    assert_eq!(lab.pages.entry(block(2, 0)), Some(Entry::WRITTEN));
+}
+
+#[test]
 fn more_drives_that_do_not_work_than_the_code_survives_decide_nothing_about_a_page() {
     for fault in [Fault::Medium, Fault::Gone] {
         let mut lab = Lab::new();
