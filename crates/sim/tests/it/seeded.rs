@@ -172,7 +172,7 @@ fn schedules_that_failed_once_fail_again_without_their_fix() {
     for (fault, text) in [
         (
             SeededFault::SkipRestore,
-            include_str!("../schedules/recovery-restores-batches-rdp.txt"),
+            include_str!("../schedules/recovery-restores-batches-ring.txt"),
         ),
         (
             SeededFault::SkipGenerations,
