@@ -46,9 +46,7 @@ impl Lane {
         if all {
             self.maps.check();
             self.check_empty_stripes();
-            // Before recovery has ended the log has no end, and none if it has failed: then the opening fails.
-            let has_end = self.recovery.is_none() && self.log.next_sequence() > 0;
-            if has_end && self.cx.geometry.regions().is_some() {
+            if self.log_has_end() {
                 self.log.check();
                 self.overlay.check(self.log.next_sequence());
             }

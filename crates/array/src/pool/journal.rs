@@ -20,8 +20,9 @@ impl Pool {
         self.journal_lanes.insert(seat, lanes);
     }
 
-    /// The pool was opened: each lane reports about the drives that are out when its first checkpoint has ended.
-    pub(super) fn journal_was_read(&mut self) {
+    /// The journal is read now: each lane reports about the drives that are out when its first checkpoint has ended, which
+    /// may be before other lanes have read theirs.
+    pub(super) fn journal_is_read(&mut self) {
         let seats: Vec<Seat> = self.layout_seats().collect();
         for seat in seats {
             if self.facts.seats[seat.index()].in_journal {

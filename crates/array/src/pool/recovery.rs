@@ -32,6 +32,7 @@ impl Pool {
             !facts.in_journal || facts.is_given_up()
         });
         let gone = gone.collect();
+        self.journal_is_read();
         self.tell_lanes(&Command::Recover {
             incarnation: self.generation,
             fresh,
@@ -59,7 +60,6 @@ impl Pool {
         };
         self.recovered = failed.is_none();
         if self.recovered {
-            self.journal_was_read();
             self.tell_lost();
             self.resume_scrub();
         }

@@ -30,12 +30,19 @@ impl Lane {
             self.ios.drain(&mut self.cx, seat);
             self.decide(seat, true);
         }
-        if self.cx.geometry.regions().is_some() && self.recovery.is_none() {
+        if self.log_has_end() {
             self.preserved.drive_out(self.log.next_sequence());
             self.retries.end_waits();
             self.journal_leaves(seats.iter().copied());
             self.checkpoints.want();
         }
+    }
+
+    /// True if it is known where the log ends: not before recovery has ended, and not if it has failed. Until then nothing
+    /// is decided by what the journal holds.
+    pub(in crate::lane) fn log_has_end(&self) -> bool {
+        let journaled = self.cx.geometry.regions().is_some();
+        journaled && self.recovery.is_none() && self.log.next_sequence() > 0
     }
 
     /// These drives are out: batches that have begun by now may be on them. When the journal does not hold these batches
