@@ -346,6 +346,16 @@ impl Geometry {
         pages_per_cell(self.cell_bytes, self.map_entries())
     }
 
+    /// The first copy of a lane's anchor: the first byte of its ring on each drive.
+    ///
+    /// # Panics
+    /// When the pool has no journal.
+    #[must_use]
+    pub fn anchor_offset(&self, lane: u16) -> u64 {
+        let regions = self.regions().expect("an anchor needs a journal");
+        regions.journal_offset + u64::from(lane) * regions.ring_bytes
+    }
+
     /// Copies of each page, on as many drives.
     #[must_use]
     pub fn page_copies(&self) -> u64 {

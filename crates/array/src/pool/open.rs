@@ -471,12 +471,16 @@ fn overtakes(one: &Label, other: &Label) -> Result<bool, OpenError> {
     if one.generation < other.generation || takes_part(one, other.drive) {
         return Ok(false);
     }
+    // A drive that was missed may also have been given up by name.
     let missed = one.facts.seats.iter().filter(|seat| {
-        let now = SeatState::Out {
-            since: other.generation,
-            reason: OutReason::Missing,
+        let SeatState::Out { since, reason } = seat.state else {
+            return false;
         };
-        seat.state == now
+        let missed = matches!(
+            reason,
+            OutReason::Missing | OutReason::FailedByAdministrator
+        );
+        missed && since == other.generation
     });
     // A drive that was being brought in is in none of the seats of `one`.
     let known = one.facts.seats.iter().any(|seat| seat.drive == other.drive);
@@ -752,6 +756,15 @@ impl Pool {
         let stale = pool.load_tables(&tables);
         if back.is_empty() || pool.waits_for_drives() {
             return None;
+        }
+        let groups: Vec<u64> = pool.facts.allocated_groups().collect();
+        for group in groups {
+            let mut columns = 0..pool.geometry.layout().columns();
+            let source = |column| pool.source(group, column).map(|cell| cell.seat);
+            if columns.any(|column| source(column).is_some_and(|seat| back.contains(&seat))) {
+                // Copies of pages may be older there, or torn: they are compared.
+                pool.scrub_for(group);
+            }
         }
         for seat in back {
             pool.report(Report::DriveTakenBack { seat });

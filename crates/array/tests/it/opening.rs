@@ -1,8 +1,13 @@
 //! Which labels count when labels of one number do not agree.
 
-use array::format::Label;
-use array::pool::{FoundDrive, OpenError, OutReason, PoolFacts, SeatState, Ticket, create, open};
-use block::Seat;
+use std::collections::BTreeMap;
+
+use array::format::{LABEL_OFFSETS, Label, newest_label};
+use array::pool::{
+    FoundDrive, Half, OpenError, OutReason, Pool, PoolAction, PoolFacts, SeatState, Ticket, create,
+    open,
+};
+use block::{Instant, Seat};
 
 use crate::support::{DRIVE_BYTES, spec};
 
@@ -200,4 +205,47 @@ fn a_generation_that_may_have_counted_is_not_overtaken() {
         found(&written, 3, 3),
     ];
     are_two_halves(&drives);
+}
+
+/// The label writes that the pool requests, which all succeed: by seat, the copy and the generation.
+fn label_writes(pool: &mut Pool) -> BTreeMap<Seat, (usize, u64)> {
+    let mut written = BTreeMap::new();
+    let mut ids = Vec::new();
+    while let Some(action) = pool.poll_action() {
+        if let PoolAction::WriteDurably {
+            id,
+            seat,
+            offset,
+            bytes,
+        } = action
+        {
+            let copy = LABEL_OFFSETS.iter().position(|&at| at == offset);
+            let (_, label) = newest_label([&bytes, &[]]).expect("a label");
+            written.insert(seat, (copy.expect("of a label"), label.generation));
+            ids.push(id);
+        }
+    }
+    for id in ids {
+        pool.handle_completion(Instant::ZERO, id, Half::Flush, Ok(()));
+    }
+    written
+}
+
+/// A daemon that was killed may leave labels in caches alone. With the next generation in the other copy, a power cut
+/// took both copies.
+#[test]
+fn labels_are_flushed_where_they_are_before_the_next_generation() {
+    let facts = facts(3);
+    let drives = [
+        found(&facts, 0, 4),
+        found(&facts, 1, 4),
+        found(&facts, 2, 3),
+    ];
+    let opening = open(&drives, false).unwrap();
+    let slots = [(Seat(0), 0), (Seat(1), 1), (Seat(2), 0)].into();
+    let mut pool = opening.finish(BTreeMap::new(), &slots, Ticket(0)).unwrap();
+    let first = [(Seat(0), (0, 4)), (Seat(1), (1, 4)), (Seat(2), (1, 4))];
+    assert_eq!(label_writes(&mut pool), first.into());
+    let second = [(Seat(0), (1, 5)), (Seat(1), (0, 5)), (Seat(2), (0, 5))];
+    assert_eq!(label_writes(&mut pool), second.into());
 }

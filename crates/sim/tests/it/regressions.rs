@@ -262,3 +262,29 @@ fn a_column_is_at_home_before_its_group_is_made_blank_for_a_new_volume() {
 fn what_could_not_be_filled_while_drives_were_gone_is_filled_when_they_are_back() {
     holds(include_str!("../schedules/fills-after-a-blink.txt"));
 }
+
+/// Seeds 811006801 and 811048982. Drives stayed and returned errors. A write whose row could not be read made the parity
+/// unknown, as for lost blocks; when the drives worked again, redundancy was less, or a block of another drive was lost.
+#[test]
+fn a_write_loses_no_parity_because_drives_do_not_work_for_a_while() {
+    holds(include_str!(
+        "../schedules/parity-unknown-after-a-blink.txt"
+    ));
+    holds(include_str!("../schedules/block-lost-after-a-blink.txt"));
+}
+
+/// Seed 811049219. The power went while a generation was on one drive alone. The pool was opened without this drive, which
+/// was given up by name; when the drive was back, the labels counted as those of two halves.
+#[test]
+fn a_drive_that_was_given_up_is_no_half_of_its_own() {
+    holds(include_str!("../schedules/given-up-with-a-newer-label.txt"));
+}
+
+/// Seed 811073667. A drive left in the middle of a checkpoint, and was taken back at the opening: a copy of a page on it
+/// was torn.
+#[test]
+fn pages_of_drives_that_are_taken_back_are_compared() {
+    holds(include_str!(
+        "../schedules/torn-page-of-a-drive-taken-back.txt"
+    ));
+}

@@ -33,9 +33,7 @@ pub(in crate::lane) fn submit_anchor(
     number: u64,
     scratch: ScratchId,
 ) -> usize {
-    let regions = *cx.geometry.regions().expect("an anchor needs a journal");
-    let copy = number % 2 * PAGE_BYTES;
-    let offset = regions.journal_offset + u64::from(cx.lane) * regions.ring_bytes + copy;
+    let offset = cx.geometry.anchor_offset(cx.lane) + number % 2 * PAGE_BYTES;
     let seats = cx.live_seats();
     for &seat in &seats {
         let service = Service::prompt(Origin::Checkpoint);

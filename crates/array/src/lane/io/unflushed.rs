@@ -118,6 +118,7 @@ fn written_to(purpose: Purpose) -> Option<Seat> {
         | Purpose::Restore { seat } => Some(seat),
         Purpose::Flush { .. }
         | Purpose::PageRead { .. }
+        | Purpose::Probe { .. }
         | Purpose::PageScan { .. }
         | Purpose::Recovery { .. }
         | Purpose::Second { .. }

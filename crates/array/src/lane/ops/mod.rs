@@ -38,7 +38,9 @@ pub(super) use self::compare::{
     Compared, Trials, compare, must_check, plan_trials, tried, writes_what_it_recovers,
 };
 pub(super) use self::moves::{Located, is_located, locate, split, unit_of_move};
-pub(super) use self::op::{Destination, Hedge, Lock, Op, Owner, Phase, Task, waits_for_verdict};
+pub(super) use self::op::{
+    Destination, Hedge, Lock, Op, Owner, Phase, Probe, Task, waits_for_verdict,
+};
 pub(super) use self::plan::{
     Beginning, Planned, begin as begin_plan, closely, fault_of_loss, finds_losses,
 };

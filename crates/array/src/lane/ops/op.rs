@@ -68,6 +68,19 @@ impl Task {
     }
 }
 
+/// Whether an operation has asked the drives that failed its reads for something else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::lane) enum Probe {
+    None,
+    /// So many drives have not answered yet; and whether one has failed.
+    Asks {
+        left: usize,
+        failed: bool,
+    },
+    /// All of them have answered: the blocks are on bad sectors if they cannot be read now.
+    Answered,
+}
+
 /// The phase of an operation. The diagram is in `mod.rs`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::lane) enum Phase {
@@ -194,6 +207,7 @@ pub(in crate::lane) struct Op {
     pub(in crate::lane) direct: Option<Box<Direct>>,
     /// The number of times that failed reads have been tried again.
     pub(in crate::lane) retries: u8,
+    pub(in crate::lane) probe: Probe,
     /// The worst fault of its reads.
     pub(in crate::lane) read_fault: Option<Fault>,
     /// The fault with which the operation will end.
@@ -234,6 +248,7 @@ impl Op {
             puts: Vec::new(),
             direct: None,
             retries: 0,
+            probe: Probe::None,
             read_fault: None,
             fault: None,
             bounce_buffer: None,

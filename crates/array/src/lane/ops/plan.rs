@@ -17,10 +17,10 @@
 
 use std::collections::BTreeSet;
 
-use block::{BLOCK_BYTES, Fault};
+use block::{BLOCK_BYTES, Fault, Seat};
 
 use super::hedge::avoided;
-use super::{Op, Owner, Task};
+use super::{Op, Owner, Probe, Task};
 use crate::ScratchId;
 use crate::format::PageName;
 use crate::lane::balance::{Balance, Known, Sound};
@@ -68,6 +68,9 @@ pub(in crate::lane) enum Planned {
     Wait,
     /// Blocks that a drive could not read are read once more.
     Retry,
+    /// These drives could not read blocks without which the operation would decide that something is lost. They are read
+    /// elsewhere first: a drive that fails there too does not work, and nothing is decided.
+    Probe(BTreeSet<Seat>),
     /// More blocks are missing than the code survives.
     Lost,
 }
@@ -158,6 +161,14 @@ pub(in crate::lane) fn closely(
     let around = !avoided.is_empty() || !op.detour.avoid.is_empty();
     let again = op.read_fault == Some(Fault::Medium) && op.retries < READ_RETRIES;
     let gone = op.read_fault == Some(Fault::Gone);
+    if let Ok(plan) = &planned
+        && !(around || again)
+        && decides_by_bad_reads(op, plan)
+    {
+        let of = |&(column, _): &(u16, u64)| columns[usize::from(column)].source;
+        let seats = op.bad.iter().filter_map(of).map(|cell| cell.seat);
+        return Planned::Probe(seats.collect());
+    }
     match planned {
         Ok(plan)
             if !(lossy && (around || again || gone))
@@ -178,6 +189,18 @@ pub(in crate::lane) fn closely(
         }
         Ok(_) | Err(Lost) => Planned::Lost,
     }
+}
+
+/// True if a plan would make blocks unknown, because drives have failed reads that perhaps fail all: parity in a row of
+/// which other blocks cannot be read, or parts of a cell that is filled.
+fn decides_by_bad_reads(op: &Op, plan: &Plan) -> bool {
+    let decides = match op.task {
+        Task::Write(_) => !plan.lost.is_empty(),
+        Task::Fill { .. } => !plan.lost.is_empty() || !plan.absent.is_empty(),
+        _ => false,
+    };
+    let failed = op.read_fault == Some(Fault::Medium) && !op.bad.is_empty();
+    decides && failed && op.probe == Probe::None
 }
 
 /// The plan of an operation; in a repair also its rows with their lost blocks.

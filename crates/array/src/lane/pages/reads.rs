@@ -313,8 +313,7 @@ impl PageReads {
             let decided = matches!(copy.outcome, Ok(()) | Err(Fault::Gone | Fault::Shutdown));
             !decided && !failed.contains_key(&copy.seat) && !cx.view().is_out(copy.seat)
         };
-        let regions = cx.geometry.regions().expect("pages need a region");
-        let elsewhere = regions.journal_offset + u64::from(cx.lane) * regions.ring_bytes;
+        let elsewhere = cx.geometry.anchor_offset(cx.lane);
         let copies = loading.copies.iter().zip(places).enumerate();
         let reads = copies.filter(|(_, (copy, _))| may_work(copy));
         let reads = reads.map(|(index, (copy, place))| {

@@ -50,6 +50,7 @@ impl Lane {
                 self.pages
                     .read_ended(cx, ios, &checkpoint, (read, seat), outcome);
             }
+            Purpose::Probe { op } => self.probed(op, outcome),
             Purpose::Install { transfer } => self.install_written(&transfer, outcome),
             Purpose::PageWrite { seat, offset } => self.page_written(seat, offset, outcome),
             Purpose::Anchor { seat } => self.anchor_written(seat, offset, outcome),

@@ -1,20 +1,22 @@
 //! Planning of operations: an operation is located, planned by the state of its blocks, and its reads begin.
 
-use block::{Fault, RequestKind};
+use std::collections::BTreeSet;
+
+use block::{BLOCK_BYTES, Fault, Outcome, RequestKind, Seat};
 
 use crate::ScratchId;
-use crate::action::{Action, Event};
+use crate::action::{Action, BufferId, Event, IoKind, Origin, Service, Slice};
 use crate::format::{BlockName, ENTRIES_PER_META_PAGE};
 use crate::lane::balance::Known;
 use crate::lane::blank::plan_blank;
 use crate::lane::blocks::Entries;
 use crate::lane::ids::OpId;
 use crate::lane::ops::{
-    Beginning, Owner, Planned, Task, Trials, Way, avoid_stragglers, begin_plan, closely,
-    fault_of_loss, finds_losses, plan_trials, provide_memory, way,
+    Beginning, Owner, Phase, Planned, Probe, Task, Trials, Way, avoid_stragglers, begin_plan,
+    closely, fault_of_loss, finds_losses, plan_trials, provide_memory, way,
 };
 use crate::lane::repairs::left_to_repair;
-use crate::lane::{Lane, preserved, records};
+use crate::lane::{Lane, Purpose, preserved, records};
 use crate::plan::Plan;
 
 impl Lane {
@@ -85,6 +87,7 @@ impl Lane {
                 self.end(id, Err(Fault::Lost));
             }
             Planned::Wait | Planned::Retry => self.ops.run(id),
+            Planned::Probe(seats) => self.probe(id, &seats),
             Planned::Lost if self.ops[id].moves_from().is_some() => self.cancel_move(id),
             Planned::Lost => self.lost(id),
         }
@@ -185,6 +188,70 @@ impl Lane {
         op.puts = puts;
         op.plan = Some(plan);
         self.compute(id);
+    }
+
+    /// Reads the anchor of the journal from drives that have failed an operation's reads.
+    fn probe(&mut self, id: OpId, seats: &BTreeSet<Seat>) {
+        self.release_scratch(id);
+        let scratch = self.cx.fresh_scratch();
+        let op = &mut self.ops[id];
+        op.scratch = Some(scratch);
+        op.phase = Phase::Fetching;
+        op.probe = Probe::Asks {
+            left: seats.len(),
+            failed: false,
+        };
+        let bytes = seats.len() as u64 * BLOCK_BYTES;
+        self.cx.actions.push_back(Action::Allocate(scratch, bytes));
+        let offset = self.cx.geometry.anchor_offset(self.cx.lane);
+        for (index, &seat) in (0..).zip(seats) {
+            let slice = Slice {
+                buffer: BufferId::Scratch(scratch),
+                offset: index * BLOCK_BYTES,
+                length: BLOCK_BYTES,
+            };
+            let (purpose, service) = (
+                Purpose::Probe { op: id },
+                Service::prompt(Origin::Checkpoint),
+            );
+            let place = (seat, offset);
+            { &mut self.ios }.submit_slice(
+                &mut self.cx,
+                purpose,
+                service,
+                IoKind::Read,
+                place,
+                slice,
+            );
+        }
+    }
+
+    /// A drive that has failed reads of an operation has been read elsewhere. If one of them does not work, the operation
+    /// fails. Otherwise its blocks are read once more.
+    pub(in crate::lane) fn probed(&mut self, id: OpId, outcome: Outcome) {
+        let op = &mut self.ops[id];
+        let Probe::Asks { left, failed } = op.probe else {
+            unreachable!("it has asked drives");
+        };
+        let failed = failed || outcome.is_err();
+        op.probe = match left {
+            1 => Probe::Answered,
+            left => Probe::Asks {
+                left: left - 1,
+                failed,
+            },
+        };
+        if left > 1 {
+            return;
+        }
+        if failed {
+            self.lost(id);
+            return;
+        }
+        op.bad.clear();
+        op.read_fault = None;
+        op.retries = 0;
+        self.ops.run(id);
     }
 
     /// An operation needs more blocks than are available.
