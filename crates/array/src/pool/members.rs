@@ -5,7 +5,8 @@ use uuid::Uuid;
 
 use super::cells::CellTable;
 use super::{
-    Drive, OnDurable, OutReason, Pool, PoolAction, PoolError, Report, SeatFacts, SeatState, Ticket,
+    Drive, OnDurable, OutReason, Pool, PoolAction, PoolError, PoolWrite, Report, SeatFacts,
+    SeatState, Ticket,
 };
 use crate::action::{Command, IoKind};
 use crate::seeded::{self, SeededFault};
@@ -194,15 +195,34 @@ impl Pool {
             self.facts.set_numbers(seats, [spare, number]);
             self.suspicions.swap(seat, waiting);
             self.moves(seat, waiting);
-            if let Some(drive) = self.drives.remove(&waiting) {
-                self.drives.insert(seat, drive);
-            }
+            // A label may be on its way to it.
+            self.drive_moves(waiting, seat);
             self.actions.push_back(PoolAction::Swap(seat, waiting));
             let takes_over = Report::SpareTakesOver {
                 seat,
                 from: waiting,
             };
             self.bring_in(seat, vec![OnDurable::Report(takes_over)]);
+        }
+    }
+
+    /// The drive of a seat is that of another seat from now on, and with it what is written to it.
+    pub(super) fn drive_moves(&mut self, from: Seat, to: Seat) {
+        if let Some(drive) = self.drives.remove(&from) {
+            self.drives.insert(to, drive);
+        }
+        self.labels.rename(from, to);
+        for io in self.ios.values_mut() {
+            match &mut io.what {
+                PoolWrite::Label { seat: at }
+                | PoolWrite::CellPage { seat: at, .. }
+                | PoolWrite::WipeJournal { seat: at }
+                    if *at == from =>
+                {
+                    *at = to;
+                }
+                _ => {}
+            }
         }
     }
 

@@ -25,8 +25,7 @@ use layout::Cell;
 use uuid::Uuid;
 
 use super::{
-    Drive, OnDurable, OutReason, Pool, PoolAction, PoolError, PoolWrite, Report, SeatFacts,
-    SeatState, Ticket,
+    Drive, OnDurable, OutReason, Pool, PoolAction, PoolError, Report, SeatFacts, SeatState, Ticket,
 };
 use crate::action::Command;
 use crate::format::CellEntry;
@@ -544,22 +543,7 @@ impl Pool {
         if let Some(table) = self.tables.remove(&with) {
             self.tables.insert(seat, table);
         }
-        if let Some(drive) = self.drives.remove(&with) {
-            self.drives.insert(seat, drive);
-        }
-        self.labels.rename(with, seat);
-        for io in self.ios.values_mut() {
-            match &mut io.what {
-                PoolWrite::Label { seat: at }
-                | PoolWrite::CellPage { seat: at, .. }
-                | PoolWrite::WipeJournal { seat: at }
-                    if *at == with =>
-                {
-                    *at = seat;
-                }
-                _ => {}
-            }
-        }
+        self.drive_moves(with, seat);
         self.taken.retain(|cell, _| cell.seat != with);
         for (&key, &(Cell { row, .. }, generation)) in &filled {
             let cell = Cell { seat, row };

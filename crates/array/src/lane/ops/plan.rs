@@ -161,10 +161,7 @@ pub(in crate::lane) fn closely(
     let around = !avoided.is_empty() || !op.detour.avoid.is_empty();
     let again = op.read_fault == Some(Fault::Medium) && op.retries < READ_RETRIES;
     let gone = op.read_fault == Some(Fault::Gone);
-    if let Ok(plan) = &planned
-        && !(around || again)
-        && decides_by_bad_reads(op, plan)
-    {
+    if !(around || again) && decides_by_bad_reads(op, &planned) {
         let of = |&(column, _): &(u16, u64)| columns[usize::from(column)].source;
         let seats = op.bad.iter().filter_map(of).map(|cell| cell.seat);
         return Planned::Probe(seats.collect());
@@ -191,12 +188,13 @@ pub(in crate::lane) fn closely(
     }
 }
 
-/// True if a plan would make blocks unknown, because drives have failed reads that perhaps fail all: parity in a row of
-/// which other blocks cannot be read, or parts of a cell that is filled.
-fn decides_by_bad_reads(op: &Op, plan: &Plan) -> bool {
-    let decides = match op.task {
-        Task::Write(_) => !plan.lost.is_empty(),
-        Task::Fill { .. } => !plan.lost.is_empty() || !plan.absent.is_empty(),
+/// True if a plan would decide that something is lost because drives have failed reads, which perhaps fail all: parity in
+/// a row of which other blocks cannot be read, or a cell that is filled, or parts of it.
+fn decides_by_bad_reads(op: &Op, planned: &Result<Plan, Lost>) -> bool {
+    let decides = match (&op.task, planned) {
+        (Task::Write(_), Ok(plan)) => !plan.lost.is_empty(),
+        (Task::Fill { .. }, Ok(plan)) => !plan.lost.is_empty() || !plan.absent.is_empty(),
+        (Task::Fill { .. }, Err(Lost)) => true,
         _ => false,
     };
     let failed = op.read_fault == Some(Fault::Medium) && !op.bad.is_empty();

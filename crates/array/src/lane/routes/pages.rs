@@ -65,8 +65,7 @@ impl Lane {
     /// Drives that stay have failed to read a page: what needs it fails, and reads it again when it is tried again.
     fn page_unread(&mut self, name: PageName, waited: Vec<OpId>, fault: Fault) {
         for id in waited {
-            self.ops[id].read_fault = Some(fault);
-            self.lost(id);
+            self.fails_by_drives(id);
         }
         if let Some(running) = self.checkpoints.if_running() {
             let next = running.page_unread(&mut self.overlay, name, fault);

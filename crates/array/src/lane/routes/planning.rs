@@ -245,13 +245,23 @@ impl Lane {
             return;
         }
         if failed {
-            self.lost(id);
+            self.fails_by_drives(id);
             return;
         }
         op.bad.clear();
         op.read_fault = None;
         op.retries = 0;
         self.ops.run(id);
+    }
+
+    /// An operation fails because drives do not work that stay.
+    pub(in crate::lane) fn fails_by_drives(&mut self, id: OpId) {
+        let fault = match self.ops[id].owner {
+            // The pool tries the cell again when the drives may work again.
+            Owner::Job(_) => Fault::Gone,
+            _ => Fault::Medium,
+        };
+        self.end(id, Err(fault));
     }
 
     /// An operation needs more blocks than are available.
