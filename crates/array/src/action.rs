@@ -592,6 +592,8 @@ pub enum Event {
         /// Which of its columns.
         column: u16,
     },
+    /// An operation has failed because drives that stay do not work: they have failed reads at two places.
+    DrivesFail,
     /// A page read from a drive that is in has blocks with unknown checksums. They can be reconstructed.
     BlocksUnknown {
         /// Which group.

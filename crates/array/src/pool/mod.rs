@@ -414,6 +414,7 @@ impl Pool {
                 newest,
             } => self.drive_old(seat, anchor, newest),
             Event::BlocksUnknown { group } => self.blocks_unknown(group),
+            Event::DrivesFail => self.fails_and_stays(),
             Event::Stalled { lane, fault } => self.lane_stalled(lane, fault),
             Event::Resumed { lane } => {
                 self.lane_resumed(lane);

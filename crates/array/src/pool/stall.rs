@@ -74,14 +74,9 @@ impl Pool {
     pub(super) fn fill_waits_for_drives(&mut self) {
         let failed_at = self.stalls.failed_at;
         if failed_at.is_some_and(|at| self.now.since(at) < QUIET) {
-            self.fill_is_tried_again();
+            self.stalls.fills = true;
+            self.stalls.try_at.get_or_insert(self.now + TRY_AGAIN);
         }
-    }
-
-    /// Cells that could not be filled are tried again in a while.
-    pub(super) fn fill_is_tried_again(&mut self) {
-        self.stalls.fills = true;
-        self.stalls.try_at.get_or_insert(self.now + TRY_AGAIN);
     }
 
     /// What drives that stay have refused is tried again, if that is due.

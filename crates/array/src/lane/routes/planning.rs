@@ -256,12 +256,8 @@ impl Lane {
 
     /// An operation fails because drives do not work that stay.
     pub(in crate::lane) fn fails_by_drives(&mut self, id: OpId) {
-        let fault = match self.ops[id].owner {
-            // The pool tries the cell again when the drives may work again.
-            Owner::Job(_) => Fault::Gone,
-            _ => Fault::Medium,
-        };
-        self.end(id, Err(fault));
+        self.cx.events.push_back(Event::DrivesFail);
+        self.end(id, Err(Fault::Medium));
     }
 
     /// An operation needs more blocks than are available.

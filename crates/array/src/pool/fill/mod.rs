@@ -362,10 +362,6 @@ impl Pool {
                 cells: 1,
                 fault,
             });
-        } else if fault == Fault::Gone && self.drives.contains_key(&target.seat) {
-            // Drives that are to be read do not work, and stay.
-            self.fills.lost((group, column));
-            self.fill_is_tried_again();
         } else if self.stalls.is_stalled() {
             // Drives that stay refuse writes. The cell is filled when they take them again.
             self.fills.lost((group, column));
