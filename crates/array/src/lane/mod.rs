@@ -95,7 +95,7 @@ enum Purpose {
     Batch { sequence: u64, seat: Seat },
     /// Copies of pages that lie side by side (`pages/reads.rs`).
     PageRead { read: u64, seat: Seat },
-    /// A read that tells whether a drive works at all.
+    /// A read that shows whether a drive works at all.
     Probe { op: OpId },
     /// Logged blocks that are being written to their place.
     Install { transfer: Transfer },

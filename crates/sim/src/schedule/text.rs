@@ -287,7 +287,7 @@ fn parse_event(line: &str) -> Option<Event> {
     Some(event)
 }
 
-/// Seats that are joined by `+`.
+/// Drives that leave for a while; their seats are joined by `+`.
 fn blink(leave: Leave, seats: &str, steps: &str, back: &str) -> Option<Event> {
     let seat = |word: &str| word.parse().ok().map(Seat);
     let seats: Option<Vec<Seat>> = seats.split('+').map(seat).collect();

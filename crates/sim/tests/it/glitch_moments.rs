@@ -249,7 +249,7 @@ impl History<'_> {
                 Err(error) => panic!("{}: {seat} does not return: {error}", run.when),
             }
         }
-        // What nobody waits for is tried again in the pool's own time.
+        // What no request waits for is tried again in the pool's own time.
         run.passes(Duration::from_secs(5));
         run.settle();
         self.check(&mut run, true, "all are back");

@@ -86,7 +86,7 @@ pub(in crate::lane) enum Probe {
 pub(in crate::lane) enum Phase {
     /// It waits for the locks of its stripes.
     Locking,
-    /// The pages with the entries of its blocks are being read.
+    /// The pages with the entries of its blocks are being read, or drives that have failed its reads are asked.
     Fetching,
     /// So many reads are in flight. `failed`: some of the blocks are not available.
     Reading { in_flight: u64, failed: bool },

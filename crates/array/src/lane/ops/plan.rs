@@ -164,7 +164,11 @@ pub(in crate::lane) fn closely(
     if !(around || again) && decides_by_bad_reads(op, &planned) {
         let of = |&(column, _): &(u16, u64)| columns[usize::from(column)].source;
         let seats = op.bad.iter().filter_map(of).map(|cell| cell.seat);
-        return Planned::Probe(seats.collect());
+        let seats: BTreeSet<Seat> = seats.filter(|&seat| !cx.view().is_out(seat)).collect();
+        // Drives that have gone out since cannot be asked.
+        if !seats.is_empty() {
+            return Planned::Probe(seats);
+        }
     }
     match planned {
         Ok(plan)

@@ -266,7 +266,7 @@ fn a_pool_without_its_drives_keeps_neither_others_nor_requests_waiting() {
     assert_eq!(all, wanted);
 }
 
-/// A shelf that is switched on after the host: its pool opens by itself.
+/// A shelf that is switched on after the host: its pool opens without a command.
 #[test]
 fn a_pool_whose_drives_come_late_opens_when_all_are_there() {
     let mut bench = Bench::new("late");
