@@ -186,6 +186,12 @@ impl Drive {
         self.faults.broken = false;
     }
 
+    /// A drive that left for a while is there again: nothing that was planned goes wrong any more, and nothing is lost.
+    pub fn come_back(&mut self) {
+        self.stop_faults();
+        self.reconnect();
+    }
+
     /// Plugs the drive in again. The content stays. With `survival` the drive had lost power: this decides about its
     /// un-flushed writes.
     pub(crate) fn plug_in(&mut self, survival: Option<&mut dyn FnMut(u32) -> Survival>) {

@@ -285,8 +285,7 @@ impl Run {
             Meanwhile::Killed => world.kill(),
             _ => world.cut(CutSpec::Seed(rng.random())),
         };
-        drives.iter_mut().for_each(Drive::stop_faults);
-        drives.iter_mut().for_each(Drive::reconnect);
+        drives.iter_mut().for_each(Drive::come_back);
         let mut away: Vec<usize> = Vec::new();
         if meanwhile == Meanwhile::OpenedWithSome {
             away.extend(seats.iter().map(|seat| seat.index()));
@@ -309,8 +308,7 @@ impl Run {
                 }
                 Err((drives, _)) => drives,
             };
-            drives.iter_mut().for_each(Drive::stop_faults);
-            drives.iter_mut().for_each(Drive::reconnect);
+            drives.iter_mut().for_each(Drive::come_back);
         }
         let world = loop {
             match World::try_open(drives, rng.random()) {
@@ -345,8 +343,7 @@ impl Run {
         seats.shuffle(&mut self.rng);
         for &seat in &seats {
             if let Some(drive) = self.world.drive_in(seat) {
-                drive.stop_faults();
-                drive.reconnect();
+                drive.come_back();
             }
             if self.rng.random_bool(0.3) {
                 self.wait();

@@ -120,9 +120,8 @@ fn moments(pool: (&str, u16), workload: Workload) -> Vec<Moment> {
 
 /// The drive has lost nothing.
 fn works_again(drive: &mut Drive) {
-    drive.stop_faults();
     drive.recover();
-    drive.reconnect();
+    drive.come_back();
 }
 
 /// Whether one of these says that the volume held these bytes.

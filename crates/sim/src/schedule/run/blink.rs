@@ -6,17 +6,11 @@ use array::pool::SeatState;
 use block::Seat;
 
 use super::{Checked, Run};
-use crate::drive::{Drive, DriveFault, Trigger};
+use crate::drive::{DriveFault, Trigger};
 use crate::schedule::{Back, Event, Leave, Seats};
 
 /// Time in which pool and lanes try again what drives have refused.
 const TRIES: Duration = Duration::from_secs(5);
-
-/// The drive has lost nothing.
-fn comes_back(drive: &mut Drive) {
-    drive.stop_faults();
-    drive.reconnect();
-}
 
 impl Run {
     /// These drives leave, one after the other while the world goes on, and come back as they were. Meanwhile
@@ -62,12 +56,12 @@ impl Run {
         if let Some(cut) = cut {
             let mut drives = self.stop(cut);
             for index in gone {
-                comes_back(&mut drives[index]);
+                drives[index].come_back();
             }
             self.open(drives)?;
         } else {
             for index in gone {
-                comes_back(&mut self.world().drives_mut()[index]);
+                self.world().drives_mut()[index].come_back();
             }
             self.room(0)?;
             // A request from before may wait with an error for the next try; and what nobody waits for is tried again
