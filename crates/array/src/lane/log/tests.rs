@@ -127,6 +127,16 @@ impl Lab {
         writes.collect()
     }
 
+    /// As many drives are out as the code survives, and one of the others has refused batch 7.
+    fn refused_with_no_drive_to_spare() -> Self {
+        let mut lab = Self::new();
+        lab.seat_out(Seat(0));
+        lab.seat_out(Seat(1));
+        let (mut lab, writes) = lab.written();
+        lab.end(7, &writes, &[writes[0].seat]);
+        lab
+    }
+
     /// One commit is being written to its drives.
     fn written(mut self) -> (Self, Vec<Io>) {
         let sequence = self.log.next_sequence();
@@ -446,11 +456,7 @@ fn gaps_are_tried_once_for_each_checkpoint() {
 /// Two drives are out. So a batch is on one drive only when another refuses its column.
 #[test]
 fn a_batch_on_fewer_drives_than_it_should_be_blocks_the_log_until_a_checkpoint() {
-    let mut lab = Lab::new();
-    lab.seat_out(Seat(0));
-    lab.seat_out(Seat(1));
-    let (mut lab, writes) = lab.written();
-    lab.end(7, &writes, &[writes[0].seat]);
+    let mut lab = Lab::refused_with_no_drive_to_spare();
     assert_eq!(lab.ended(), [(7, Some(REFUSED), Ok(()))], "it is durable");
     assert!(lab.log.is_blocked() && lab.log.needs_checkpoint());
     lab.commit();
@@ -464,11 +470,7 @@ fn a_batch_on_fewer_drives_than_it_should_be_blocks_the_log_until_a_checkpoint()
 /// Regression: blocks that only the journal had were released, because they could not be logged again.
 #[test]
 fn while_a_batch_is_in_the_way_only_preserved_blocks_are_logged() {
-    let mut lab = Lab::new();
-    lab.seat_out(Seat(0));
-    lab.seat_out(Seat(1));
-    let (mut lab, writes) = lab.written();
-    lab.end(7, &writes, &[writes[0].seat]);
+    let mut lab = Lab::refused_with_no_drive_to_spare();
     lab.ended();
     assert_eq!(lab.log.blocked(), Some(7));
     lab.commit();
