@@ -31,6 +31,9 @@ mod state;
 mod stored;
 mod units;
 
+use std::collections::HashMap;
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+
 use crate::developed::{Developed, Development, Shape};
 use crate::rng::Rng;
 
@@ -52,7 +55,7 @@ const ENTRIES_MAX: usize = 4096;
 /// More updates improve nothing that a rebuild would notice.
 pub const UPDATES: u64 = 120_000_000;
 
-/// Searched bases for `shape`, deterministic. Drives are developed modulo n; with `domains`, a
+/// Searched bases for `shape`, deterministic, and searched once in a process. Drives are developed modulo n; with `domains`, a
 /// divisor f of n, over a grid of f domains (drive x in domain x mod f) with at most
 /// `shape.parity` columns of a group in one domain.
 ///
@@ -62,10 +65,24 @@ pub const UPDATES: u64 = 120_000_000;
 /// # Panics
 /// When a group is wider than the drives that are not spares.
 pub fn search(shape: Shape, domains: Option<u16>) -> Result<Developed, DomainsError> {
-    search_within(shape, domains, UPDATES)
+    if let Some(layout) = found().get(&(shape, domains)) {
+        return Ok(layout.clone());
+    }
+    // Other shapes are not kept waiting: the lock is not held during a search.
+    let layout = search_within(shape, domains, UPDATES)?;
+    found().insert((shape, domains), layout.clone());
+    Ok(layout)
 }
 
-/// As [`search`] with another limit, for tests and for longer searches.
+/// What has been found. A search takes up to half a second, and a process makes few shapes, but many pools of each.
+static FOUND: LazyLock<Mutex<HashMap<(Shape, Option<u16>), Developed>>> =
+    LazyLock::new(Mutex::default);
+
+fn found() -> MutexGuard<'static, HashMap<(Shape, Option<u16>), Developed>> {
+    FOUND.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// As [`search`] with another limit, for tests and for longer searches; it always searches.
 ///
 /// # Errors
 /// As [`search`].

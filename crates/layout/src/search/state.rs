@@ -33,6 +33,33 @@ pub(super) struct State {
     cost: i64,
     least: i64,
     updates: u64,
+    before: Before,
+}
+
+/// Counts and cost before the last swap.
+#[derive(Default)]
+struct Before {
+    cost: i64,
+    counts: Vec<i32>,
+}
+
+impl Before {
+    fn of(&mut self, cost: i64, counts: [&[i32]; 3]) {
+        self.cost = cost;
+        self.counts.clear();
+        for counts in counts {
+            self.counts.extend_from_slice(counts);
+        }
+    }
+
+    fn restore(&self, counts: [&mut [i32]; 3]) {
+        let mut saved = self.counts.as_slice();
+        for counts in counts {
+            let (these, rest) = saved.split_at(counts.len());
+            counts.copy_from_slice(these);
+            saved = rest;
+        }
+    }
 }
 
 impl State {
@@ -94,6 +121,7 @@ impl State {
             cost: 0,
             least: 0,
             updates: 0,
+            before: Before::default(),
         };
         state.count();
         state.least = state.least_cost();
@@ -117,20 +145,51 @@ impl State {
     /// Swaps two entries of a base and returns the change of the cost. `None` if domains forbid the
     /// swap; nothing is changed then.
     pub(super) fn swap(&mut self, base: u32, i: u32, j: u32) -> Option<i64> {
-        let before = self.cost;
-        self.exchange(base as usize * self.n, i as usize, j as usize);
-        if matches!(self.development, Development::Grid { .. })
-            && !(self.domains_hold(base as usize * self.n, i as usize)
-                && self.domains_hold(base as usize * self.n, j as usize))
-        {
-            self.undo(base, i, j);
+        let (offset, i, j) = (base as usize * self.n, i as usize, j as usize);
+        if !self.domains_allow(offset, i, j) {
+            // The clock counts a swap and its undoing: searches have always ended by it.
+            self.updates += 2 * self.updates_of(i, j);
             return None;
         }
-        Some(self.cost - before)
+        self.before
+            .of(self.cost, [&self.total, &self.reads, &self.writes]);
+        self.exchange(offset, i, j);
+        Some(self.cost - self.before.cost)
     }
 
+    /// Takes the last swap back.
     pub(super) fn undo(&mut self, base: u32, i: u32, j: u32) {
-        self.exchange(base as usize * self.n, i as usize, j as usize);
+        let (offset, i, j) = (base as usize * self.n, i as usize, j as usize);
+        self.bases.swap(offset + i, offset + j);
+        self.cost = self.before.cost;
+        self.before
+            .restore([&mut self.total, &mut self.reads, &mut self.writes]);
+        self.updates += self.updates_of(i, j);
+    }
+
+    /// The count changes of an exchange of positions `i` and `j`.
+    fn updates_of(&self, i: usize, j: usize) -> u64 {
+        let pairs = |position: usize, other: usize| {
+            let of = self.neighbours.get(position).map_or(&[][..], Vec::as_slice);
+            of.iter().filter(|&&(c, _)| usize::from(c) != other).count()
+        };
+        let writes = if i.max(j) >= self.used {
+            2 * self.spares * self.used
+        } else {
+            0
+        };
+        (4 * (pairs(i, j) + pairs(j, i)) + writes + 1) as u64
+    }
+
+    /// True if domains hold after a swap of positions `i` and `j`.
+    fn domains_allow(&mut self, offset: usize, i: usize, j: usize) -> bool {
+        if !matches!(self.development, Development::Grid { .. }) {
+            return true;
+        }
+        self.bases.swap(offset + i, offset + j);
+        let allowed = self.domains_hold(offset, i) && self.domains_hold(offset, j);
+        self.bases.swap(offset + i, offset + j);
+        allowed
     }
 
     /// True if the groups of `position` have at most p columns in the domain at `position`.

@@ -262,6 +262,21 @@ fn the_search_gives_the_same_bases_everywhere() {
 }
 
 #[test]
+fn a_shape_that_was_searched_before_has_the_bases_of_its_search() {
+    let shape = Shape {
+        drives: 8,
+        width: 4,
+        parity: 2,
+        spares: 0,
+    };
+    let searched = search::search_within(shape, Some(2), search::UPDATES).unwrap();
+    for _ in 0..2 {
+        let found = search::search(shape, Some(2)).unwrap();
+        assert_eq!(found.bases(), searched.bases());
+    }
+}
+
+#[test]
 fn stored_bases_come_back_through_the_geometry_and_damaged_ones_are_refused() {
     let made = geometry("pddl1:4d:18c:2s", 1);
     let stored = made.stored().expect("searched bases are stored");

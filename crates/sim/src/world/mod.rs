@@ -151,6 +151,8 @@ pub struct World {
     ios: u64,
     /// Number of lane checks.
     checks: u64,
+    /// Number of polls of the pool, each of which is followed by a check.
+    pool_checks: u64,
     /// Writes and flushes that have ended.
     boundaries: u64,
     /// Everything that the pool reported.
@@ -229,6 +231,7 @@ impl World {
             trace: 0,
             ios: 0,
             checks: 0,
+            pool_checks: 0,
             boundaries: 0,
             reports: Vec::new(),
         };

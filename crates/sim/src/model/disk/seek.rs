@@ -15,10 +15,11 @@
 //! The two-piece form of Ruemmler and Wilkes, "An introduction to disk drive modeling", IEEE Computer 27(3), 1994, as the
 //! Shear paper uses it (section 2.2).
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 /// The points that fix a curve.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SeekCurve {
     /// Time for one cylinder.
     pub one_ns: u64,
@@ -67,8 +68,20 @@ impl SeekCurve {
 #[derive(Clone, Debug)]
 pub(super) struct SeekTable(Arc<[u32]>);
 
+/// The tables that have been computed. A process simulates few kinds of drives, and thousands of each.
+static TABLES: LazyLock<Mutex<HashMap<(SeekCurve, u32), SeekTable>>> =
+    LazyLock::new(Mutex::default);
+
 impl SeekTable {
     pub(super) fn new(curve: &SeekCurve, cylinders: u32) -> Self {
+        let mut tables = TABLES.lock().unwrap_or_else(PoisonError::into_inner);
+        let table = tables.entry((*curve, cylinders));
+        table
+            .or_insert_with(|| Self::compute(curve, cylinders))
+            .clone()
+    }
+
+    fn compute(curve: &SeekCurve, cylinders: u32) -> Self {
         let ns = |distance| {
             u32::try_from(curve.ns(distance, cylinders)).expect("a seek takes less than 4 seconds")
         };
