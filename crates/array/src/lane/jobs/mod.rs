@@ -156,6 +156,15 @@ impl GroupJobs {
         self.jobs.is_empty()
     }
 
+    /// The scrub of a group, if it has not taken its first step.
+    pub(super) fn scrub_to_begin(&self, group: u64) -> Option<JobId> {
+        let scrubs = |job: &Job| {
+            job.group == group && matches!(job.kind, Kind::Scrub) && job.next_stripe == 0
+        };
+        let mut jobs = self.jobs.iter();
+        jobs.find_map(|(&id, job)| scrubs(job).then_some(id))
+    }
+
     /// The group that a job is about to make unwritten.
     pub(super) fn zeroes(&self, id: JobId) -> Option<u64> {
         let job = &self.jobs[&id];

@@ -226,9 +226,10 @@ impl PageCache {
         });
     }
 
-    /// Drops the group's pages, so that their copies are read and compared when they are needed next. Pages that are
-    /// about to be written stay, and pages of which memory may have the only copy.
-    pub(in crate::lane) fn compare_copies(
+    /// A drive is back whose copies of the group's pages may be later than those that memory came from. Drops the pages,
+    /// so that their copies are read and compared when they are needed next. Pages that are about to be written stay,
+    /// and pages of which memory may have the only copy.
+    pub(in crate::lane) fn read_again(
         &mut self,
         cx: &Context,
         checkpoint: &CheckpointPages<'_>,
@@ -269,7 +270,7 @@ impl PageCache {
     }
 
     /// Pages of the group that are on the drives as they are here.
-    fn clean(&self, group: u64) -> Vec<PageName> {
+    pub(super) fn clean(&self, group: u64) -> Vec<PageName> {
         let cached = self.cached.iter();
         cached
             .filter(|(name, cached)| name.group == group && !cached.dirty)

@@ -277,26 +277,41 @@ impl PageCache {
     ) {
         for name in names {
             if !cx.view().is_out(seat) {
-                self.compare_if_clean(cx, ios, checkpoint, name);
+                self.compare_clean(cx, ios, checkpoint, vec![name]);
             }
         }
     }
 
-    /// Reads all copies of a page that is clean in memory, if there is more than one.
-    fn compare_if_clean(
+    /// A scrub begins: reads all copies of the group's pages that are in memory. They are compared with memory, which
+    /// stays: it may know what no drive has any more, because a controller has lost its cache and set drives back.
+    pub(super) fn compare_copies(
         &mut self,
         cx: &mut Context,
         ios: &mut IoTable,
         checkpoint: &CheckpointPages<'_>,
-        name: PageName,
+        group: u64,
     ) {
-        let compares = readable_places(cx, name).len() > 1
-            && self.is_clean(name)
-            && !self.reads.is_loading(name)
-            && !checkpoint.writes_all_copies(name);
-        if compares {
-            let nowhere = self.reads.begin(cx, ios, checkpoint.anchor, [name], true);
-            debug_assert!(nowhere.is_empty(), "it can be read in two places");
+        let names = self.clean(group);
+        self.compare_clean(cx, ios, checkpoint, names);
+    }
+
+    /// Reads all copies of those pages that are clean in memory and of which there is more than one copy.
+    fn compare_clean(
+        &mut self,
+        cx: &mut Context,
+        ios: &mut IoTable,
+        checkpoint: &CheckpointPages<'_>,
+        mut names: Vec<PageName>,
+    ) {
+        names.retain(|&name| {
+            readable_places(cx, name).len() > 1
+                && self.is_clean(name)
+                && !self.reads.is_loading(name)
+                && !checkpoint.writes_all_copies(name)
+        });
+        if !names.is_empty() {
+            let nowhere = self.reads.begin(cx, ios, checkpoint.anchor, names, true);
+            debug_assert!(nowhere.is_empty(), "they can be read in two places");
         }
     }
 
@@ -407,7 +422,7 @@ impl PageCache {
         }
         if (loading.anchor, loading.epoch) != (checkpoint.anchor, cx.epochs.present()) {
             // The page may have been written meanwhile, or its column has moved.
-            self.compare_if_clean(cx, ios, checkpoint, name);
+            self.compare_clean(cx, ios, checkpoint, vec![name]);
             return true;
         }
         let (page, merged) = merge(cx, name, computed);

@@ -235,6 +235,13 @@ impl Lab {
         self.cx.take_events();
     }
 
+    fn compare_copies(&mut self) {
+        let checkpoint = CheckpointPages::none(self.anchor);
+        let (cx, ios) = (&mut self.cx, &mut self.ios);
+        { &mut self.pages }.compare_copies(cx, ios, &checkpoint, 0);
+        self.collect();
+    }
+
     fn without_copies(&mut self, column: u16) -> Vec<OpId> {
         let checkpoint = CheckpointPages::none(self.anchor);
         { &mut self.pages }.without_copies(&self.cx, &checkpoint, page(column))
@@ -586,7 +593,7 @@ fn what_was_read_of_a_groups_earlier_life_does_not_count() {
 }
 
 #[test]
-fn pages_are_compared_again_but_for_those_that_have_changed_or_are_being_written() {
+fn pages_are_read_again_but_for_those_that_have_changed_or_are_being_written() {
     let mut lab = Lab::new();
     for column in 0..3 {
         lab.bring(column);
@@ -597,7 +604,7 @@ fn pages_are_compared_again_but_for_those_that_have_changed_or_are_being_written
         read: &kept,
         ..CheckpointPages::none(1)
     };
-    lab.pages.compare_copies(&lab.cx, &checkpoint, 0);
+    lab.pages.read_again(&lab.cx, &checkpoint, 0);
     let here = (0..3).map(|column| lab.pages.contains(page(column)));
     assert_eq!(here.collect::<Vec<_>>(), [false, true, true]);
 }
@@ -605,7 +612,7 @@ fn pages_are_compared_again_but_for_those_that_have_changed_or_are_being_written
 /// Entries of pages that were dropped for a comparison stayed counted as UNKNOWN. After a scrub of one group with an
 /// UNKNOWN block, each later plan of the lane checked every block.
 #[test]
-fn a_page_that_is_to_be_compared_counts_no_more_for_what_it_does_not_know() {
+fn a_page_that_is_to_be_read_again_counts_no_more_for_what_it_does_not_know() {
     let mut lab = Lab::new();
     for copy in 0..2 {
         lab.put(2, copy, &MetaPage::filled(Entry::UNKNOWN, 5));
@@ -613,8 +620,28 @@ fn a_page_that_is_to_be_compared_counts_no_more_for_what_it_does_not_know() {
     lab.bring(2);
     assert!(lab.pages.lack_entries());
     let checkpoint = CheckpointPages::none(1);
-    lab.pages.compare_copies(&lab.cx, &checkpoint, 0);
+    lab.pages.read_again(&lab.cx, &checkpoint, 0);
     assert!(!lab.pages.lack_entries());
+}
+
+/// Under a pool that was open, more drives were set back than the code survives. A scrub dropped the pages in memory and
+/// believed the old copies: blocks read as zeros, and as what they had been before.
+#[test]
+fn a_page_in_memory_that_is_later_than_all_copies_stays_and_is_written_again() {
+    let mut lab = Lab::new();
+    for column in 0..3 {
+        lab.bring(column);
+    }
+    for copy in 0..2 {
+        lab.put(2, copy, &MetaPage::filled(Entry::UNWRITTEN, 0));
+    }
+    lab.compare_copies();
+    lab.answer_all();
+    let compared: Vec<Loaded> = (0..3).map(|_| lab.compute()).collect();
+    let differ = compared.iter().filter(|&loaded| *loaded == Loaded::Differ);
+    assert_eq!(differ.count(), 1, "{compared:?}");
+    assert_eq!(lab.pages.entry(block(2, 3)), Some(Entry::WRITTEN));
+    assert!(lab.pages.is_dirty(page(2)) && !lab.pages.is_dirty(page(1)));
 }
 
 #[test]

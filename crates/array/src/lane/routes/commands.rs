@@ -86,7 +86,7 @@ impl Lane {
                     // Copies of pages are in memory. This drive may have left later than the drives that they came
                     // from, with later copies.
                     let checkpoint = self.checkpoints.pages(self.log.anchor());
-                    self.pages.compare_copies(&self.cx, &checkpoint, group);
+                    self.pages.read_again(&self.cx, &checkpoint, group);
                 }
                 self.forget_nowhere(Some(group));
                 if !self.preserved.is_empty() {
@@ -162,12 +162,7 @@ impl Lane {
             }
             Command::Scrub { group } => {
                 self.check_here(group)?;
-                // Copies of pages are compared when they are read. Pages in memory would hide a bad copy.
-                if !seeded::is(SeededFault::ScrubKeepsPages) {
-                    let checkpoint = self.checkpoints.pages(self.log.anchor());
-                    self.pages.compare_copies(&self.cx, &checkpoint, group);
-                }
-                self.begin_job(Job::scrub(group));
+                self.begin_scrub(group);
             }
         }
         self.advance();

@@ -25,6 +25,30 @@ impl Lane {
         }
     }
 
+    /// Begins a scrub of a group. Copies of pages are compared when they are read, and pages in memory would hide a bad
+    /// copy: theirs are read and compared first.
+    pub(in crate::lane) fn begin_scrub(&mut self, group: u64) {
+        let (cx, ios) = (&mut self.cx, &mut self.ios);
+        if !seeded::is(SeededFault::ScrubKeepsPages) {
+            let checkpoint = self.checkpoints.pages(self.log.anchor());
+            self.pages.compare_copies(cx, ios, &checkpoint, group);
+        }
+        let (id, _) =
+            { &mut self.jobs }.begin(cx, ios, Job::scrub(group), self.log.next_sequence());
+        if !self.pages.reads_group(group) {
+            self.step_job(id);
+        }
+    }
+
+    /// A page of a group has been read: a scrub of the group may have waited for its comparison.
+    pub(in crate::lane) fn scrub_goes_on(&mut self, group: u64) {
+        if !self.pages.reads_group(group)
+            && let Some(id) = self.jobs.scrub_to_begin(group)
+        {
+            self.step_job(id);
+        }
+    }
+
     /// True if the group that a job makes blank needs no checkpoint for that: the ring has no records of it, and nothing
     /// is under way that could log or write any.
     fn has_no_records(&self, id: JobId) -> bool {
