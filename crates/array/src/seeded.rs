@@ -166,7 +166,7 @@ seeded_faults! {
     DiscardRingWritten,
     /// an opening does not use a drive that is there and that a label lists as out
     FoundNotAsked,
-    /// an opening goes on although more drives are away than the code survives
+    /// an opening gives up drives that are away, although they are more than the code survives
     UndecidedDropped,
     /// the log ends where the drives that have the rest of it cannot be read
     LogCutShort,

@@ -597,8 +597,8 @@ impl Opening {
             heirs,
             newest,
             unclean,
-            degraded,
-            given_up,
+            mut degraded,
+            mut given_up,
             mut candidates,
             ..
         } = self;
@@ -613,10 +613,13 @@ impl Opening {
             (pool, stale) = (again, superseded);
         }
         let away = pool.away(&given_up);
-        let undecided = pool.may_have_the_journal(&away);
-        if undecided && !seeded::is(SeededFault::UndecidedDropped) {
-            let missing = pool.named(&away);
-            return Err(OpenError::Waits { missing });
+        if pool.may_have_the_journal(&away) {
+            if !seeded::is(SeededFault::UndecidedDropped) {
+                let missing = pool.named(&away);
+                return Err(OpenError::Waits { missing });
+            }
+            degraded = true;
+            given_up.extend(&away);
         }
         match pool.unreadable_group() {
             Some(group) if !degraded && !away.is_empty() => {
