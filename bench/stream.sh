@@ -107,7 +107,7 @@ if [ -n "$json" ]; then
     printf '%s\n' "${rows[@]}" | awk '
         BEGIN { printf "[" }
         { printf "%s\n  {\"drives\": \"%s\", \"scheme\": \"%s\", \"journal_and_checksums\": %s, \"first_writes\": %s, \"overwrites\": %s, \"write_bound\": %s, \"reads\": %s, \"read_bound\": %s, \"operation_kib\": %s}",
-            NR > 1 ? "," : "", $1, $2, $3 == "with" ? "true" : "false", $4, $5, $6, $7, $8, $9 }
+            (NR > 1 ? "," : ""), $1, $2, ($3 == "with" ? "true" : "false"), $4, $5, $6, $7, $8, $9 }
         END { print "\n]" }'
     exit
 fi
