@@ -229,7 +229,7 @@ fn open_and_lock(path: &Path, open: &Open) -> Result<(OwnedFd, DriveKind), OpenD
         Ok(fd) => fd,
         Err(Errno::BUSY) => {
             return Err(match holder_of(path, 0) {
-                Some(holder) => OpenDriveError::InUse {
+                holder @ Some(_) => OpenDriveError::InUse {
                     path: path.to_owned(),
                     holder,
                 },
@@ -248,7 +248,7 @@ fn open_and_lock(path: &Path, open: &Open) -> Result<(OwnedFd, DriveKind), OpenD
             Err(error) if locked(&error) => {
                 return Err(OpenDriveError::InUse {
                     path: path.to_owned(),
-                    holder: holder_of(path, 1).unwrap_or_default(),
+                    holder: holder_of(path, 1),
                 });
             }
             Err(error) => return Err(fail("locking", error)),
@@ -283,9 +283,33 @@ pub fn create_sparse(path: &Path, size_bytes: u64) -> io::Result<()> {
     })
 }
 
-/// The process that has `path` open, as far as /proc shows it to us: ` (pid 17, ravelin)`. The kernel does not report
-/// the holder of an open-file-description lock. `ours` of this process's own descriptors do not count.
-fn holder_of(path: &Path, ours: usize) -> Option<String> {
+/// A process that has a drive open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    pid: u32,
+    command: String,
+}
+
+impl Holder {
+    /// Whether it is a Ravelin daemon. A lock whose holder cannot be seen is a daemon's: few other programs lock drives.
+    pub(super) fn is_ravelin(holder: Option<&Self>) -> bool {
+        holder.is_none_or(|holder| holder.pid == std::process::id() || holder.command == "ravelin")
+    }
+
+    /// Its words in errors.
+    pub(super) fn named(holder: Option<&Self>) -> String {
+        let kind = match Self::is_ravelin(holder) {
+            true => "another Ravelin daemon",
+            false => "another program",
+        };
+        let process = holder.map(|holder| format!(" (pid {}, {})", holder.pid, holder.command));
+        kind.to_owned() + &process.unwrap_or_default()
+    }
+}
+
+/// The process that has `path` open, as far as /proc shows it to us. The kernel does not report the holder of an
+/// open-file-description lock. `ours` of this process's own descriptors do not count.
+fn holder_of(path: &Path, ours: usize) -> Option<Holder> {
     let target = fs::canonicalize(path).ok()?;
     for entry in fs::read_dir("/proc").ok()?.flatten() {
         let name = entry.file_name();
@@ -302,7 +326,8 @@ fn holder_of(path: &Path, ours: usize) -> Option<String> {
             .count();
         if open > own {
             let command = fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
-            return Some(format!(" (pid {pid}, {})", command.trim()));
+            let command = command.trim().to_owned();
+            return Some(Holder { pid, command });
         }
     }
     None

@@ -38,7 +38,7 @@ use block::{BlockDevice, Hint};
 
 pub use content::{Content, content, give_up};
 pub use faulty::{Effect, FaultHandle, Trap};
-pub use file::create_sparse;
+pub use file::{Holder, create_sparse};
 pub use signature::{RAVELIN_MAGIC, RAVELIN_MAGIC_OFFSET, Signature, probe, signatures};
 pub use telemetry::{BUCKETS, Telemetry, TelemetrySnapshot, TrafficSnapshot};
 pub use uri::{
@@ -170,13 +170,13 @@ pub enum OpenDriveError {
         /// The drive.
         path: PathBuf,
     },
-    /// Another daemon, or this one, has it open.
-    #[error("{}: in use by another Ravelin daemon{holder}", path.display())]
+    /// Another daemon, this one, or another program has it open.
+    #[error("{}: in use by {}", path.display(), Holder::named(holder.as_ref()))]
     InUse {
         /// The drive.
         path: PathBuf,
-        /// ` (pid N, command)` where it could be found, else empty.
-        holder: String,
+        /// Who has it, where that could be found.
+        holder: Option<Holder>,
     },
     /// The kernel has claimed it.
     #[error("{}: in use by the kernel, such as a mounted file system or swap", path.display())]
@@ -230,7 +230,10 @@ impl Hint for OpenDriveError {
             Self::NotFound { .. } => "check the name, or give a size to make a file",
             Self::Denied { .. } => "reading and writing a drive takes its owner or root",
             Self::NotADrive { .. } => "name one of those",
-            Self::InUse { .. } => "export the pool there first",
+            Self::InUse { holder, .. } => match Holder::is_ravelin(holder.as_ref()) {
+                true => "export the pool there first",
+                false => "end that program first",
+            },
             Self::Busy { .. } => "unmount it first",
             Self::NotZram { .. } => "name it without `zram:`",
             Self::NoBytes { .. } => "give it a size first (files: truncate -s, zram: its disksize)",

@@ -1,6 +1,7 @@
 //! Files and block devices: what their names may be, locks, holes, and real devices.
 
 use std::fs;
+use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 
 use block::Fault;
@@ -41,6 +42,34 @@ fn a_drive_opens_once_however_it_is_named() {
     );
     drop(drive);
     open(&name.parse().unwrap(), EXCLUSIVE).unwrap();
+}
+
+/// Regression: a program that had a drive locked was called a Ravelin daemon whose pool was to be exported.
+#[test]
+fn a_program_that_has_a_drive_is_called_by_its_name() {
+    let place = Place::new();
+    let name = place.file("a.img");
+    drop(open_sized(&name, 1 << 20));
+    let script = "import fcntl,sys,time; f=open(sys.argv[1],'r+b'); \
+        fcntl.lockf(f, fcntl.LOCK_EX); print(flush=True); time.sleep(60)";
+    let mut python = std::process::Command::new("python3");
+    python.args(["-c", script, &name]);
+    let Ok(mut holder) = python.stdout(std::process::Stdio::piped()).spawn() else {
+        println!("skipped: python3 is not installed");
+        return;
+    };
+    let mut line = [0];
+    let locked = holder.stdout.as_mut().unwrap().read_exact(&mut line);
+    let error = refused(&name);
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+    locked.unwrap();
+    let message = format!("{}", block::Full(&error));
+    assert!(
+        message.contains("in use by another program (pid "),
+        "{message}"
+    );
+    assert!(message.contains("end that program first"), "{message}");
 }
 
 /// A process that another thread starts just now has all descriptors, until its program runs.
