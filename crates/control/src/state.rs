@@ -197,9 +197,17 @@ impl StateFile {
     }
 
     /// Records an export. False if it was recorded already.
-    pub(crate) fn remember_export(&self, uuid: &str, volume: &str, attach: &Attach) -> bool {
+    ///
+    /// # Errors
+    /// If the file cannot be written. The export is not recorded then.
+    pub(crate) fn remember_export(
+        &self,
+        uuid: &str,
+        volume: &str,
+        attach: &Attach,
+    ) -> io::Result<bool> {
         let mut new = false;
-        self.change(|pools| {
+        self.try_change(|pools| {
             let pool = pools.iter_mut().find(|pool| pool.uuid == uuid);
             let known = |pool: &&mut SavedPool| pool.exports.iter().any(|e| e.is(volume, attach));
             if let Some(pool) = pool.filter(|pool| !known(pool)) {
@@ -210,8 +218,8 @@ impl StateFile {
                 });
                 new = true;
             }
-        });
-        new
+        })?;
+        Ok(new)
     }
 
     /// Records the loop device that was created for an export.
@@ -260,6 +268,23 @@ impl StateFile {
                 self.path.display()
             );
         }
+    }
+
+    /// The same for a request that fails if the file cannot be written: nothing is changed then.
+    fn try_change(&self, change: impl FnOnce(&mut Vec<SavedPool>)) -> io::Result<()> {
+        let mut pools = self.lock();
+        let mut changed = pools.clone();
+        change(&mut changed);
+        if *pools != changed {
+            write(&self.path, &changed)?;
+            *pools = changed;
+        }
+        Ok(())
+    }
+
+    /// The file, for messages.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 }
 
@@ -333,10 +358,16 @@ mod tests {
         state.remember_pool("tank", "1", vec!["/a".into()]);
         state.remember_pool("pond", "2", vec!["/b".into()]);
         let [first, second] = ["unix:/s", "unix:/t"].map(by_nbd);
-        assert!(state.remember_export("1", "v", &first));
-        assert!(!state.remember_export("1", "v", &first), "twice is once");
-        assert!(state.remember_export("1", "v", &second));
-        assert!(!state.remember_export("3", "v", &first), "no such pool");
+        assert!(state.remember_export("1", "v", &first).unwrap());
+        assert!(
+            !state.remember_export("1", "v", &first).unwrap(),
+            "twice is once"
+        );
+        assert!(state.remember_export("1", "v", &second).unwrap());
+        assert!(
+            !state.remember_export("3", "v", &first).unwrap(),
+            "no such pool"
+        );
         let device = SavedDevice {
             path: "/dev/loop9".into(),
             sequence: Some(77),

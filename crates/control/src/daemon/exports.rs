@@ -6,6 +6,7 @@ use std::sync::MutexGuard;
 use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
+use block::Full;
 use export::fuse::loops;
 
 use super::Daemon;
@@ -38,6 +39,7 @@ impl Exported {
 
     fn view(&self) -> Export {
         let own = self.served.own_device().map(Path::to_owned);
+        let link = self.link.as_ref().filter(|_| own.is_some());
         Export {
             pool: self.pool.clone(),
             volume: self.volume.clone(),
@@ -45,7 +47,7 @@ impl Exported {
             uri: self.served.uri(),
             clients: self.served.clients(),
             device: own.or_else(|| self.served.device()),
-            link: self.link.as_ref().map(|link| link.path().to_owned()),
+            link: link.map(|link| link.path().to_owned()),
             read_only: self.attach.read_only,
         }
     }
@@ -63,7 +65,7 @@ impl Daemon {
         of.map(Exported::view).collect()
     }
 
-    /// Refuses if clients are connected.
+    /// Refuses if clients are connected, or a program has a block device of a volume open.
     pub(super) fn refuse_clients(
         &self,
         pool: &str,
@@ -73,26 +75,12 @@ impl Daemon {
         let deadline = Instant::now() + GOODBYE;
         loop {
             let exports = self.exports_of(pool, volume);
-            let Some(busy) = exports.iter().find(|export| export.clients > 0) else {
+            let Some(by) = exports.iter().find_map(used_by) else {
                 return Ok(());
             };
             if Instant::now() > deadline {
-                return Err(Failure::conflict(
-                    what,
-                    format!(
-                        "{} {} connected to volume `{}/{}` at {}",
-                        busy.clients,
-                        if busy.clients == 1 {
-                            "client is"
-                        } else {
-                            "clients are"
-                        },
-                        busy.pool,
-                        busy.volume,
-                        busy.address
-                    ),
-                    "disconnect them first, or give --force to cut them off",
-                ));
+                let hint = "disconnect them first, or give --force to cut them off";
+                return Err(Failure::conflict(what, by, hint));
             }
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -111,15 +99,18 @@ impl Daemon {
         }
         let what = format!("volume `{pool}/{name}` was not attached");
         let uuid = self.status(pool)?.pool.uuid;
-        let noted = self.remember_export(&uuid, name, request);
+        let noted = self.remember_export(&uuid, name, request, &what)?;
         let served = self.serve(pool, name, request, false, &what);
         // The same request with the port that was assigned, so that the next start uses the same port.
         let taken = served.as_ref().ok().and_then(|(_, taken)| taken.clone());
         if noted && (taken.is_some() || served.is_err()) {
             self.forget_exports(&uuid, |export| export.is(name, request));
         }
-        if let Some(taken) = taken {
-            self.remember_export(&uuid, name, &taken);
+        if let Some(taken) = taken
+            && let Err(failure) = self.remember_export(&uuid, name, &taken, &what)
+        {
+            // It is served: the next start serves it at another port.
+            tracing::error!("{}", Full(&failure.problem));
         }
         let served = served.map(|(view, _)| view);
         if let Ok(served) = &served {
@@ -127,24 +118,6 @@ impl Daemon {
             self.missing_no_more(&uuid, name);
         }
         served
-    }
-
-    /// Refuses if a process has a block device of the volume open.
-    pub(super) fn refuse_openers(&self, pool: &str, name: &str, what: &str) -> Result<(), Failure> {
-        let exports = self.exports_of(pool, Some(name)).into_iter();
-        let devices = exports.filter_map(|export| export.device);
-        let open = { devices }.find_map(|device| {
-            let by = loops::opened_by(&device)?;
-            Some((device, by))
-        });
-        match open {
-            None => Ok(()),
-            Some((device, by)) => Err(Failure::conflict(
-                what,
-                format!("{} is open in {by}", device.display()),
-                "end that program first, or give --force",
-            )),
-        }
     }
 
     /// Serves a volume as an earlier run did.
@@ -239,6 +212,20 @@ impl Daemon {
             .ok()
     }
 
+    /// Removes the stable names of devices that are not ours any more: somebody has detached a loop device, and the
+    /// kernel may have given its number to another one.
+    pub(super) fn remove_foreign_links(&self) {
+        for exported in self.exports().iter_mut() {
+            if exported.link.is_some() && exported.served.own_device().is_none() {
+                tracing::warn!(
+                    volume = format!("{}/{}", exported.pool, exported.volume),
+                    "its loop device was detached by another program: detach the volume and attach it again"
+                );
+                exported.link = None;
+            }
+        }
+    }
+
     /// Ends all exports of a volume.
     pub fn detach(&self, pool: &str, name: &str, force: bool) -> Result<Vec<Export>, Failure> {
         let what = format!("volume `{pool}/{name}` was not detached");
@@ -293,6 +280,24 @@ impl Daemon {
         }
         views
     }
+}
+
+/// Who uses an export, if anybody does. A program that has its block device open is no client of the file below.
+fn used_by(export: &Export) -> Option<String> {
+    if export.clients > 0 {
+        let are = match export.clients {
+            1 => "client is",
+            _ => "clients are",
+        };
+        let (clients, address) = (export.clients, &export.address);
+        let volume = format!("`{}/{}`", export.pool, export.volume);
+        return Some(format!(
+            "{clients} {are} connected to volume {volume} at {address}"
+        ));
+    }
+    let device = export.device.as_ref()?;
+    let by = loops::opened_by(device)?;
+    Some(format!("{} is open in {by}", device.display()))
 }
 
 /// Removes sockets, mounts and devices of an export that a killed daemon left behind, if they are no longer in use.

@@ -36,6 +36,7 @@ impl Daemon {
     pub(crate) fn open_late_pools(&self) {
         let mut seen: BTreeMap<String, Seen> = BTreeMap::new();
         while self.rest(LOOK_INTERVAL) {
+            self.remove_foreign_links();
             for saved in self.pools_to_come() {
                 let Some(found) = assemble::find(&saved.uuid, &saved.places) else {
                     continue;

@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use axum::http::StatusCode;
 use block::Full;
 use engine::assemble;
 use engine::assemble::Without;
@@ -131,9 +132,26 @@ impl Daemon {
     }
 
     /// Records an export. False if it was recorded already.
-    pub(super) fn remember_export(&self, uuid: &str, volume: &str, attach: &Attach) -> bool {
-        let state = self.state.as_ref();
-        state.is_some_and(|state| state.remember_export(uuid, volume, attach))
+    pub(super) fn remember_export(
+        &self,
+        uuid: &str,
+        volume: &str,
+        attach: &Attach,
+        what: &str,
+    ) -> Result<bool, Failure> {
+        let Some(state) = &self.state else {
+            return Ok(false);
+        };
+        state
+            .remember_export(uuid, volume, attach)
+            .map_err(|error| {
+                let why = format!(
+                    "it cannot be recorded for the next start in {}: {error}",
+                    state.path().display()
+                );
+                let hint = "free space there, or run the daemon with another directory (--state)";
+                Failure::new(StatusCode::INSUFFICIENT_STORAGE, what, why, hint)
+            })
     }
 
     /// Records the loop device that was created: after a crash nothing else may identify it as ours.

@@ -89,7 +89,6 @@ impl Daemon {
         let writes = !matches!(load.pattern, Pattern::Read | Pattern::RandRead);
         if writes && !request.force {
             self.refuse_clients(pool, Some(name), &what)?;
-            self.refuse_openers(pool, name, &what)?;
         }
         let holds_data = writes && holds_data(&*device);
         if request.dry_run {

@@ -1,12 +1,13 @@
 //! A volume as a file by FUSE, and a loop device over it.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use axum::http::StatusCode;
 use block::BlockDevice;
-use export::fuse::{FuseError, FuseFile, loops};
+use export::fuse::loops::{self, LoopDevice};
+use export::fuse::{FuseError, FuseFile};
 
 use super::{ExportKind, Served, Serving};
 use crate::Failure;
@@ -19,7 +20,7 @@ pub(super) struct Fuse;
 /// A mounted file, and the loop device made over it.
 struct File {
     file: FuseFile,
-    device: Option<PathBuf>,
+    device: Option<LoopDevice>,
 }
 
 impl ExportKind for Fuse {
@@ -102,7 +103,7 @@ impl Served for File {
     /// How often the file is open. With a loop device: opens besides the loop device's own, plus 1 if the loop device
     /// is in use.
     fn clients(&self) -> usize {
-        match &self.device {
+        match self.own_device() {
             None => self.file.opens(),
             Some(device) => {
                 self.file.opens().saturating_sub(1) + usize::from(loops::is_held(device))
@@ -111,11 +112,11 @@ impl Served for File {
     }
 
     fn own_device(&self) -> Option<&Path> {
-        self.device.as_deref()
+        self.device.as_ref()?.path()
     }
 
     fn resized(&self) -> io::Result<()> {
-        match &self.device {
+        match self.own_device() {
             Some(device) => loops::take_size(device, self.file.path()),
             None => Ok(()),
         }
@@ -145,8 +146,8 @@ fn mount(file: &Path, volume: Arc<dyn BlockDevice>, what: &str) -> Result<FuseFi
     })
 }
 
-fn loop_over(file: &FuseFile, read_only: bool, what: &str) -> Result<PathBuf, Failure> {
-    loops::make(file.path(), read_only).map_err(|error| {
+fn loop_over(file: &FuseFile, read_only: bool, what: &str) -> Result<LoopDevice, Failure> {
+    LoopDevice::over(file.path(), read_only).map_err(|error| {
         Failure::new(
             StatusCode::INTERNAL_SERVER_ERROR,
             what,

@@ -17,11 +17,38 @@ use std::time::Duration;
 /// unmounted all the same.
 const LAST_WRITES: Duration = Duration::from_secs(20);
 
-/// Creates a loop device over `file`, with direct I/O, optionally read-only.
-///
-/// # Errors
-/// The error of `losetup`, or that it is not installed.
-pub fn make(file: &Path, read_only: bool) -> io::Result<PathBuf> {
+/// A loop device that was made here. Its number is no identity: anybody may detach the device, and the kernel gives the
+/// number to the next one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoopDevice {
+    path: PathBuf,
+    sequence: Option<u64>,
+    below: Option<PathBuf>,
+}
+
+impl LoopDevice {
+    /// Creates a loop device over `file`, with direct I/O, optionally read-only.
+    ///
+    /// # Errors
+    /// The error of `losetup`, or that it is not installed.
+    pub fn over(file: &Path, read_only: bool) -> io::Result<Self> {
+        let path = make(file, read_only)?;
+        Ok(Self {
+            sequence: sequence(&path),
+            below: below(&path),
+            path,
+        })
+    }
+
+    /// The device, unless another one has its number by now.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        let same = (&sequence(&self.path), &below(&self.path)) == (&self.sequence, &self.below);
+        same.then_some(&*self.path)
+    }
+}
+
+fn make(file: &Path, read_only: bool) -> io::Result<PathBuf> {
     let made = Command::new("losetup")
         .args(read_only.then_some("--read-only"))
         .args(["--direct-io=on", "--find", "--show", "--"])

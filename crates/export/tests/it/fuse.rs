@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::{MemoryDevice, PAGE, Pace, limits};
 use block::{BlockDevice, Fault, Memory};
+use export::fuse::loops::LoopDevice;
 use export::fuse::{FuseError, FuseFile};
 use rustix::fs::{FallocateFlags, OFlags, SeekFrom, fallocate};
 use rustix::io::Errno;
@@ -426,8 +427,8 @@ fn a_loop_device_reads_ahead_several_of_the_longest_requests() {
     let place = Place::new("ahead");
     let device = MemoryDevice::new(limits(8 << 20), Pace::Fast);
     let _mounted = FuseFile::mount(&place.file(), device as _).unwrap();
-    let made = export::fuse::loops::make(&place.file(), false).unwrap();
-    let disk = Loop(made.to_str().unwrap().to_owned());
+    let made = LoopDevice::over(&place.file(), false).unwrap();
+    let disk = Loop(made.path().unwrap().to_str().unwrap().to_owned());
     let name = disk.0.strip_prefix("/dev/").unwrap();
     let ahead = fs::read_to_string(format!("/sys/block/{name}/queue/read_ahead_kb")).unwrap();
     assert!(ahead.trim().parse::<u32>().unwrap() >= 4096, "{ahead}");

@@ -2,6 +2,7 @@
 //! get.
 
 mod destroying;
+mod devices;
 mod doors;
 mod drives;
 mod hardening;
