@@ -184,18 +184,18 @@ fn protection(pool: &PoolStatus) -> String {
         (_, 1) => "any one drive may fail".to_owned(),
         (_, count) => format!("any {count} drives may fail"),
     };
-    let waiting = pool
-        .seats
-        .iter()
-        .filter(|seat| seat.state == "waiting")
-        .count();
-    match waiting {
+    match spares_ready(pool) {
         0 => may_fail,
-        _ => format!(
+        ready => format!(
             "{may_fail}; {}",
-            count(waiting, "a spare is ready", "spares are ready")
+            count(ready, "a spare is ready", "spares are ready")
         ),
     }
+}
+
+fn spares_ready(pool: &PoolStatus) -> usize {
+    let seats = pool.seats.iter();
+    seats.filter(|seat| seat.state == "waiting").count()
 }
 
 /// The same for a pool of which some data cannot be read.
@@ -268,8 +268,12 @@ pub(super) fn advice(pool: &PoolStatus) -> Option<(String, String)> {
         return Some(super::lost::advice(pool, &out));
     }
     if let (Health::Healthy, Some(first)) = (pool.health, out.first()) {
+        let next = match spares_ready(pool) {
+            0 => "no spare left for the next failure",
+            _ => "a spare is ready for the next failure",
+        };
         let wrong = format!(
-            "no spare left for the next failure: {which}; what was on it is rebuilt onto spare space, redundancy is complete"
+            "{next}: {which}; what was on it is rebuilt onto spare space, redundancy is complete"
         );
         let action = format!("`ravelin drive replace {name} {} NEW`", first.seat);
         return Some((wrong, action));
@@ -299,6 +303,10 @@ pub(super) fn advice(pool: &PoolStatus) -> Option<(String, String)> {
                     first.seat
                 )
             }
+            (false, Some(OutReason::IoErrors)) if lacks_space(first) => format!(
+                "free space where {} is, then `ravelin drive online {name} {}`",
+                first.path, first.seat
+            ),
             (false, _) => format!("replace it: {replace}"),
         };
         return Some((wrong, action));
@@ -357,11 +365,18 @@ fn rotten(pool: &PoolStatus) -> Option<(String, String)> {
 
 /// Why a drive is out, as far as is known.
 pub(super) fn reason(seat: &SeatStatus) -> String {
-    let known = || {
-        seat.reason
-            .map_or_else(String::new, |reason| reason.to_string())
+    let known = || match seat.reason {
+        Some(OutReason::IoErrors) if lacks_space(seat) => "no space was left below it".to_owned(),
+        Some(reason) => reason.to_string(),
+        None => String::new(),
     };
     seat.detail.clone().unwrap_or_else(known)
+}
+
+/// Whether the drive has refused writes for want of space: the file below it lies on a full file system, say. Nothing
+/// is wrong with the drive.
+const fn lacks_space(seat: &SeatStatus) -> bool {
+    seat.traffic.errors_no_space > 0
 }
 
 #[expect(
