@@ -127,7 +127,7 @@ pub struct Developed {
 }
 
 /// The shape that bases are made for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Shape {
     /// n: drives in the development.
     pub drives: u16,

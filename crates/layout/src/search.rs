@@ -31,8 +31,8 @@ mod state;
 mod stored;
 mod units;
 
-use std::collections::HashMap;
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::developed::{Developed, Development, Shape};
 use crate::rng::Rng;
@@ -75,10 +75,11 @@ pub fn search(shape: Shape, domains: Option<u16>) -> Result<Developed, DomainsEr
 }
 
 /// What has been found. A search takes up to half a second, and a process makes few shapes, but many pools of each.
-static FOUND: LazyLock<Mutex<HashMap<(Shape, Option<u16>), Developed>>> =
-    LazyLock::new(Mutex::default);
+static FOUND: Mutex<Found> = Mutex::new(Found::new());
 
-fn found() -> MutexGuard<'static, HashMap<(Shape, Option<u16>), Developed>> {
+type Found = BTreeMap<(Shape, Option<u16>), Developed>;
+
+fn found() -> MutexGuard<'static, Found> {
     FOUND.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

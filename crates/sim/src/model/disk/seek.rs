@@ -15,11 +15,11 @@
 //! The two-piece form of Ruemmler and Wilkes, "An introduction to disk drive modeling", IEEE Computer 27(3), 1994, as the
 //! Shear paper uses it (section 2.2).
 
-use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The points that fix a curve.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SeekCurve {
     /// Time for one cylinder.
     pub one_ns: u64,
@@ -69,8 +69,7 @@ impl SeekCurve {
 pub(super) struct SeekTable(Arc<[u32]>);
 
 /// The tables that have been computed. A process simulates few kinds of drives, and thousands of each.
-static TABLES: LazyLock<Mutex<HashMap<(SeekCurve, u32), SeekTable>>> =
-    LazyLock::new(Mutex::default);
+static TABLES: Mutex<BTreeMap<(SeekCurve, u32), SeekTable>> = Mutex::new(BTreeMap::new());
 
 impl SeekTable {
     pub(super) fn new(curve: &SeekCurve, cylinders: u32) -> Self {
