@@ -505,7 +505,7 @@ fn patiently<T>(mut work: impl FnMut() -> Result<T, AssembleError>) -> Result<T,
 /// cannot be distinguished from a mount.
 fn is_unheld(error: &OpenDriveError) -> bool {
     match error {
-        OpenDriveError::InUse { holder, .. } => holder.is_empty(),
+        OpenDriveError::InUse { holder, .. } => holder.is_none(),
         OpenDriveError::Busy { .. } => true,
         OpenDriveError::NotFound { .. }
         | OpenDriveError::Denied { .. }
