@@ -55,7 +55,7 @@ fn a_program_that_has_a_drive_is_called_by_its_name() {
     let mut python = std::process::Command::new("python3");
     python.args(["-c", script, &name]);
     let Ok(mut holder) = python.stdout(std::process::Stdio::piped()).spawn() else {
-        println!("skipped: python3 is not installed");
+        eprintln!("skipped: python3 is not installed");
         return;
     };
     let mut line = [0];
