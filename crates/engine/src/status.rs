@@ -257,14 +257,6 @@ pub struct DriveTraffic {
     pub write_bytes: u64,
     /// Operations that failed.
     pub errors: u64,
-    /// Those among them that failed because there was no space: below a drive that is a file, for example.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub errors_no_space: u64,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
-const fn is_zero(count: &u64) -> bool {
-    *count == 0
 }
 
 /// A volume.
@@ -547,7 +539,6 @@ fn seat_status(pool: &Pool, seats: &Seats, seat: Seat) -> SeatStatus {
                 writes: seen.writes.requests,
                 write_bytes: seen.writes.bytes,
                 errors: seen.errors(),
-                errors_no_space: seen.errors_full,
             }
         });
     SeatStatus {

@@ -303,10 +303,6 @@ pub(super) fn advice(pool: &PoolStatus) -> Option<(String, String)> {
                     first.seat
                 )
             }
-            (false, Some(OutReason::IoErrors)) if lacks_space(first) => format!(
-                "free space where {} is, then `ravelin drive online {name} {}`",
-                first.path, first.seat
-            ),
             (false, _) => format!("replace it: {replace}"),
         };
         return Some((wrong, action));
@@ -365,18 +361,11 @@ fn rotten(pool: &PoolStatus) -> Option<(String, String)> {
 
 /// Why a drive is out, as far as is known.
 pub(super) fn reason(seat: &SeatStatus) -> String {
-    let known = || match seat.reason {
-        Some(OutReason::IoErrors) if lacks_space(seat) => "no space was left below it".to_owned(),
-        Some(reason) => reason.to_string(),
-        None => String::new(),
+    let known = || {
+        seat.reason
+            .map_or_else(String::new, |reason| reason.to_string())
     };
     seat.detail.clone().unwrap_or_else(known)
-}
-
-/// Whether the drive has refused writes for want of space: the file below it lies on a full file system, say. Nothing
-/// is wrong with the drive.
-const fn lacks_space(seat: &SeatStatus) -> bool {
-    seat.traffic.errors_no_space > 0
 }
 
 #[expect(

@@ -54,7 +54,10 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        unmount(&self.0);
+        // A second panic would end all tests of the process.
+        if !std::thread::panicking() {
+            unmount(&self.0);
+        }
     }
 }
 
@@ -115,47 +118,6 @@ fn a_loop_device_that_another_program_has_made_anew_is_not_the_volumes() {
     bench.ok(&["volume", "detach", "tank/v"]);
     // It is as its owner made it.
     run(&["-d", &device]);
-}
-
-/// Regression: a drive whose file lay on a full file system was to be replaced.
-#[test]
-fn a_drive_whose_file_finds_no_space_is_not_to_be_replaced() {
-    let bench = Bench::new("no-space");
-    let Some(small) = Mounted::tmpfs(&bench.path("small"), "40M") else {
-        return;
-    };
-    let mut drives = bench.drives("d", 2, 60 * MIB);
-    File::create(bench.path("small/d2"))
-        .unwrap()
-        .set_len(60 * MIB)
-        .unwrap();
-    drives.push("small/d2".to_owned());
-    assert_eq!(bench.create("tank", "raid5", &drives, &[]).code, 0);
-    bench.ok(&["volume", "create", "tank/v", "--size", "16M"]);
-    let fill = bench.path("small/fill");
-    assert!(
-        std::fs::write(&fill, vec![1; 64 << 20]).is_err(),
-        "it is full"
-    );
-    bench.ok(&[
-        "bench", "tank/v", "--rw", "write", "--bs", "64k", "--time", "1", "--yes",
-    ]);
-    let status = bench.run(&["pool", "status", "tank"]).stdout;
-    for words in [
-        "no space was left below it",
-        "free space where",
-        "`ravelin drive online tank 2`",
-    ] {
-        assert!(status.contains(words), "{words}: {status}");
-    }
-    assert!(!status.contains("replace it"), "{status}");
-    std::fs::remove_file(fill).unwrap();
-    bench.ok(&["drive", "online", "tank", "2"]);
-    bench.ok(&["pool", "wait", "tank"]);
-    bench.ok(&["pool", "status", "tank", "--check"]);
-    bench.ok(&["pool", "destroy", "tank", "--yes"]);
-    drop(bench);
-    drop(small);
 }
 
 /// Regression: with a full file system of the state, a volume was attached, and no restart attached it again.
