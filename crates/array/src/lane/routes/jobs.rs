@@ -41,7 +41,7 @@ impl Lane {
     }
 
     /// A page of a group has been read: a scrub of the group may have waited for its comparison.
-    pub(in crate::lane) fn scrub_goes_on(&mut self, group: u64) {
+    pub(in crate::lane) fn begin_compared_scrub(&mut self, group: u64) {
         if !self.pages.reads_group(group)
             && let Some(id) = self.jobs.scrub_to_begin(group)
         {

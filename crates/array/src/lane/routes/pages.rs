@@ -60,7 +60,7 @@ impl Lane {
             Loaded::Differ => self.checkpoints.want(),
             Loaded::Unread { waited, fault } => self.page_unread(name, waited, fault),
         }
-        self.scrub_goes_on(name.group);
+        self.begin_compared_scrub(name.group);
     }
 
     /// Drives that stay have failed to read a page: what needs it fails, and reads it again when it is tried again.
