@@ -367,13 +367,18 @@ fn a_disconnect_after_any_byte_of_a_conversation_leaves_nothing_behind() {
     for cut in 0..bytes.len() {
         let mut stream = raw(&fixture);
         stream.write_all(&bytes[..cut]).unwrap();
-        match cut % 3 {
-            // Three ends: closed at once; half closed; closed after the answers.
+        match cut % 4 {
+            // Four ends: closed at once; half closed; closed after the answers, or with the rest of them unread.
             0 => {}
             1 => stream.shutdown(std::net::Shutdown::Write).unwrap(),
-            _ => {
+            2 => {
                 stream.shutdown(std::net::Shutdown::Write).unwrap();
                 read_to_hang_up(&mut stream);
+            }
+            _ => {
+                let soon = Some(Duration::from_millis(5));
+                stream.set_read_timeout(soon).unwrap();
+                let _ = stream.read(&mut [0]);
             }
         }
         drop(stream);

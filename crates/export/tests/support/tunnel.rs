@@ -13,6 +13,7 @@ use export::nbd::protocol::{FLAG_FIXED_NEWSTYLE, FLAG_NO_ZEROES, encode_option, 
 #[cfg(feature = "tls-psk")]
 use openssl::ssl::{Ssl, SslContext, SslMethod, SslStream};
 use rcgen::{CertificateParams, KeyPair};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
@@ -94,6 +95,11 @@ impl Way {
 trait Session: Read + Write + Send {
     /// Sends the end of the client's data.
     fn end(&mut self) -> io::Result<()>;
+    fn socket(&self) -> &UnixStream;
+    /// True after the handshake: a write waits for nothing but the socket.
+    fn takes_bytes(&self) -> bool;
+    /// True if TLS has records for the socket.
+    fn wants_write(&self) -> bool;
 }
 
 struct ByCertificate(rustls::StreamOwned<ClientConnection, UnixStream>);
@@ -152,6 +158,18 @@ impl Session for ByCertificate {
         self.0.flush()?;
         self.0.sock.shutdown(Shutdown::Write)
     }
+
+    fn socket(&self) -> &UnixStream {
+        &self.0.sock
+    }
+
+    fn takes_bytes(&self) -> bool {
+        !self.0.conn.is_handshaking()
+    }
+
+    fn wants_write(&self) -> bool {
+        self.0.conn.wants_write()
+    }
 }
 
 #[cfg(feature = "tls-psk")]
@@ -194,6 +212,18 @@ impl Session for ByKey {
     fn end(&mut self) -> io::Result<()> {
         self.0.shutdown().map_err(io::Error::other)?;
         self.0.get_ref().shutdown(Shutdown::Write)
+    }
+
+    fn socket(&self) -> &UnixStream {
+        self.0.get_ref()
+    }
+
+    fn takes_bytes(&self) -> bool {
+        self.0.ssl().is_init_finished()
+    }
+
+    fn wants_write(&self) -> bool {
+        false
     }
 }
 
@@ -241,6 +271,24 @@ impl Half {
     }
 }
 
+/// Waits until a direction can go on. A socket from which nothing is wanted is not asked: its end would be reported at
+/// once, again and again.
+fn wait(session: &dyn Session, plain: &UnixStream, up: &Half, down: &Half) {
+    let mut of_session = PollFlags::empty();
+    of_session.set(PollFlags::IN, down.waiting.is_empty());
+    let sends = session.takes_bytes() && !up.waiting.is_empty();
+    of_session.set(PollFlags::OUT, sends || session.wants_write());
+    let mut of_plain = PollFlags::empty();
+    of_plain.set(PollFlags::IN, up.waiting.is_empty() && !up.source_ended);
+    of_plain.set(PollFlags::OUT, !down.waiting.is_empty());
+    let mut asked: Vec<_> = [(session.socket(), of_session), (plain, of_plain)]
+        .into_iter()
+        .filter(|(_, flags)| !flags.is_empty())
+        .map(|(socket, flags)| PollFd::new(socket, flags))
+        .collect();
+    poll(&mut asked, None).unwrap();
+}
+
 /// Moves bytes until both sides have ended, or one is closed.
 fn tunnel(session: Box<dyn Session>, mut plain: UnixStream) {
     let session = std::cell::RefCell::new(session);
@@ -250,7 +298,11 @@ fn tunnel(session: Box<dyn Session>, mut plain: UnixStream) {
         let mut sent = Ok(false);
         if !up.ended {
             sent = up.pump(
-                |buffer| plain.read(buffer),
+                |buffer| match plain.read(buffer) {
+                    // A client that closes with answers unread: that is its end, and the server must hear of it.
+                    Err(error) if error.kind() == ErrorKind::ConnectionReset => Ok(0),
+                    read => read,
+                },
                 |bytes| session.borrow_mut().write(bytes),
             );
         }
@@ -275,7 +327,7 @@ fn tunnel(session: Box<dyn Session>, mut plain: UnixStream) {
             return;
         }
         if !sent && !received {
-            std::thread::sleep(Duration::from_micros(200));
+            wait(&**session.borrow(), &plain, &up, &down);
         }
     }
 }
