@@ -269,6 +269,9 @@ pub struct FoundPool {
     pub drives: usize,
     /// Drives found.
     pub paths: Vec<PathBuf>,
+    /// Drives of which only the copy of the label at the end was found.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub overwritten: Vec<PathBuf>,
 }
 
 /// `POST pools/import`.
@@ -286,6 +289,9 @@ pub struct Import {
     /// Numbers of drives that are away and are given up: what only they have is lost.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub give_up: Vec<u16>,
+    /// The labels of drives whose beginning is overwritten are written anew, by the copies at their ends.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub repair_labels: bool,
 }
 
 /// `GET pools/{name}/status`.

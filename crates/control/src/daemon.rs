@@ -7,6 +7,7 @@ mod exports;
 mod late;
 mod links;
 mod restore;
+mod returning;
 mod volumes;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -270,13 +271,16 @@ impl Daemon {
         Ok(created)
     }
 
+    fn open_handles(&self) -> Vec<(String, Arc<PoolHandle>)> {
+        let pools = self.pools();
+        { pools.iter() }
+            .filter_map(|(name, handle)| Some((name.clone(), Arc::clone(handle.as_ref()?))))
+            .collect()
+    }
+
     /// The pools that are open here, with the identities of their drives.
     fn open_pools(&self) -> Vec<OpenPool> {
-        let pools = self.pools();
-        let handles: Vec<_> = { pools.iter() }
-            .filter_map(|(name, handle)| Some((name.clone(), Arc::clone(handle.as_ref()?))))
-            .collect();
-        drop(pools);
+        let handles = self.open_handles();
         let open = |(name, handle): (String, Arc<PoolHandle>)| {
             // A pool that has just stopped has no drives.
             let (uuid, members) = handle.members().ok()?;
@@ -302,6 +306,7 @@ impl Daemon {
                 generation: pool.generation,
                 drives: pool.drives,
                 paths: pool.paths,
+                overwritten: pool.overwritten,
             })
             .filter(|pool| !open.contains(&pool.uuid))
             .collect()
@@ -325,14 +330,36 @@ impl Daemon {
                 "`ravelin pool status` shows it; export it first to import another one",
             ));
         }
-        let found = assemble::scan(&request.places);
-        let chosen = assemble::choose(&found, &request.name, &request.places)
-            .map_err(|error| failed(&error))?;
+        let find = || {
+            let found = assemble::scan(&request.places);
+            assemble::choose(&found, &request.name, &request.places).cloned()
+        };
+        let mut chosen = find().map_err(|error| failed(&error))?;
+        if request.repair_labels {
+            assemble::repair_labels(&chosen).map_err(|error| failed(&error))?;
+            chosen = find().map_err(|error| failed(&error))?;
+        }
         let without = Without {
             degraded: request.degraded,
             given_up: request.give_up.clone(),
         };
-        self.open(chosen, &without, &what)?;
+        self.open(&chosen, &without, &what).map_err(|failure| {
+            let count = chosen.overwritten.len();
+            if count == 0 {
+                return failure;
+            }
+            Failure::conflict(
+                &*what,
+                format!(
+                    "{}; the beginning of {count} of its drives is overwritten, and the labels there are gone",
+                    failure.problem.why
+                ),
+                format!(
+                    "`ravelin pool import --repair-labels {}` writes them anew by the copies at the drives' ends",
+                    request.name
+                ),
+            )
+        })?;
         self.serve_again(&chosen.name, &chosen.uuid.to_string(), SPARES_WAIT);
         self.status(&chosen.name)
     }

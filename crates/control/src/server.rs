@@ -158,6 +158,8 @@ pub struct Options {
     /// How long the start waits for missing drives. A pool that is opened without a drive puts that drive out, and
     /// the drive would have to be filled again.
     pub late_drives: Duration,
+    /// How often in ten minutes a drive that is back may return to its pool without a command.
+    pub returns: usize,
 }
 
 /// Restores the pools of the state directory, answers requests meanwhile, and serves until SIGTERM or SIGINT. Then
@@ -172,6 +174,7 @@ pub fn run(socket: &Socket, options: Options, ready: impl FnOnce()) -> Result<()
         hooks,
         links,
         late_drives,
+        returns,
     } = options;
     let (hooks, hooks_end) = hooks.map(Hooks::start).transpose()?.unzip();
     // After the hook thread's start, so that programs started by that thread do not inherit the setting.
@@ -202,7 +205,7 @@ pub fn run(socket: &Socket, options: Options, ready: impl FnOnce()) -> Result<()
             stopped.await.ok();
         }));
         let mut living = None;
-        let mut late = None;
+        let mut watching = Vec::new();
         let mut ready = Some(ready);
         let restored_well = |outcome: Result<(), tokio::task::JoinError>| {
             if let Err(error) = outcome {
@@ -218,7 +221,9 @@ pub fn run(socket: &Socket, options: Options, ready: impl FnOnce()) -> Result<()
                     // A supervisor expects watchdog notifications from here on.
                     living = Some(tokio::spawn(supervisor::live(Arc::clone(&daemon))));
                     let waiting = Arc::clone(&daemon);
-                    late = Some(tokio::task::spawn_blocking(move || waiting.open_late_pools()));
+                    watching.push(tokio::task::spawn_blocking(move || waiting.open_late_pools()));
+                    let waiting = Arc::clone(&daemon);
+                    watching.push(tokio::task::spawn_blocking(move || waiting.return_drives(returns)));
                     continue;
                 }
                 _ = terminate.recv() => tracing::info!("SIGTERM: stopping"),
@@ -232,9 +237,9 @@ pub fn run(socket: &Socket, options: Options, ready: impl FnOnce()) -> Result<()
             // Pools that are still being opened are closed together with the others.
             restored_well(restored.await);
         }
-        if let Some(late) = late {
+        for watch in watching {
             // A pool that is being opened is closed with the others.
-            restored_well(late.await);
+            restored_well(watch.await);
         }
         living.inspect(tokio::task::JoinHandle::abort);
         let first = tokio::time::Instant::now();

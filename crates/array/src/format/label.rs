@@ -45,8 +45,21 @@ pub const FREE_STRIPES: &str = "free-stripes";
 pub const LABEL_OFFSETS: [u64; 2] = [4 << 10, 512 << 10];
 /// Bytes of a copy, at most.
 pub const LABEL_SLOT_BYTES: usize = 504 << 10;
+/// Bytes at the end of a drive of which no region takes any.
+const TAIL_BYTES: u64 = 8 << 20;
+/// The ends of drives are rounded down to this.
+const END_BYTES: u64 = 1 << 20;
 /// The fixed fields take one page; the payload begins behind it.
 const HEADER_BYTES: usize = 4096;
+
+/// Where a drive of this size has its labels a second time, in the order of [`LABEL_OFFSETS`]: in the reserve at its end,
+/// for a drive whose beginning is overwritten. `None` if the drive has no reserve behind its first `used_bytes`.
+#[must_use]
+pub fn label_copies(size_bytes: u64, used_bytes: u64) -> Option<[u64; 2]> {
+    let tail = (size_bytes / END_BYTES * END_BYTES).checked_sub(TAIL_BYTES)?;
+    let is_free = tail >= used_bytes && tail >= END_BYTES;
+    is_free.then(|| LABEL_OFFSETS.map(|offset| tail + offset))
+}
 
 /// The fixed fields. Little-endian; the rest of the page is zero.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use block::{Outcome, Seat};
 use layout::Cell;
 
-use super::{OnDurable, OutReason, Pool, PoolWrite};
+use super::{OnDurable, Pool, PoolWrite};
 use crate::format::{CellEntry, CellPage};
 
 /// One drive's table in memory.
@@ -96,17 +96,17 @@ impl Pool {
             return;
         }
         let effects = table.in_write.remove(&first_row).unwrap_or_default();
-        if outcome.is_ok() {
-            if table.waiting.contains_key(&first_row) {
-                self.write_cell_page(seat, first_row);
-            }
-            for effect in effects {
-                self.carry_out(effect);
-            }
-        } else {
+        if let Err(fault) = outcome {
             // The entry is not recorded: a drive that cannot write its table cannot hold cells.
             self.drop_effects(effects);
-            self.take_out(seat, OutReason::IoErrors, Vec::new());
+            self.take_out_for(seat, fault);
+            return;
+        }
+        if table.waiting.contains_key(&first_row) {
+            self.write_cell_page(seat, first_row);
+        }
+        for effect in effects {
+            self.carry_out(effect);
         }
     }
 

@@ -486,6 +486,7 @@ impl Pool {
             clients: Clients::default(),
             returns: BTreeMap::new(),
             left_since: BTreeMap::new(),
+            vanished: BTreeSet::new(),
             journal_wipes: BTreeMap::new(),
             draining: BTreeMap::new(),
             replacements: BTreeMap::new(),

@@ -319,6 +319,12 @@ pub struct Interleave {
 }
 
 impl PoolFacts {
+    /// Bytes of each drive that the pool uses, from the start; behind them the last 8 MiB are reserved.
+    #[must_use]
+    pub const fn used_bytes(&self) -> u64 {
+        self.data_offset + self.rows * self.cell_bytes
+    }
+
     /// Whether the pool uses a feature.
     #[must_use]
     pub fn has(&self, feature: &str) -> bool {

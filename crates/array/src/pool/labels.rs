@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use block::{Fault, Instant, Outcome, Seat};
 
-use super::{OnDurable, OutReason, Pool, PoolFacts, PoolWrite, SeatState};
+use super::{OnDurable, Pool, PoolFacts, PoolWrite, SeatState};
 use crate::action::{Command, IoKind};
 use crate::format::{LABEL_OFFSETS, Payload};
 use crate::seeded::{self, SeededFault};
@@ -312,8 +312,8 @@ impl Pool {
         // One generation records all of them. Otherwise a drive of which the next one does not say yet that it is out
         // would lag by two.
         self.labels.gathers = true;
-        for &seat in failed.keys().filter(|seat| !stay.contains(seat)) {
-            self.take_out(seat, OutReason::IoErrors, Vec::new());
+        for (&seat, &fault) in failed.iter().filter(|(seat, _)| !stay.contains(seat)) {
+            self.take_out_for(seat, fault);
         }
         self.labels.gathers = false;
         if !refusing.is_empty() {
@@ -411,7 +411,7 @@ mod tests {
     use crate::action::IoId;
     use crate::format::newest_label;
     use crate::lane::WRITE_RETRIES;
-    use crate::pool::{Half, NewDrive, PoolAction, PoolSpec, Ticket, create};
+    use crate::pool::{Half, NewDrive, OutReason, PoolAction, PoolSpec, Ticket, create};
 
     fn drive(number: u128) -> NewDrive {
         NewDrive {

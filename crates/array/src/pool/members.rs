@@ -57,7 +57,7 @@ impl Pool {
         let spared = !self.labels.is_refused() && self.group_that_needs(seat).is_none();
         let trusts = fault == Fault::Gone && seeded::is(SeededFault::GoneForGood);
         if spared || trusts {
-            self.take_out(seat, OutReason::IoErrors, Vec::new());
+            self.take_out_for(seat, fault);
             return;
         }
         self.fails_and_stays();
@@ -146,12 +146,28 @@ impl Pool {
         self.commit(first);
     }
 
+    /// Takes a drive out because an operation on it failed.
+    pub(super) fn take_out_for(&mut self, seat: Seat, fault: Fault) {
+        if fault == Fault::Gone
+            && let Some(facts) = self.facts.seats.get(seat.index())
+        {
+            self.vanished.insert(facts.drive);
+        }
+        self.take_out(seat, OutReason::IoErrors, Vec::new());
+    }
+
     /// Whether an administrator has taken the seat's drive offline for maintenance. The drive is expected back, so no
     /// spare is used for it.
     pub(super) fn is_away_for_a_while(&self, seat: Seat) -> bool {
         let state = self.facts.seats[seat.index()].state;
         let reason = OutReason::Offline;
         matches!(state, SeatState::Out { reason: said, .. } if said == reason)
+    }
+
+    /// Whether a drive went out because it was gone.
+    #[must_use]
+    pub fn has_vanished(&self, drive: Uuid) -> bool {
+        self.vanished.contains(&drive)
     }
 
     /// Whether the layout's spare space covers every drive of the layout that is out: their columns are rebuilt there,
@@ -356,6 +372,7 @@ impl Pool {
         self.check_free(seat, facts.2)?;
         let (drive, path, size_bytes) = facts;
         let domain = self.facts.seats[seat.index()].domain.clone();
+        self.vanished.remove(&self.facts.seats[seat.index()].drive);
         // In seats beyond the layout's there are only waiting spares.
         let waits = seat.0 >= self.geometry.layout().drives();
         match (self.facts.seats[seat.index()].state, &holds) {
@@ -527,6 +544,6 @@ impl Pool {
     /// Bytes that a drive must have to take a seat.
     #[must_use]
     pub fn needed_bytes(&self) -> u64 {
-        self.facts.data_offset + self.facts.rows * self.facts.cell_bytes
+        self.facts.used_bytes()
     }
 }

@@ -47,6 +47,7 @@ use std::sync::Arc;
 
 use block::{Fault, Instant, Outcome, Seat};
 use layout::Cell;
+use uuid::Uuid;
 
 use self::catchup::{JournalWipe, Return};
 use self::cells::CellTable;
@@ -236,6 +237,8 @@ pub struct Pool {
     returns: BTreeMap<Seat, Return>,
     /// For returned drives: the generation since which they had been out.
     left_since: BTreeMap<Seat, u64>,
+    /// Drives that went out because they were gone, by identity: they have not failed, and may return by themselves.
+    vanished: BTreeSet<Uuid>,
     /// Drives that are brought in once their journal is overwritten.
     journal_wipes: BTreeMap<Seat, JournalWipe>,
     /// Drives that are out: how many lanes have yet to report that they have no operation in flight on the drive.

@@ -152,9 +152,19 @@ fn released(mut look: impl FnMut() -> Looked) -> Looked {
 }
 
 /// A change in progress: the pool, and the beginning of the error message.
-struct At<'a> {
-    handle: &'a PoolHandle,
-    what: &'a str,
+pub(super) struct At<'a> {
+    pub(super) handle: &'a PoolHandle,
+    pub(super) what: &'a str,
+}
+
+/// The directories of drives: one that comes back under another name is found there if it is a file.
+pub(super) fn directories<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<PathBuf> {
+    let parent = |name: &str| {
+        let uri: DriveUri = name.parse().ok()?;
+        uri.spec.path()?.parent().map(Path::to_owned)
+    };
+    let all: BTreeSet<PathBuf> = names.into_iter().filter_map(parent).collect();
+    all.into_iter().collect()
 }
 
 impl Daemon {
@@ -419,8 +429,8 @@ impl Daemon {
         }
     }
 
-    /// Returns the drive that left a seat, wherever it is by now.
-    fn bring_back(
+    /// Returns the drive that left a seat, wherever it is by now. One that is back already, of its own accord, stays.
+    pub(super) fn bring_back(
         &self,
         at: &At<'_>,
         seat: &SeatStatus,
@@ -428,11 +438,7 @@ impl Daemon {
         force: bool,
     ) -> Result<ChangedDrive, Failure> {
         if seat.state != "out" {
-            return Err(Failure::conflict(
-                at.what,
-                format!("seat {} has a working drive already", seat.seat),
-                "`ravelin pool status` shows which drives are out",
-            ));
+            return at.changed(seat);
         }
         let Permitted { drive, .. } = self.returned(at, seat, command, force)?;
         at.handle
@@ -460,7 +466,11 @@ impl Daemon {
             return Err(at.not_there(seat, &uri, &first));
         };
         let others = match uri.spec.path() {
-            Some(_) => assemble::with_label_of(pool, identity, &at.directories()?),
+            Some(_) => {
+                let seats = at.seats()?;
+                let names = seats.iter().map(|seat| &*seat.path);
+                assemble::with_label_of(pool, identity, &directories(names))
+            }
             None => Vec::new(),
         };
         match others.as_slice() {
@@ -567,16 +577,6 @@ impl At<'_> {
         })
     }
 
-    /// The directories of the pool's drives: one that comes back under another name is found there if it is a file.
-    fn directories(&self) -> Result<Vec<PathBuf>, Failure> {
-        let paths = self.seats()?.into_iter().filter_map(|seat| {
-            let uri: DriveUri = seat.path.parse().ok()?;
-            uri.spec.path()?.parent().map(Path::to_owned)
-        });
-        let all: BTreeSet<PathBuf> = paths.collect();
-        Ok(all.into_iter().collect())
-    }
-
     /// The drive of a seat was not found.
     fn not_there(&self, seat: &SeatStatus, uri: &DriveUri, found: &Occupant) -> Failure {
         let number = seat.seat;
@@ -640,7 +640,7 @@ impl At<'_> {
     }
 
     /// A seat by its number, or by its drive's name or path.
-    fn seat(&self, name: &str) -> Result<SeatStatus, Failure> {
+    pub(super) fn seat(&self, name: &str) -> Result<SeatStatus, Failure> {
         let seats = self.seats()?;
         let last = seats.last().map_or(0, |seat| seat.seat);
         let number: Option<u16> = name.parse().ok();

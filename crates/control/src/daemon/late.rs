@@ -100,7 +100,7 @@ impl Daemon {
     }
 
     /// Waits; false if the daemon stops.
-    fn rest(&self, time: Duration) -> bool {
+    pub(super) fn rest(&self, time: Duration) -> bool {
         let begun = Instant::now();
         while begun.elapsed() < time && !self.restores_no_more() {
             std::thread::sleep(RETRY_INTERVAL);

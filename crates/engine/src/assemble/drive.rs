@@ -1,6 +1,6 @@
 //! Reads and removes what a drive holds from earlier use.
 
-use array::format::{LABEL_OFFSETS, LABEL_SLOT_BYTES, Label, newest_label};
+use array::format::{LABEL_OFFSETS, LABEL_SLOT_BYTES, Label, label_copies, newest_label};
 use array::pool::Proof;
 use block::Fault;
 
@@ -102,17 +102,22 @@ pub fn open_empty(uri: &DriveUri, force: bool) -> Result<Drive, AssembleError> {
     Ok(opened.drive)
 }
 
-/// Zeroes labels, cell table and the end of a drive.
+/// Zeroes labels and their copies, cell table and the end of a drive.
 pub(super) fn wipe(drive: &Drive, tables: std::ops::Range<u64>) -> Result<(), AssembleError> {
     let error = |fault| io_error(drive, "writing", fault);
     let size = drive.size_bytes / BLOCK as u64 * BLOCK as u64;
     let end = (size / WIPE_BYTES * WIPE_BYTES).saturating_sub(WIPE_BYTES);
+    let copies = label_copies(size, 0).map(|[first, _]| first / WIPE_BYTES * WIPE_BYTES);
+    let copies = copies.map(|start| (start, WIPE_BYTES));
     for (offset, length) in [
         (0, WIPE_BYTES.min(size)),
         (tables.start, tables.end - tables.start),
         // Up to the end: partition tables have a copy there.
         (end, size - end),
-    ] {
+    ]
+    .into_iter()
+    .chain(copies)
+    {
         sync::write_zeroes(&*drive.device, offset, length).map_err(error)?;
     }
     sync::flush(&*drive.device).map_err(error)
@@ -142,8 +147,9 @@ pub fn give_up(drive: &Drive) -> Result<(), AssembleError> {
 /// # Errors
 /// When it cannot be read or written. The label is removed last: another attempt finds the journal again.
 pub fn forget_earlier_life(drive: &Drive) -> Result<(), AssembleError> {
-    let label = read_label(drive)?;
-    if let Some((_, Label { facts, .. })) = label
+    let label = read_label(drive)?.map(|(_, label)| label);
+    let label = label.or_else(|| read_label_copy(drive));
+    if let Some(Label { facts, .. }) = label
         && let Some(regions) = facts.regions
     {
         let start = regions.journal_offset.min(drive.size_bytes);
@@ -170,6 +176,50 @@ pub(super) fn read_label(drive: &Drive) -> Result<Option<(usize, Label)>, Assemb
         slots.push(bytes);
     }
     Ok(newest_label([&slots[0], &slots[1]]).ok())
+}
+
+/// The label at the end of a drive whose beginning is overwritten; `None` if there is none, or it cannot be read.
+pub(super) fn read_label_copy(drive: &Drive) -> Option<Label> {
+    let slots = label_copies(drive.size_bytes, 0)?;
+    let slots = slots
+        .map(|offset| sync::read(&*drive.device, offset, LABEL_SLOT_BYTES).unwrap_or_default());
+    let (_, label) = newest_label([&slots[0], &slots[1]]).ok()?;
+    is_copy(&label, drive.size_bytes).then_some(label)
+}
+
+/// Whether a label that was read from the reserve at the end of a drive can be the pool's: not if the pool has data
+/// there, in which a client may have stored what looks like a label.
+pub(super) fn is_copy(label: &Label, size_bytes: u64) -> bool {
+    label_copies(size_bytes, label.facts.used_bytes()).is_some()
+}
+
+/// Writes the labels at the beginning of a drive anew, by their copies at its end. What was written over them goes.
+///
+/// # Errors
+/// When the drive cannot be read or written.
+pub(super) fn repair_label(drive: &Drive) -> Result<(), AssembleError> {
+    let failed = |doing| move |fault| io_error(drive, doing, fault);
+    let Some(copies) = label_copies(drive.size_bytes, 0) else {
+        return Ok(());
+    };
+    let mut intact = Vec::new();
+    for (copy, offset) in copies.into_iter().zip(LABEL_OFFSETS) {
+        let bytes =
+            sync::read(&*drive.device, copy, LABEL_SLOT_BYTES).map_err(failed("reading"))?;
+        if newest_label([&bytes, &[]]).is_ok_and(|(_, label)| is_copy(&label, drive.size_bytes)) {
+            intact.push((offset, bytes));
+        }
+    }
+    // What was written over the labels goes, also its part at the end: a partition table has one.
+    let size = drive.size_bytes / BLOCK as u64 * BLOCK as u64;
+    let end = size / WIPE_BYTES * WIPE_BYTES - WIPE_BYTES;
+    for (start, length) in [(0, WIPE_BYTES), (end, size - end)] {
+        sync::write_zeroes(&*drive.device, start, length).map_err(failed("writing"))?;
+    }
+    for (offset, bytes) in intact {
+        sync::write(&*drive.device, offset, &bytes).map_err(failed("writing"))?;
+    }
+    sync::flush(&*drive.device).map_err(failed("writing"))
 }
 
 /// The proof of a returning drive; `None` if the drive cannot be read.

@@ -8,15 +8,16 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use array::format::{
-    LABEL_MAGIC, LABEL_OFFSETS, LABEL_SLOT_BYTES, Label, LabelError, newest_label,
+    LABEL_MAGIC, LABEL_OFFSETS, LABEL_SLOT_BYTES, Label, LabelError, label_copies, newest_label,
 };
 use array::pool::{SeatFacts, SeatState};
 use block::{Memory, PAGE_BYTES};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, SeekFrom, StatxFlags};
 use rustix::io::Errno;
 use uuid::Uuid;
 
 use super::AssembleError;
+use super::drive::is_copy;
 use super::occupant::ANSWER_WITHIN;
 use super::probe::answers;
 use crate::drive::{DriveUri, Identity, identity};
@@ -34,6 +35,8 @@ pub struct FoundPool {
     pub generation: u64,
     /// Drives found.
     pub paths: Vec<PathBuf>,
+    /// Drives of which only the copy of the label at the end was found.
+    pub overwritten: Vec<PathBuf>,
     /// Drives that the newest label lists.
     pub drives: usize,
     /// Names that the newest label gives the drives, by path.
@@ -60,6 +63,7 @@ impl FoundPool {
             scheme: crate::status::scheme_as_it_is(&facts.scheme),
             generation: 0,
             paths: Vec::new(),
+            overwritten: Vec::new(),
             drives: 0,
             names: BTreeMap::new(),
             seen: BTreeSet::new(),
@@ -70,6 +74,10 @@ impl FoundPool {
     fn add(&mut self, path: PathBuf, label: &Label) {
         self.paths.push(path);
         self.seen.insert(label.drive);
+        self.take_facts(label);
+    }
+
+    fn take_facts(&mut self, label: &Label) {
         if label.generation <= self.generation {
             return;
         }
@@ -95,10 +103,20 @@ impl FoundPool {
 #[must_use]
 pub fn scan(places: &[PathBuf]) -> Vec<FoundPool> {
     let mut pools: BTreeMap<Uuid, FoundPool> = BTreeMap::new();
-    for (path, label) in labelled(candidates(places)) {
+    for seen in seen(candidates(places)) {
+        let (label, copy) = match (seen.label, seen.copy) {
+            (Ok(label), _) => (label, false),
+            (Err(_), Some(label)) => (label, true),
+            (Err(_), None) => continue,
+        };
         let pool = pools.entry(label.facts.uuid);
-        pool.or_insert_with(|| FoundPool::new(&label))
-            .add(path, &label);
+        let pool = pool.or_insert_with(|| FoundPool::new(&label));
+        if copy {
+            pool.overwritten.push(seen.path);
+            pool.take_facts(&label);
+        } else {
+            pool.add(seen.path, &label);
+        }
     }
     pools.into_values().collect()
 }
@@ -139,6 +157,38 @@ pub fn with_label_of(pool: Uuid, drive: Uuid, places: &[PathBuf]) -> Vec<PathBuf
     found.map(|(path, _)| path).collect()
 }
 
+/// What the names in some places, and those of all block devices, lead to.
+///
+/// It changes when a drive is plugged in, unplugged or renamed. No drive is read for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Names(BTreeMap<PathBuf, String>);
+
+/// Asks the kernel for the present [`Names`].
+#[must_use]
+pub fn names(places: &[PathBuf]) -> Names {
+    let files = places
+        .iter()
+        .flat_map(|place| candidates(std::slice::from_ref(place)));
+    let mut all: BTreeMap<PathBuf, String> = files
+        .filter_map(|path| {
+            // What the kernel knows, without a question to the server of the file, which could hang.
+            let (flags, wanted) = (AtFlags::STATX_DONT_SYNC, StatxFlags::INO);
+            let found = rustix::fs::statx(CWD, &path, flags, wanted).ok()?;
+            let (major, minor) = (found.stx_dev_major, found.stx_dev_minor);
+            Some((path, format!("{major}:{minor} {}", found.stx_ino)))
+        })
+        .collect();
+    let devices = std::fs::read_dir("/sys/class/block").into_iter().flatten();
+    all.extend(devices.flatten().map(|device| {
+        // A device that is plugged in again under its old name has another sequence number.
+        let attribute =
+            |name| std::fs::read_to_string(device.path().join(name)).unwrap_or_default();
+        let attributes = ["dev", "size", "diskseq"].map(attribute);
+        (device.path(), attributes.concat())
+    }));
+    Names(all)
+}
+
 /// Names that may lead to drives.
 fn candidates(places: &[PathBuf]) -> Vec<PathBuf> {
     let mut paths = Vec::new();
@@ -164,6 +214,8 @@ struct Seen {
     identity: Option<Identity>,
     is_link: bool,
     label: Result<Label, LabelError>,
+    /// The copy at the end of a drive that has no label.
+    copy: Option<Label>,
 }
 
 /// Looks behind all names at once, in the order of the names. A drive has many names (`/dev/disk/by-id`), and counts
@@ -180,10 +232,12 @@ fn seen(paths: Vec<PathBuf>) -> Vec<Seen> {
             return None;
         }
         let link = path.symlink_metadata();
+        let (label, copy) = label_of(&path);
         Some(Seen {
             identity: identity(&path),
             is_link: link.is_ok_and(|found| found.is_symlink()),
-            label: label_of(&path),
+            label,
+            copy,
             path,
         })
     };
@@ -259,21 +313,30 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// The label of a drive, read past the page cache where the drive allows that: another program may have read the
 /// drive before its content changed.
-fn label_of(path: &Path) -> Result<Label, LabelError> {
+fn label_of(path: &Path) -> (Result<Label, LabelError>, Option<Label>) {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
     let open = |flags| rustix::fs::open(path, flags, Mode::empty());
-    let file = open(flags | OFlags::DIRECT)
-        .or_else(|_| open(flags))
-        .map_err(|_| LabelError::Absent)?;
-    let slots = LABEL_OFFSETS.map(|offset| {
-        let page = read_up_to(&file, offset, PAGE_BYTES);
-        // Most drives and files are no drives of a pool, and one page shows that.
-        match page.starts_with(&LABEL_MAGIC) {
-            true => read_up_to(&file, offset, LABEL_SLOT_BYTES),
-            false => page,
-        }
-    });
-    newest_label([&slots[0], &slots[1]]).map(|(_, label)| label)
+    let Ok(file) = open(flags | OFlags::DIRECT).or_else(|_| open(flags)) else {
+        return (Err(LabelError::Absent), None);
+    };
+    let newest = |offsets: [u64; 2]| {
+        let slots = offsets.map(|offset| {
+            let page = read_up_to(&file, offset, PAGE_BYTES);
+            // Most drives and files are no drives of a pool, and one page shows that.
+            match page.starts_with(&LABEL_MAGIC) {
+                true => read_up_to(&file, offset, LABEL_SLOT_BYTES),
+                false => page,
+            }
+        });
+        newest_label([&slots[0], &slots[1]]).map(|(_, label)| label)
+    };
+    let label = newest(LABEL_OFFSETS);
+    if !matches!(label, Err(LabelError::Absent | LabelError::Damaged { .. })) {
+        return (label, None);
+    }
+    let size_bytes = rustix::fs::seek(&file, SeekFrom::End(0)).unwrap_or(0);
+    let copy = label_copies(size_bytes, 0).and_then(|offsets| newest(offsets).ok());
+    (label, copy.filter(|copy| is_copy(copy, size_bytes)))
 }
 
 /// Reads at `offset` as far as the file goes, or until a read fails.

@@ -7,7 +7,7 @@ use array::format::{CellPage, ENTRIES_PER_PAGE, Label};
 use array::pool::{FoundDrive, Opening};
 use block::{Fault, Full, Seat};
 
-use super::drive::read_label;
+use super::drive::{read_label, refusal, repair_label};
 use super::occupant::{Examined, Occupant, examine};
 use super::permit::{Answer, Command, Meant, Permit, permit};
 use super::{AssembleError, FoundPool, OPENED};
@@ -34,7 +34,7 @@ pub fn import(
 ) -> Result<PoolHandle, AssembleError> {
     let mut drives = Vec::new();
     let mut labels = Vec::new();
-    for examined in examine_all(found) {
+    for examined in examine_all(found, &found.paths) {
         let Examined {
             uri,
             occupant,
@@ -102,8 +102,31 @@ pub fn import(
     )?)
 }
 
-/// Looks at all drives that were found, at once and in their order. A name may lead elsewhere by now.
-fn examine_all(found: &FoundPool) -> Vec<Examined> {
+/// Writes the labels of those drives anew whose beginning is overwritten, by the copies at their ends. What was written
+/// over the labels goes, up to the first MiB.
+///
+/// # Errors
+/// Which drive cannot be written, or is in use; drives before it have their labels.
+pub fn repair_labels(found: &FoundPool) -> Result<(), AssembleError> {
+    for examined in examine_all(found, &found.overwritten) {
+        let Examined {
+            uri,
+            occupant,
+            drive,
+        } = examined;
+        match (occupant, drive) {
+            (Occupant::Overlaid { uuid, what, .. }, Some(drive)) if uuid == found.uuid => {
+                repair_label(&drive)?;
+                tracing::info!(drive = %uri, "its labels are written anew, over {what}");
+            }
+            (occupant, _) => return Err(refusal(&uri, occupant)),
+        }
+    }
+    Ok(())
+}
+
+/// Looks at drives that were found, at once and in their order. A name may lead elsewhere by now.
+fn examine_all(found: &FoundPool, paths: &[PathBuf]) -> Vec<Examined> {
     let uri = |path: &PathBuf| match found.names.get(path) {
         Some(uri) => uri.clone(),
         None => DriveUri {
@@ -111,7 +134,7 @@ fn examine_all(found: &FoundPool) -> Vec<Examined> {
             domain: None,
         },
     };
-    let uris: Vec<DriveUri> = found.paths.iter().map(uri).collect();
+    let uris: Vec<DriveUri> = paths.iter().map(uri).collect();
     std::thread::scope(|scope| {
         let looks: Vec<_> = { uris.iter() }
             .map(|uri| scope.spawn(move || examine(uri, &[])))

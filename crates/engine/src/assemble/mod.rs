@@ -30,9 +30,9 @@ pub(crate) use drive::proof;
 pub use drive::{
     Permitted, forget_earlier_life, give_up, open_empty, open_for, refusal, wipe_label,
 };
-pub use find::{FoundPool, choose, find, scan, with_label_of};
-pub use import::{Without, import};
-pub use occupant::{ANSWER_WITHIN, Examined, Occupant, OpenPool, examine, examine_open};
+pub use find::{FoundPool, Names, choose, find, names, scan, with_label_of};
+pub use import::{Without, import, repair_labels};
+pub use occupant::{ANSWER_WITHIN, Examined, Occupant, OpenPool, examine, examine_open, is_still};
 pub use permit::{Answer, Command, Meant, Permit, permit};
 pub use plan::{DRIVE_BYTES_PER_SECOND, PoolPlan, estimate};
 

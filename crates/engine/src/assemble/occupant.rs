@@ -26,7 +26,7 @@ use array::pool::SeatState;
 use uuid::Uuid;
 
 use super::AssembleError;
-use super::drive::read_label;
+use super::drive::{read_label, read_label_copy};
 use super::io_error;
 use super::probe::answers;
 use crate::drive::{self, Content, Drive, DriveUri, Identity, Open, OpenDriveError};
@@ -258,6 +258,19 @@ pub fn examine_open(drive: &Drive, pools: &[OpenPool]) -> Occupant {
     }
 }
 
+/// Whether a drive that is open here answers, with the label of this identity.
+#[must_use]
+pub fn is_still(drive: &Drive, identity: Uuid) -> bool {
+    if drive.uri.spec.path().is_some_and(|path| !answers(path)) {
+        return false;
+    }
+    let looked = {
+        let drive = drive.clone();
+        within(ANSWER_WITHIN, move || read_label(&drive))
+    };
+    matches!(looked, Some(Ok(Some((_, label)))) if label.drive == identity)
+}
+
 /// Runs `work` on a thread of its own, and waits for it only so long.
 pub(super) fn within<T: Send + 'static>(
     limit: Duration,
@@ -311,14 +324,21 @@ fn look(uri: &DriveUri, open: &[Identity]) -> Look {
         Ok(found) => found,
         Err(fault) => return Look::Unreadable(io_error(&drive, "reading", fault)),
     };
-    Look::Read {
-        mark: { found.iter() }
-            // Only a label that is damaged is told of as a mark.
-            .find(|mark| label.is_none() || !mark.is_ravelin())
-            .map(ToString::to_string),
-        drive,
-        label,
+    let mark = { found.iter() }
+        // Only a label that is damaged is told of as a mark.
+        .find(|mark| label.is_none() || !mark.is_ravelin())
+        .map(ToString::to_string);
+    if label.is_none()
+        && let Some(copy) = read_label_copy(&drive)
+    {
+        let unknown = || "something without a known mark".to_owned();
+        return Look::Read {
+            mark: Some(mark.unwrap_or_else(unknown)),
+            drive,
+            label: Some(copy),
+        };
     }
+    Look::Read { mark, drive, label }
 }
 
 fn open_members(pools: &[OpenPool]) -> impl Iterator<Item = (&OpenPool, &Member)> {

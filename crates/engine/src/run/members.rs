@@ -19,6 +19,8 @@ pub struct Member {
     pub state: SeatState,
     /// Whether the pool has the drive open. A drive that is out may still be open.
     pub is_open: bool,
+    /// Whether the drive went out because it was gone: it has not failed.
+    pub has_vanished: bool,
     /// The file or device that the pool has open; `None` if none is, or for memory.
     pub device: Option<Identity>,
 }
@@ -46,6 +48,7 @@ pub(super) fn members(pool: &Pool, seats: &Seats) -> Vec<Member> {
             path: of.path.clone(),
             state: of.state,
             is_open: open.is_some(),
+            has_vanished: pool.has_vanished(of.drive),
             device: open.and_then(|drive| drive.identity),
         }
     };

@@ -1,10 +1,11 @@
 //! The thread that runs a pool's state machine.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
+use array::format::{LABEL_OFFSETS, label_copies};
 use array::pool::{Half, OutReason, Pool, PoolAction, PoolError, Proof, Report, Severity, Ticket};
 use array::router::VolumeMap;
 use array::{Command, Event, IoId};
@@ -173,6 +174,10 @@ pub(crate) struct PoolThread {
     flush_sink: Arc<dyn Completed>,
     /// Drives of the writes in flight.
     writes: BTreeMap<IoId, Option<Drive>>,
+    /// Labels in flight that are still to be written at the end of the drive, too.
+    label_copies: BTreeMap<IoId, (u64, Memory)>,
+    /// Labels whose copy at the end is being written.
+    copying: BTreeSet<IoId>,
     answers: BTreeMap<Ticket, Answer>,
     next_ticket: u64,
     names: Names,
@@ -216,6 +221,8 @@ impl PoolThread {
             write_sink: sink(false),
             flush_sink: sink(true),
             writes: BTreeMap::new(),
+            label_copies: BTreeMap::new(),
+            copying: BTreeSet::new(),
             next_ticket: opened.0.0 + 1,
             answers: BTreeMap::from([opened]),
             gather: Gather::default(),
@@ -366,11 +373,23 @@ impl PoolThread {
     }
 
     /// The bytes are written: flushes them.
-    fn written(&mut self, id: IoId, outcome: Outcome) {
-        let device = match self.writes.get(&id) {
-            Some(Some(drive)) => Arc::clone(&drive.device),
-            _ => return,
+    fn written(&mut self, id: IoId, mut outcome: Outcome) {
+        let copy = self.label_copies.remove(&id);
+        let is_copy = self.copying.remove(&id);
+        let Some(Some(drive)) = self.writes.get(&id).cloned() else {
+            return;
         };
+        if is_copy {
+            // The label itself is written. Without its copy, the drive is as one that was written by an earlier version.
+            if let Err(fault) = std::mem::replace(&mut outcome, Ok(())) {
+                tracing::warn!(drive = %drive.uri, "its label has no copy at its end: {fault}");
+            }
+        } else if let (Ok(()), Some((offset, memory))) = (&outcome, copy) {
+            // One flush covers both: a generation counts when it is at both ends.
+            self.copying.insert(id);
+            return self.submit_write(&drive, id, offset, memory);
+        }
+        let device = drive.device;
         if outcome.is_err() {
             self.writes.remove(&id);
             let now = self.clock.now();
@@ -595,17 +614,27 @@ impl PoolThread {
         self.writes.insert(id, drive.clone());
         match drive {
             Some(drive) => {
-                let request = Request {
-                    kind: RequestKind::Write,
-                    offset,
-                    length: bytes.len() as u64,
-                    fua: false,
-                };
                 let memory = Memory::from_bytes(bytes);
-                drive.device.submit(request, memory, id.0, &self.write_sink);
+                let slot = LABEL_OFFSETS.iter().position(|&of| of == offset);
+                let copies = label_copies(drive.size_bytes, self.pool.facts().used_bytes());
+                if let (Some(slot), Some(copies)) = (slot, copies) {
+                    let copy = (copies[slot], memory.clone());
+                    self.label_copies.insert(id, copy);
+                }
+                self.submit_write(&drive, id, offset, memory);
             }
             None => self.flush_sink.completed(id.0, Err(Fault::Gone)),
         }
+    }
+
+    fn submit_write(&self, drive: &Drive, id: IoId, offset: u64, memory: Memory) {
+        let request = Request {
+            kind: RequestKind::Write,
+            offset,
+            length: memory.len() as u64,
+            fua: false,
+        };
+        drive.device.submit(request, memory, id.0, &self.write_sink);
     }
 
     /// Gives the drives in use to the thread that renews the lease.

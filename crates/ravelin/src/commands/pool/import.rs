@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use control::Client;
-use control::api::{FoundPools, Import, Scan, Status};
+use control::api::{FoundPool, FoundPools, Import, Scan, Status};
 
 use super::{status, table};
 use crate::commands::common::{Context, Failure};
@@ -28,7 +28,12 @@ pub(crate) struct ImportArguments {
         requires = "degraded"
     )]
     give_up: Vec<u16>,
-    /// Do not ask for the pool's name before drives are given up.
+    /// Write the labels of drives whose beginning was overwritten anew, by the copies at their ends.
+    ///
+    /// What was written over them goes: the first MiB of these drives.
+    #[arg(long)]
+    repair_labels: bool,
+    /// Do not ask for the pool's name before drives are given up or written to.
     #[arg(long)]
     yes: bool,
 }
@@ -46,11 +51,28 @@ impl ImportArguments {
             let lost = format!("what only the drives of the seats {seats} have, for good");
             context.confirm(&name, &[lost], self.yes)?;
         }
+        if self.repair_labels {
+            let scan = Scan {
+                places: places.clone(),
+            };
+            let found: FoundPools = client.send("POST", "pools/scan", &scan)?;
+            let is_meant = |pool: &&FoundPool| pool.name == name || pool.uuid == name;
+            let drives = { found.pools.iter() }
+                .filter(is_meant)
+                .flat_map(|pool| &pool.overwritten);
+            let lost: Vec<String> = drives
+                .map(|drive| format!("the first MiB of {}", drive.display()))
+                .collect();
+            if !lost.is_empty() {
+                context.confirm(&name, &lost, self.yes)?;
+            }
+        }
         let request = Import {
             name,
             places,
             degraded: self.degraded,
             give_up: self.give_up,
+            repair_labels: self.repair_labels,
         };
         let opened: Status = client.send("POST", "pools/import", &request)?;
         context.print("pool import", &status::fields(&opened), |out| {
@@ -84,6 +106,16 @@ fn show(context: &Context, client: &Client, places: Vec<PathBuf>) -> Result<(), 
                 pool.uuid.clone(),
             ]);
         }
-        writeln!(out, "{lines}")
+        writeln!(out, "{lines}")?;
+        for pool in &found.pools {
+            let (name, count) = (&pool.name, pool.overwritten.len());
+            if count > 0 {
+                writeln!(
+                    out,
+                    "{name}: the beginning of {count} more of its drives is overwritten\n  try: `ravelin pool import --repair-labels {name}`"
+                )?;
+            }
+        }
+        Ok(())
     })
 }

@@ -10,49 +10,69 @@ use crate::support::bench::{Bench, bytes};
 
 const BYTES: u64 = 12 * MIB;
 
-fn content() -> Vec<u8> {
+pub(super) fn content() -> Vec<u8> {
     (1..=251)
         .cycle()
         .take(usize::try_from(BYTES).unwrap())
         .collect()
 }
 
-fn served(bench: &Bench) -> Client {
+pub(super) fn served(bench: &Bench) -> Client {
     bench.run(&["volume", "detach", "tank/v"]);
     let export = bench.json(&["volume", "attach", "tank/v", "--nbd", "unix:nbd"]);
     Client::connect(&export["uri"].as_str().unwrap().parse().unwrap(), None).unwrap()
 }
 
 /// A pool with a volume that is fully written.
-fn filled(test: &str, scheme: &str, count: usize, more: &[&str]) -> Bench {
+pub(super) fn filled(test: &str, scheme: &str, count: usize, more: &[&str]) -> Bench {
     let bench = Bench::new(test);
-    let drives = bench.drives("d", count, 40 * MIB);
-    let made = bench.create("tank", scheme, &drives, more);
-    assert_eq!(made.code, 0, "{}", made.stderr);
-    bench.ok(&["volume", "create", "tank/v", "--size", "12M"]);
-    let mut client = served(&bench);
-    client.write(0, &content(), false).unwrap();
-    client.flush().unwrap();
-    client.disconnect().unwrap();
+    fill(&bench, scheme, &bench.drives("d", count, 40 * MIB), more);
     bench
 }
 
-fn holds_its_content(bench: &Bench) {
+/// The same, of a daemon with other options; `drive` gives the URI of a file. What is in `more` may name `s0`.
+pub(super) fn filled_with(
+    test: &str,
+    scheme: &str,
+    count: usize,
+    options: &[&str],
+    more: &[&str],
+    drive: impl Fn(String) -> String,
+) -> Bench {
+    let mut bench = Bench::without_daemon(test);
+    bench.start_with(options);
+    bench.drives("s", 1, 40 * MIB);
+    let drives = bench.drives("d", count, 40 * MIB).into_iter().map(drive);
+    fill(&bench, scheme, &drives.collect::<Vec<_>>(), more);
+    bench
+}
+
+fn fill(bench: &Bench, scheme: &str, drives: &[String], more: &[&str]) {
+    let made = bench.create("tank", scheme, drives, more);
+    assert_eq!(made.code, 0, "{}", made.stderr);
+    bench.ok(&["volume", "create", "tank/v", "--size", "12M"]);
+    let mut client = served(bench);
+    client.write(0, &content(), false).unwrap();
+    client.flush().unwrap();
+    client.disconnect().unwrap();
+}
+
+pub(super) fn holds_its_content(bench: &Bench) {
     let mut client = served(bench);
     let found = client.read(0, content().len()).unwrap();
     assert!(found == content());
     client.disconnect().unwrap();
 }
 
-fn moves(bench: &Bench, from: &str, to: &str) {
+pub(super) fn moves(bench: &Bench, from: &str, to: &str) {
     std::fs::rename(bench.path(from), bench.path(to)).unwrap();
 }
 
-fn status(bench: &Bench) -> Value {
+pub(super) fn status(bench: &Bench) -> Value {
     bench.json(&["pool", "status", "tank"])
 }
 
-fn becomes_healthy(bench: &Bench) {
+pub(super) fn becomes_healthy(bench: &Bench) {
     bench.ok(&["pool", "wait", "tank"]);
     assert_eq!(bench.run(&["pool", "status", "--check"]).code, 0);
 }

@@ -139,8 +139,14 @@ impl Bench {
     /// Starts the daemon through a program that executes it.
     fn spawn_by(&mut self, program: Command, options: &[&str], environment: &[(&str, &str)]) {
         let log = std::fs::File::create(self.path("daemon.log")).unwrap();
+        let mut all = vec!["daemon"];
+        // What a test does with a drive that is out, it does alone.
+        if !options.contains(&"--returns") {
+            all.extend(["--returns", "0"]);
+        }
+        all.extend(options);
         let daemon = self
-            .prepared(program, &[&["daemon"], options].concat())
+            .prepared(program, &all)
             .envs(environment.iter().copied())
             .stdout(Stdio::null())
             .stderr(log)

@@ -1,0 +1,234 @@
+//! Drives that left an open pool by themselves and are back: they return without a command.
+//!
+//! ```text
+//!   out ──► the open drive answers ── it was gone, did not answer, or hung ──────────────► returned
+//!    │                            └── it always did: it returned errors ────────────────► `drive online` decides
+//!    └────► it does not, or none is open ──► a label is searched for under all names ───► returned
+//! ```
+//!
+//! The names of all block devices and of the files beside the pool's own are compared with those of the last look. They
+//! change when a drive is plugged in, moved or renamed, and no drive is read for that: sleeping disks stay asleep. The
+//! kernel's device events would say the same, but come late, in bursts, before a device has its size, and in containers
+//! not at all. Labels are read when the names have changed, and once a minute.
+//!
+//! A drive that comes and goes would be caught up with again and again: after a few returns it waits for a command.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use array::pool::{OutReason, SeatState};
+use block::{Full, Seat};
+use engine::assemble::{self, Command, Names};
+use engine::{Member, PoolHandle};
+use uuid::Uuid;
+
+use super::Daemon;
+use super::drives::{At, directories};
+use crate::Failure;
+
+/// How often the names are looked at while a drive is out.
+const LOOK_INTERVAL: Duration = Duration::from_secs(2);
+/// How often a drive that is open is asked whether it answers.
+const ASK_INTERVAL: Duration = Duration::from_secs(10);
+/// How often labels are read though no name has changed: a drive that hung may answer again.
+const SEARCH_INTERVAL: Duration = Duration::from_secs(60);
+/// In this time a drive returns only so often.
+const DAMPED_WITHIN: Duration = Duration::from_secs(600);
+
+/// A drive by its pool and its number: its identity changes with each return.
+type Key = (Uuid, u16);
+
+/// What is known of a drive that is out.
+struct Away {
+    /// Its identity when it went out; another one has left the seat since if it differs.
+    drive: Uuid,
+    /// It has not answered since it is out.
+    was_gone: bool,
+    /// When the open drive is asked next, and when labels are read next, if no name changes before.
+    asks_at: Instant,
+    searches_at: Instant,
+    /// The names when its label was last searched for.
+    names: Names,
+    /// Why it did not return, as the log says.
+    told: String,
+}
+
+/// The returns of one drive.
+#[derive(Default)]
+struct Returns {
+    at: Vec<Instant>,
+    /// The log says that it waits for a command.
+    is_told: bool,
+}
+
+impl Returns {
+    /// Whether the drive may return once more at `now`.
+    fn allow(&mut self, now: Instant, most: usize) -> bool {
+        self.at
+            .retain(|&at| now.saturating_duration_since(at) < DAMPED_WITHIN);
+        self.is_told &= self.at.len() >= most;
+        self.at.len() < most
+    }
+}
+
+#[derive(Default)]
+struct Watch {
+    away: BTreeMap<Key, Away>,
+    returns: BTreeMap<Key, Returns>,
+}
+
+impl Daemon {
+    /// Returns drives that are back, until the daemon stops; a drive at most `most` times in ten minutes.
+    pub(crate) fn return_drives(&self, most: usize) {
+        let mut watch = Watch::default();
+        while most > 0 && self.rest(LOOK_INTERVAL) {
+            for (name, handle) in self.open_handles() {
+                self.look_after(&name, &handle, &mut watch, most);
+            }
+        }
+    }
+
+    fn look_after(&self, name: &str, handle: &PoolHandle, watch: &mut Watch, most: usize) {
+        // A pool that has just stopped has no drives.
+        let Ok((pool, members)) = handle.members() else {
+            return;
+        };
+        let key = |member: &Member| (pool, member.number);
+        let out: Vec<&Member> = members.iter().filter(|member| left(member)).collect();
+        watch
+            .away
+            .retain(|of, _| of.0 != pool || out.iter().any(|member| key(member) == *of));
+        if out.is_empty() {
+            return;
+        }
+        let directories = directories(members.iter().map(|member| &*member.path));
+        let names = assemble::names(&directories);
+        let now = Instant::now();
+        for member in out {
+            let key = key(member);
+            let fresh = || Away {
+                drive: member.drive,
+                was_gone: false,
+                asks_at: now,
+                searches_at: now,
+                names: Names::default(),
+                told: String::new(),
+            };
+            let away = watch.away.entry(key).or_insert_with(fresh);
+            if away.drive != member.drive {
+                *away = fresh();
+            }
+            if !is_back((pool, member), handle, away, &names, &directories) {
+                continue;
+            }
+            let returns = watch.returns.entry(key).or_default();
+            if !returns.allow(now, most) {
+                if !std::mem::replace(&mut returns.is_told, true) {
+                    let (number, minutes) = (member.number, DAMPED_WITHIN.as_secs() / 60);
+                    let text = format!(
+                        "the drive of seat {number} has come and gone {most} times in {minutes} minutes: \
+                         `ravelin drive online {name} {number}` returns it"
+                    );
+                    tracing::warn!(pool = name, "{text}");
+                    self.tell("drive_waits", name, &text);
+                }
+                continue;
+            }
+            match self.brings_back(name, handle, member.number) {
+                Ok(()) => returns.at.push(Instant::now()),
+                Err(failure) => {
+                    // A device may be there before it has its size, and the pool may still wait for its last answers.
+                    away.searches_at = Instant::now() + ASK_INTERVAL;
+                    let text = Full(&failure.problem).to_string();
+                    if text != away.told {
+                        tracing::warn!("{text}");
+                        away.told = text;
+                    }
+                }
+            }
+        }
+    }
+
+    fn brings_back(&self, name: &str, handle: &PoolHandle, number: u16) -> Result<(), Failure> {
+        let what = format!("drive {number} of pool `{name}` did not return by itself");
+        let at = At {
+            handle,
+            what: &what,
+        };
+        let seat = at.seat(&number.to_string())?;
+        let drive = self.bring_back(&at, &seat, Command::Online, false)?;
+        tracing::info!(pool = name, seat = number, drive = drive.path, "it is back");
+        self.remember(name);
+        Ok(())
+    }
+}
+
+/// Why a drive is out.
+const fn reason(member: &Member) -> Option<OutReason> {
+    match member.state {
+        SeatState::Out { reason, .. } => Some(reason),
+        SeatState::Current | SeatState::Filling | SeatState::Waiting => None,
+    }
+}
+
+/// Whether a drive is out for a reason that ends when the drive is back. One that a command took out stays out, and one
+/// that was much too slow.
+const fn left(member: &Member) -> bool {
+    match reason(member) {
+        Some(OutReason::IoErrors | OutReason::Missing | OutReason::Stale | OutReason::Hung) => true,
+        Some(OutReason::FailedByAdministrator | OutReason::Offline | OutReason::Slow) | None => {
+            false
+        }
+    }
+}
+
+/// Whether the drive is there again, under any name.
+fn is_back(
+    (pool, member): (Uuid, &Member),
+    handle: &PoolHandle,
+    away: &mut Away,
+    names: &Names,
+    directories: &[PathBuf],
+) -> bool {
+    let now = Instant::now();
+    let moved = away.names != *names;
+    let attached = handle.drive(Seat(member.number)).ok();
+    if let Some(drive) = &attached
+        && (moved || now >= away.asks_at)
+    {
+        away.asks_at = now + ASK_INTERVAL;
+        if assemble::is_still(drive, member.drive) {
+            away.names.clone_from(names);
+            return away.was_gone || member.has_vanished || reason(member) == Some(OutReason::Hung);
+        }
+        away.was_gone = true;
+    }
+    // An open drive that is not known to be gone is the one that is there.
+    let is_away = attached.is_none() || away.was_gone;
+    if !is_away || !moved && now < away.searches_at {
+        return false;
+    }
+    away.searches_at = now + SEARCH_INTERVAL;
+    away.names.clone_from(names);
+    // Of two copies none is taken, and the command says why.
+    assemble::with_label_of(pool, member.drive, directories).len() == 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_drive_that_comes_and_goes_waits_until_the_time_is_over() {
+        let begun = Instant::now();
+        let mut returns = Returns::default();
+        for second in 0..5 {
+            let now = begun + Duration::from_secs(second);
+            assert!(returns.allow(now, 5));
+            returns.at.push(now);
+        }
+        assert!(!returns.allow(begun + Duration::from_secs(599), 5));
+        assert!(returns.allow(begun + Duration::from_secs(600), 5));
+    }
+}
