@@ -280,6 +280,9 @@ pub struct FoundPool {
 pub struct Import {
     /// Name or identity.
     pub name: String,
+    /// The name that the pool has from now on, if another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub new_name: Option<String>,
     /// Directories, files and devices; all block devices if empty.
     #[serde(default)]
     pub places: Vec<PathBuf>,

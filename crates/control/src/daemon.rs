@@ -316,7 +316,7 @@ impl Daemon {
     pub fn import(&self, request: &Import) -> Result<Status, Failure> {
         let what = format!("pool `{}` was not imported", request.name);
         let failed = |error: &AssembleError| Failure::assemble(&what, error, "");
-        if self.pools().contains_key(&request.name) {
+        if request.new_name.is_none() && self.pools().contains_key(&request.name) {
             // Success if the same pool is open already: a script that imports after each start may run after the
             // restoration.
             let open = self.status(&request.name)?;
@@ -343,7 +343,15 @@ impl Daemon {
             degraded: request.degraded,
             given_up: request.give_up.clone(),
         };
-        self.open(&chosen, &without, &what).map_err(|failure| {
+        let name = request.new_name.as_ref().unwrap_or(&chosen.name).clone();
+        if self.is_open(&chosen.uuid.to_string()) {
+            return Err(Failure::conflict(
+                what,
+                format!("a pool of this identity, {}, is open here", chosen.uuid),
+                "these drives are copies of its drives: open them on another machine",
+            ));
+        }
+        self.open(&chosen, &name, &without, &what).map_err(|failure| {
             let count = chosen.overwritten.len();
             if count == 0 {
                 return failure;
@@ -360,23 +368,30 @@ impl Daemon {
                 ),
             )
         })?;
-        self.serve_again(&chosen.name, &chosen.uuid.to_string(), SPARES_WAIT);
-        self.status(&chosen.name)
+        self.serve_again(&name, &chosen.uuid.to_string(), SPARES_WAIT);
+        self.status(&name)
     }
 
-    /// Opens a pool that was found.
+    /// Opens a pool that was found, under its name or another one.
     fn open(
         &self,
         found: &assemble::FoundPool,
+        name: &str,
         without: &Without,
         what: &str,
     ) -> Result<(), Failure> {
-        let reserved = self.reserve(&found.name, what)?;
+        let reserved = self.reserve(name, what)?;
         let handle = patiently(|| assemble::import(found, without, RunOptions::default()))
             .map_err(|error| Failure::assemble(what, &error, ""))?;
-        tracing::info!(pool = found.name, drives = found.paths.len(), "imported");
+        if name != found.name {
+            // Under its old name it would be in the way of the other pool at the next start.
+            handle
+                .rename(name)
+                .map_err(|error| Failure::pool(what, &error))?;
+        }
+        tracing::info!(pool = name, drives = found.paths.len(), "imported");
         reserved.fill(handle);
-        self.remember(&found.name);
+        self.remember(name);
         Ok(())
     }
 

@@ -169,7 +169,9 @@ impl Failure {
     pub fn pool(what: &str, error: &PoolError) -> Self {
         let status = match error {
             PoolError::NoSeat { .. } | PoolError::NoVolume { .. } => StatusCode::NOT_FOUND,
-            PoolError::VolumeName { .. } | PoolError::NoSize => StatusCode::BAD_REQUEST,
+            PoolError::PoolName { .. } | PoolError::VolumeName { .. } | PoolError::NoSize => {
+                StatusCode::BAD_REQUEST
+            }
             PoolError::Fault { .. } => StatusCode::INTERNAL_SERVER_ERROR,
             PoolError::AlreadyOut { .. }
             | PoolError::Occupied { .. }

@@ -73,6 +73,12 @@ pub enum PoolError {
         /// Which name.
         name: String,
     },
+    /// A pool's name that is not allowed.
+    #[error("`{name}` is not a name for a pool")]
+    PoolName {
+        /// Which name.
+        name: String,
+    },
     /// A name that is not allowed.
     #[error("`{name}` is not a volume name")]
     VolumeName {
@@ -186,7 +192,9 @@ impl Hint for PoolError {
             Self::DriveTooSmall { .. } => "use a larger one",
             Self::VolumeExists { .. } => "choose another name",
             Self::NoVolume { .. } => "`ravelin volume list` shows what there is",
-            Self::VolumeName { .. } => "use letters, digits, `-`, `_` and `.`, at most 64",
+            Self::PoolName { .. } | Self::VolumeName { .. } => {
+                "use letters, digits, `-`, `_` and `.`, at most 64"
+            }
             Self::NoSpace { .. } => "make it smaller, or delete a volume that is no longer needed",
             Self::TooManyVolumes { .. } => "delete one, or make larger ones",
             Self::NoSize => "at least 4096 bytes",

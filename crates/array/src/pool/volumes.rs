@@ -268,6 +268,28 @@ impl Pool {
         Ok(())
     }
 
+    /// Gives the pool another name. Its identity stays.
+    ///
+    /// # Errors
+    /// When the name is not allowed.
+    pub fn rename(
+        &mut self,
+        now: block::Instant,
+        name: &str,
+        ticket: Ticket,
+    ) -> Result<(), PoolError> {
+        self.now = now;
+        if !is_name(name) {
+            return Err(PoolError::PoolName {
+                name: name.to_owned(),
+            });
+        }
+        name.clone_into(&mut self.facts.name);
+        self.commit(vec![OnDurable::Done(ticket, Ok(()))]);
+        self.advance();
+        Ok(())
+    }
+
     /// Zeroes all groups of `volume` except the first `ready` ones.
     fn zero_for(&mut self, volume: VolumeFacts, ready: u64, ticket: Ticket) {
         let mut new = NewVolume {

@@ -65,7 +65,7 @@ impl Daemon {
 
     fn opens_late(&self, saved: &SavedPool, found: &FoundPool) -> bool {
         let what = format!("pool `{}` was not opened", saved.name);
-        match self.open(found, &Without::default(), &what) {
+        match self.open(found, &found.name, &Without::default(), &what) {
             Ok(()) => {
                 tracing::info!(pool = saved.name, "its drives are there: it is open");
                 self.serve_again(&saved.name, &saved.uuid, Duration::ZERO);

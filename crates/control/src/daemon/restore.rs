@@ -226,7 +226,7 @@ impl Daemon {
         coming.any(|missing| missing.uuid == uuid)
     }
 
-    fn is_open(&self, uuid: &str) -> bool {
+    pub(super) fn is_open(&self, uuid: &str) -> bool {
         self.statuses().iter().any(|pool| pool.uuid == uuid)
     }
 
@@ -283,7 +283,7 @@ impl Daemon {
                     ),
                 )
             })
-            .and_then(|found| self.open(&found, &Without::default(), &what));
+            .and_then(|found| self.open(&found, &found.name, &Without::default(), &what));
         match opened {
             Ok(()) => {
                 self.serve_again(&saved.name, &saved.uuid, Duration::ZERO);

@@ -180,6 +180,15 @@ impl PoolHandle {
         self.admin(Admin::DeleteVolume { name })
     }
 
+    /// Gives the pool another name.
+    ///
+    /// # Errors
+    /// As [`Pool::rename`].
+    pub fn rename(&self, name: &str) -> Result<(), PoolError> {
+        let name = name.to_owned();
+        self.admin(Admin::Rename { name })
+    }
+
     /// Gives a volume another name.
     ///
     /// # Errors

@@ -42,6 +42,9 @@ pub(crate) enum Admin {
     DeleteVolume {
         name: String,
     },
+    Rename {
+        name: String,
+    },
     RenameVolume {
         name: String,
         new: String,
@@ -436,6 +439,7 @@ impl PoolThread {
                 self.pool.resize_volume(now, &name, size_bytes, ticket)
             }
             Admin::DeleteVolume { name } => self.pool.delete_volume(now, &name, ticket),
+            Admin::Rename { name } => self.pool.rename(now, &name, ticket),
             Admin::RenameVolume { name, new } => self.pool.rename_volume(now, &name, &new, ticket),
             Admin::RemoveSpare { seat } => self.pool.remove_spare(now, seat, ticket),
             Admin::ClearDrive { seat } => {

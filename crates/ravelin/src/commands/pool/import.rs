@@ -14,6 +14,8 @@ use crate::commands::common::{Context, Failure};
 pub(crate) struct ImportArguments {
     /// Name or identity of the pool.
     name: Option<String>,
+    /// The name that the pool has from now on: for a pool whose name another one has here.
+    new_name: Option<String>,
     /// Where to look: directories, files or devices. All block devices if not given.
     #[arg(short = 'd', long = "dir", value_name = "DIR")]
     places: Vec<PathBuf>,
@@ -69,6 +71,7 @@ impl ImportArguments {
         }
         let request = Import {
             name,
+            new_name: self.new_name,
             places,
             degraded: self.degraded,
             give_up: self.give_up,

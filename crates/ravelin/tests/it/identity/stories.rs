@@ -451,3 +451,50 @@ fn one_disk_under_two_names_is_one_disk() {
     other.ok(&["pool", "export", "one"]);
     bench.shell(&format!("losetup -d {}", devices.join(" ")));
 }
+
+/// Two pools of one name: one of them gets another name when it is opened.
+#[test]
+fn a_pool_is_opened_under_another_name_and_keeps_it() {
+    let bench = filled("renamed-pool", "raid5", 4, &[]);
+    let other = filled("renamed-pool-other", "raid6", 5, &[]);
+    other.ok(&["pool", "export", "tank"]);
+    std::fs::create_dir(bench.path("in")).unwrap();
+    for index in 0..5 {
+        let name = format!("d{index}");
+        std::fs::rename(other.path(&name), bench.path("in").join(&name)).unwrap();
+    }
+    let import = ["pool", "import", "--dir", "in", "tank"];
+    bench
+        .run(&import)
+        .refused(1, &["another pool of this name is already open here"]);
+    for (name, code, why) in [
+        ("tank", 1, "there is already a pool `tank` open here"),
+        ("no/name", 2, "`no/name` is not a name for a pool"),
+    ] {
+        bench
+            .run(&[&import[..], &[name]].concat())
+            .refused(code, &[why]);
+    }
+    bench.ok(&[&import[..], &["rescued"]].concat());
+    assert_eq!(
+        bench.json(&["pool", "status", "rescued"])["scheme"],
+        "raid6"
+    );
+    holds_its_content(&bench);
+    bench.ok(&["pool", "export", "rescued"]);
+    bench.ok(&["pool", "export", "tank"]);
+    bench.ok(&["pool", "import", "--dir", "in", "rescued"]);
+    bench.ok(&["pool", "export", "rescued"]);
+    // A copy of a pool that is open has its identity, and no other name makes it another pool.
+    bench.ok(&["pool", "import", "--dir", ".", "tank"]);
+    std::fs::create_dir(bench.path("copies")).unwrap();
+    for index in 0..4 {
+        let name = format!("d{index}");
+        std::fs::copy(bench.path(&name), bench.path("copies").join(&name)).unwrap();
+    }
+    let import = ["pool", "import", "--dir", "copies", "tank", "copy"];
+    bench
+        .run(&import)
+        .refused(1, &["a pool of this identity", "is open here"]);
+    holds_its_content(&bench);
+}
