@@ -205,7 +205,7 @@ pub fn run(socket: &Socket, options: Options, ready: impl FnOnce()) -> Result<()
             stopped.await.ok();
         }));
         let mut living = None;
-        let mut watching = Vec::new();
+        let mut late = None;
         let mut ready = Some(ready);
         let restored_well = |outcome: Result<(), tokio::task::JoinError>| {
             if let Err(error) = outcome {
@@ -221,9 +221,10 @@ pub fn run(socket: &Socket, options: Options, ready: impl FnOnce()) -> Result<()
                     // A supervisor expects watchdog notifications from here on.
                     living = Some(tokio::spawn(supervisor::live(Arc::clone(&daemon))));
                     let waiting = Arc::clone(&daemon);
-                    watching.push(tokio::task::spawn_blocking(move || waiting.open_late_pools()));
-                    let waiting = Arc::clone(&daemon);
-                    watching.push(tokio::task::spawn_blocking(move || waiting.return_drives(returns)));
+                    late = Some(tokio::task::spawn_blocking(move || waiting.open_late_pools()));
+                    let watching = Arc::clone(&daemon);
+                    // Not waited for at the end: it may just be asking a drive that hangs.
+                    drop(tokio::task::spawn_blocking(move || watching.return_drives(returns)));
                     continue;
                 }
                 _ = terminate.recv() => tracing::info!("SIGTERM: stopping"),
@@ -237,9 +238,9 @@ pub fn run(socket: &Socket, options: Options, ready: impl FnOnce()) -> Result<()
             // Pools that are still being opened are closed together with the others.
             restored_well(restored.await);
         }
-        for watch in watching {
+        if let Some(late) = late {
             // A pool that is being opened is closed with the others.
-            restored_well(watch.await);
+            restored_well(late.await);
         }
         living.inspect(tokio::task::JoinHandle::abort);
         let first = tokio::time::Instant::now();

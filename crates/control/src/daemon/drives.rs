@@ -429,7 +429,7 @@ impl Daemon {
         }
     }
 
-    /// Returns the drive that left a seat, wherever it is by now. One that is back already, of its own accord, stays.
+    /// Returns the drive that left a seat, wherever it is by now.
     pub(super) fn bring_back(
         &self,
         at: &At<'_>,
@@ -438,7 +438,11 @@ impl Daemon {
         force: bool,
     ) -> Result<ChangedDrive, Failure> {
         if seat.state != "out" {
-            return at.changed(seat);
+            return Err(Failure::conflict(
+                at.what,
+                format!("seat {} has a working drive already", seat.seat),
+                "`ravelin pool status` shows which drives are out",
+            ));
         }
         let Permitted { drive, .. } = self.returned(at, seat, command, force)?;
         at.handle

@@ -17,6 +17,8 @@ pub struct Member {
     pub path: String,
     /// Whether its cells count.
     pub state: SeatState,
+    /// Whether the drive is a spare that waits for any seat.
+    pub is_free: bool,
     /// Whether the pool has the drive open. A drive that is out may still be open.
     pub is_open: bool,
     /// Whether the drive went out because it was gone: it has not failed.
@@ -47,6 +49,7 @@ pub(super) fn members(pool: &Pool, seats: &Seats) -> Vec<Member> {
             drive: of.drive,
             path: of.path.clone(),
             state: of.state,
+            is_free: of.is_free(),
             is_open: open.is_some(),
             has_vanished: pool.has_vanished(of.drive),
             device: open.and_then(|drive| drive.identity),

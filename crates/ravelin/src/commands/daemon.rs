@@ -28,8 +28,8 @@ pub(crate) struct DaemonArguments {
     /// Opening a pool without a drive puts it out, and it would have to be filled again.
     #[arg(long, value_name = "SECONDS", default_value_t = 5)]
     wait_drives: u64,
-    /// How often in ten minutes a drive that left its pool by itself and is back may return without a
-    /// command; 0: never.
+    /// How often in ten minutes a drive that was pulled, missing or hung may return without a command;
+    /// 0: never.
     #[arg(long, value_name = "COUNT", default_value_t = 5)]
     returns: usize,
     /// Keep all memory that it has touched in memory: no swapping, and no reading of its own code

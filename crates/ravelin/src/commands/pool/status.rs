@@ -442,6 +442,14 @@ fn state(seat: &SeatStatus) -> String {
     state
 }
 
+/// The drive's name. Another drive may have the name of one that is not there.
+fn name(seat: &SeatStatus) -> String {
+    match seat.reason {
+        Some(OutReason::Missing) => format!("was {}", seat.path),
+        _ => seat.path.clone(),
+    }
+}
+
 fn drives(seats: &[SeatStatus]) -> comfy_table::Table {
     let mut lines = table(&[
         "SEAT", "DRIVE", "STATE", "SIZE", "READ", "WRITTEN", "ERRORS", "CHECKSUM", "REBUILD",
@@ -451,7 +459,7 @@ fn drives(seats: &[SeatStatus]) -> comfy_table::Table {
         let moved = seat.rebuild_read_bytes + seat.rebuild_write_bytes;
         lines.add_row(vec![
             seat.seat.to_string(),
-            seat.path.clone(),
+            name(seat),
             state,
             size(seat.size_bytes),
             size(seat.traffic.read_bytes),

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use export::nbd::Client;
+use rustix::process::{Pid, Signal, kill_process};
 
+use super::MIB;
 use super::stories::{content, filled_with, holds_its_content, moves, served, status};
 use crate::support::bench::{Bench, bytes};
 
@@ -84,7 +86,7 @@ fn load(client: &mut Client, control: &Control) -> Vec<u8> {
         let range = at..at + BLOCK;
         let read = client.read(at as u64, BLOCK).unwrap();
         assert!(read == expected[range.clone()], "byte {at}");
-        let block = [(state >> 40) as u8; BLOCK];
+        let block = [state.to_be_bytes()[2]; BLOCK];
         client.write(at as u64, &block, state >> 61 == 0).unwrap();
         expected[range].copy_from_slice(&block);
         control.written.fetch_add(BLOCK as u64, Ordering::SeqCst);
@@ -282,5 +284,101 @@ fn drives_that_a_command_took_out_and_ones_that_others_used_do_not_return() {
     // Of two copies none is taken.
     std::fs::copy(other.path("e1"), bench.path("g1")).unwrap();
     stays_as_it_is(&bench, &bench.path("g1"));
+    holds_its_content(&bench);
+}
+
+/// Must show, 5: a drive of each of three pools hangs when the daemon starts.
+#[test]
+fn drives_that_hang_at_the_start_delay_nobody_and_return_when_they_answer() {
+    const POOLS: [&str; 3] = ["one", "two", "three"];
+    let mut bench = Bench::new("hang-start");
+    // The drives are files that another daemon serves.
+    let other = Bench::new("hang-start-below");
+    let below = other.drives("b", 1, 300 * MIB);
+    assert_eq!(other.create("below", "raid0", &below, &[]).code, 0);
+    for pool in POOLS {
+        let (volume, at) = (format!("below/{pool}"), format!("{pool}-2"));
+        other.ok(&["volume", "create", &volume, "--size", "40M"]);
+        let at = bench.path(&at).display().to_string();
+        let served = other.run(&["volume", "attach", &volume, "--fuse", &at]);
+        if served.code != 0 {
+            eprintln!("skipped: drives that hang, for there is no /dev/fuse");
+            return;
+        }
+        let mut drives = bench.drives(&format!("{pool}-"), 2, 40 * MIB);
+        drives.push(format!("{pool}-2"));
+        assert_eq!(bench.create(pool, "raid5", &drives, &[]).code, 0);
+        bench.ok(&["volume", "create", &format!("{pool}/v"), "--size", "12M"]);
+    }
+    let signal = |signal| {
+        let pid = Pid::from_raw(i32::try_from(other.pid()).unwrap()).unwrap();
+        kill_process(pid, signal).unwrap();
+    };
+    struct Continues<F: Fn(Signal)>(F);
+    impl<F: Fn(Signal)> Drop for Continues<F> {
+        fn drop(&mut self) {
+            (self.0)(Signal::CONT);
+        }
+    }
+    assert_eq!(bench.terminate(), Some(0));
+    signal(Signal::STOP);
+    let continues = Continues(signal);
+    let began = Instant::now();
+    bench.start_with(&["--wait-drives", "1", "--returns", "5"]);
+    let ready = began.elapsed();
+    assert!(
+        ready < Duration::from_secs(15),
+        "{ready:?}\n{}",
+        bench.log()
+    );
+    let client = |pool: &str| {
+        let (volume, at) = (format!("{pool}/v"), format!("unix:nbd-{pool}"));
+        bench.run(&["volume", "detach", &volume]);
+        let export = bench.json(&["volume", "attach", &volume, "--nbd", &at]);
+        Client::connect(&export["uri"].as_str().unwrap().parse().unwrap(), None).unwrap()
+    };
+    for pool in POOLS {
+        assert_eq!(bench.json(&["pool", "status", pool])["health"], "degraded");
+        let mut client = client(pool);
+        client.write(0, &content(), true).unwrap();
+        assert!(client.read(0, content().len()).unwrap() == content());
+        client.disconnect().unwrap();
+    }
+    if std::env::var_os("RAVELIN_LONG").is_some() {
+        // They are looked for once a minute.
+        drop(continues);
+        let begun = Instant::now();
+        for pool in POOLS {
+            while bench.run(&["pool", "status", "--check", pool]).code != 0 {
+                assert!(begun.elapsed() < 2 * SOON, "{}", bench.log());
+                std::thread::sleep(Duration::from_millis(100));
+            }
+            let mut client = client(pool);
+            assert!(client.read(0, content().len()).unwrap() == content());
+            client.disconnect().unwrap();
+        }
+    }
+    let began = Instant::now();
+    assert_eq!(bench.terminate(), Some(0));
+    assert!(began.elapsed() < Duration::from_secs(10));
+}
+
+/// Regression: a spare that was pulled stayed "ready" until it was needed.
+#[test]
+fn a_spare_that_is_pulled_is_ready_no_more_and_is_again_when_it_is_back() {
+    let drive = |name: String| name;
+    let spare = "faulty:s0?fail=gone&times=all&while=pulled-s0";
+    let options = ["--returns", "5"];
+    let more = ["spare", spare];
+    let bench = filled_with("pulled-spare", "raid5", 4, &options, &more, drive);
+    assert_eq!(seat(&bench, 4)["state"], "waiting");
+    pull(&bench, "s0");
+    becomes(&bench, "out", |bench| seat(bench, 4)["state"] == "out");
+    let status = bench.ok(&["pool", "status", "tank"]);
+    assert!(!status.contains("a spare is ready"), "{status}");
+    plug(&bench, "s0", "s0", "s1");
+    becomes(&bench, "ready", |bench| {
+        seat(bench, 4)["state"] == "waiting"
+    });
     holds_its_content(&bench);
 }
