@@ -250,10 +250,10 @@ impl Daemon {
         match self.brings_back(name, number) {
             Ok(()) => returns.at.push(Instant::now()),
             Err(failure) => {
-                // A device may be there before it has its size, and the pool may still wait for its last answers.
-                away.searches_at = Instant::now() + ASK_INTERVAL;
                 let text = Full(&failure.problem).to_string();
                 if text != away.told {
+                    // A device may be there before it has its size, and the pool may still wait for its last answers.
+                    away.searches_at = Instant::now() + ASK_INTERVAL;
                     tracing::warn!("{text}");
                     away.told = text;
                 }

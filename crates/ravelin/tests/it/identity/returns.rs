@@ -121,7 +121,7 @@ fn a_drive_that_is_pulled_and_plugged_in_under_another_name_returns_each_time() 
             // What was written before is in place on the drive by then: after a second without requests.
             control.pauses.store(true, Ordering::SeqCst);
             std::thread::sleep(CHECKPOINT);
-            let (before, copied_before) = (control.written.load(Ordering::SeqCst), copied(&bench));
+            let before = control.written.load(Ordering::SeqCst);
             control.pauses.store(false, Ordering::SeqCst);
             pull(&bench, "d1");
             becomes(&bench, "out", |bench| seat(bench, 1)["state"] == "out");
@@ -135,11 +135,13 @@ fn a_drive_that_is_pulled_and_plugged_in_under_another_name_returns_each_time() 
             let path = seat(&bench, 1)["path"].as_str().unwrap().to_owned();
             assert!(path.contains(&format!("/{name}?")), "{path}");
             // Each block changes one block of data and one of parity, on two of the drives.
-            let copied = copied(&bench).saturating_sub(copied_before);
+            // Of this return: each one counts anew.
+            let copied = copied(&bench);
+            assert!(copied > 0);
             eprintln!("round {round}: {meanwhile} bytes written, {copied} copied");
             let missed = meanwhile * 2 / DRIVES;
             assert!(
-                copied <= missed + missed / 5 + (1 << 20),
+                copied <= missed + missed / 5 + (256 << 10),
                 "{copied} of {missed}"
             );
         }
