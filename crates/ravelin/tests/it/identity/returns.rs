@@ -8,7 +8,10 @@ use export::nbd::Client;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::MIB;
-use super::stories::{content, filled_with, holds_its_content, moves, served, status};
+use super::stories::{
+    come_back_exchanged, content, filled_with, holds_its_content, import_without, moves, served,
+    status,
+};
 use crate::support::bench::{Bench, bytes};
 
 /// How long a drive that is back may stay out: two looks, the return, and what other tests take of the processor.
@@ -181,16 +184,6 @@ fn a_drive_that_comes_and_goes_waits_for_a_command() {
     holds_its_content(&bench);
 }
 
-/// Imports the pool without some of its drives, which lie in `away/`.
-fn import_without(bench: &Bench, names: &[&str]) {
-    bench.ok(&["pool", "export", "--force", "tank"]);
-    std::fs::create_dir(bench.path("away")).unwrap();
-    for name in names {
-        moves(bench, name, &format!("away/{name}"));
-    }
-    bench.ok(&["pool", "import", "--dir", ".", "--degraded", "tank"]);
-}
-
 #[test]
 fn missing_drives_return_to_their_own_seats_under_exchanged_names() {
     for (test, scheme, count, order) in [
@@ -206,11 +199,7 @@ fn missing_drives_return_to_their_own_seats_under_exchanged_names() {
         let plain = |name: String| name;
         let test = format!("returns-{test}");
         let bench = filled_with(&test, scheme, count, &["--returns", "5"], &[], plain);
-        let names: Vec<&str> = order.iter().map(|(name, _)| *name).collect();
-        import_without(&bench, &names);
-        for (name, to) in order {
-            moves(&bench, &format!("away/{name}"), to);
-        }
+        come_back_exchanged(&bench, order);
         becomes_healthy(&bench);
         for (name, to) in order {
             let number: usize = name[1..].parse().unwrap();

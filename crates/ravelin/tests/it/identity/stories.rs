@@ -77,14 +77,20 @@ pub(super) fn becomes_healthy(bench: &Bench) {
     assert_eq!(bench.run(&["pool", "status", "--check"]).code, 0);
 }
 
-/// Drives that were away come back under each other's names, after an import without them.
-fn come_back_exchanged(bench: &Bench, order: &[(&str, &str)]) {
+/// Imports the pool without some of its drives, which lie in `away/`.
+pub(super) fn import_without(bench: &Bench, names: &[&str]) {
     bench.ok(&["pool", "export", "--force", "tank"]);
     std::fs::create_dir(bench.path("away")).unwrap();
-    for (name, _) in order {
+    for name in names {
         moves(bench, name, &format!("away/{name}"));
     }
     bench.ok(&["pool", "import", "--dir", ".", "--degraded", "tank"]);
+}
+
+/// Drives that were away come back under each other's names, after an import without them.
+pub(super) fn come_back_exchanged(bench: &Bench, order: &[(&str, &str)]) {
+    let names: Vec<&str> = order.iter().map(|(name, _)| *name).collect();
+    import_without(bench, &names);
     for (name, to) in order {
         moves(bench, &format!("away/{name}"), to);
     }
