@@ -164,6 +164,15 @@ impl MemoryDevice {
         self.shared.jobs.lock().unwrap().len()
     }
 
+    /// Whether a read at each of these offsets, in bytes, is submitted and not completed.
+    pub fn has_reads_waiting(&self, offsets: &[u64]) -> bool {
+        let jobs = self.shared.jobs.lock().unwrap();
+        offsets.iter().all(|&offset| {
+            jobs.iter()
+                .any(|job| job.request.kind == RequestKind::Read && job.request.offset == offset)
+        })
+    }
+
     /// The maximum of request memory that was with the device at one time, in bytes.
     pub fn held_bytes_max(&self) -> usize {
         self.shared.held_bytes_max.load(Ordering::SeqCst)
