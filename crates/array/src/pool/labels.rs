@@ -1,5 +1,9 @@
 //! Writing the facts to the labels, one generation at a time.
 //!
+//! A drive that joins or returns has a new identity, and no label with it. It gets the generation that names it first,
+//! and all other drives get it after that: otherwise a power cut could leave the others with a label that counts on a
+//! drive that is not found, and of a mirror with one drive left, half of the drives would be missing.
+//!
 //! A drive that fails to write its label goes out, if it can be spared. If the drives that fail together cannot be
 //! spared, they stay: put out, they would take the data on them away. The generation is then tried again at growing
 //! intervals, and the next generation waits for it. Actions that depend on a generation that too few drives have are
@@ -26,6 +30,8 @@ const WAIT_MAX: Duration = Duration::from_secs(2);
 pub(super) struct Labels {
     /// Drives whose label is being written.
     outstanding: BTreeSet<Seat>,
+    /// Drives that get the generation after those that are getting their first label.
+    second: BTreeSet<Seat>,
     /// Drives that failed to write their label, and their errors.
     failed: BTreeMap<Seat, Fault>,
     /// Drives that do not have the generation, and stay because they cannot be spared.
@@ -49,12 +55,17 @@ impl Labels {
     /// True if nothing is in flight; labels that drives refuse do not count.
     pub(super) fn is_idle(&self) -> bool {
         let waits = self.again || !self.effects.is_empty();
-        self.outstanding.is_empty() && (!waits || self.is_refused())
+        self.is_written() && (!waits || self.is_refused())
     }
 
     /// Whether all facts are durable, and all actions that waited for them are carried out.
     pub(super) fn is_settled(&self) -> bool {
-        self.outstanding.is_empty() && !self.again && self.effects.is_empty()
+        self.is_written() && !self.again && self.effects.is_empty()
+    }
+
+    /// Whether no drive has yet to get the generation, or has yet to answer.
+    fn is_written(&self) -> bool {
+        self.outstanding.is_empty() && self.second.is_empty()
     }
 
     /// True if drives that stay do not have the generation, and none of them is being tried.
@@ -82,7 +93,8 @@ impl Labels {
 
     /// Drives that are to take a label.
     pub(super) fn asked(&self) -> impl Iterator<Item = Seat> {
-        self.outstanding.iter().chain(&self.refusing).copied()
+        let soon = self.second.iter().chain(&self.refusing);
+        self.outstanding.iter().chain(soon).copied()
     }
 
     /// When refused labels are tried again.
@@ -108,13 +120,14 @@ impl Labels {
     /// actions that wait for the present one are carried out with that.
     pub(super) fn forget(&mut self, seat: Seat) {
         self.outstanding.remove(&seat);
+        self.second.remove(&seat);
         self.failed.remove(&seat);
         self.refusing.remove(&seat);
     }
 
     /// Moves the state of a drive's label to the drive's new seat.
     pub(super) fn rename(&mut self, from: Seat, to: Seat) {
-        for seats in [&mut self.outstanding, &mut self.refusing] {
+        for seats in [&mut self.outstanding, &mut self.second, &mut self.refusing] {
             if seats.remove(&from) {
                 seats.insert(to);
             }
@@ -153,16 +166,17 @@ impl Pool {
             self.labels.again = true;
             return;
         }
-        let is_written = self.labels.refusing.is_empty() && self.labels.failed.is_empty();
-        if self.labels.outstanding.is_empty() && is_written {
+        let is_accepted = self.labels.refusing.is_empty() && self.labels.failed.is_empty();
+        if self.labels.is_written() && is_accepted {
             self.write_labels();
             return;
         }
         self.labels.again = true;
-        if self.labels.outstanding.is_empty() && !self.labels.failed.is_empty() {
+        let waits = !self.labels.failed.is_empty() || !self.labels.second.is_empty();
+        if self.labels.outstanding.is_empty() && waits {
             // The last drive that had yet to answer has gone out. Drives that have failed and stay must not miss two
             // generations.
-            self.generation_durable();
+            self.labels_answered();
         } else {
             self.retry_labels();
         }
@@ -181,13 +195,33 @@ impl Pool {
         self.labels.again = false;
         self.labels.failed.clear();
         self.labels.writing = self.generation;
-        let seats: Vec<Seat> = self.drives.keys().copied().collect();
-        let payload = Payload::new(&self.facts);
+        let seats = self.drives.keys().copied();
+        let (first, second) = seats.partition(|seat| !self.drives[seat].has_label);
+        self.labels.payload = Some(Payload::new(&self.facts));
+        self.labels.tries = 0;
+        self.labels.second = second;
+        self.give_label(first);
+        if self.labels.outstanding.is_empty() {
+            self.labels_answered();
+        }
+    }
+
+    /// Writes the label of the present generation to these drives.
+    fn give_label(&mut self, seats: BTreeSet<Seat>) {
+        if seats.is_empty() {
+            return;
+        }
+        let payload = self.labels.payload.take().expect("a generation is written");
         for seat in seats {
             self.write_label(seat, &payload);
         }
         self.labels.payload = Some(payload);
-        self.labels.tries = 0;
+    }
+
+    /// No drive has yet to answer: the drives are next that have waited for those that join.
+    fn labels_answered(&mut self) {
+        let second = std::mem::take(&mut self.labels.second);
+        self.give_label(second);
         if self.labels.outstanding.is_empty() {
             self.generation_durable();
         }
@@ -200,11 +234,7 @@ impl Pool {
         }
         self.labels.retry_at = None;
         let refusing = std::mem::take(&mut self.labels.refusing);
-        let payload = self.labels.payload.take().expect("it was written before");
-        for seat in refusing {
-            self.write_label(seat, &payload);
-        }
-        self.labels.payload = Some(payload);
+        self.give_label(refusing);
     }
 
     /// The same, if the next attempt is due.
@@ -254,6 +284,7 @@ impl Pool {
             let Some(drive) = self.drives.get_mut(&seat) else {
                 continue;
             };
+            drive.has_label = true;
             drive.label_slot = match lagging.contains(&seat) || !is_in {
                 true => 1 - slot,
                 false => slot,
@@ -262,19 +293,23 @@ impl Pool {
                 self.write_label(seat, &payload);
             }
         }
+        self.labels.payload = Some(payload);
     }
 
     pub(super) fn label_written(&mut self, seat: Seat, outcome: Outcome) {
         self.labels.outstanding.remove(&seat);
+        let drive = self.drives.get_mut(&seat);
         if let Err(fault) = outcome {
             self.labels.failed.insert(seat, fault);
             // The other copy is older, but intact: it stays until this one is.
-            if let Some(drive) = self.drives.get_mut(&seat) {
+            if let Some(drive) = drive {
                 drive.label_slot = 1 - drive.label_slot;
             }
+        } else if let Some(drive) = drive {
+            drive.has_label = true;
         }
         if self.labels.outstanding.is_empty() {
-            self.generation_durable();
+            self.labels_answered();
         }
     }
 
@@ -473,6 +508,14 @@ mod tests {
             } = drive(6);
             let added = pool.add_spare(Instant::ZERO, (uuid, path, size_bytes), Ticket(1));
             added.unwrap();
+            for count in [1, 6] {
+                let written = labels(&mut pool);
+                assert_eq!(written.len(), count);
+                for (id, _) in written {
+                    pool.handle_completion(Instant::ZERO, id, Half::Flush, Ok(()));
+                }
+            }
+            pool.rename(Instant::ZERO, "q", Ticket(2)).unwrap();
             let written = labels(&mut pool);
             assert_eq!(written.len(), 7);
             let mut refused = written[0];
@@ -525,9 +568,55 @@ mod tests {
         for (id, _) in first {
             pool.handle_completion(now, id, Half::Flush, Ok(()));
         }
-        let second = labels(&mut pool);
-        assert_eq!(second.len(), 8);
-        assert!(second.iter().all(|&(_, generation)| generation == 2));
+        // First to those that join, then to the others.
+        for count in [3, 5] {
+            let second = labels(&mut pool);
+            assert_eq!(second.len(), count);
+            assert!(second.iter().all(|&(_, generation)| generation == 2));
+            for (id, _) in second {
+                pool.handle_completion(now, id, Half::Flush, Ok(()));
+            }
+        }
+    }
+
+    /// A drive that joins fails before it has a label: the others get the generation that names it before the one
+    /// that calls it out. None of them may miss a generation.
+    #[test]
+    fn no_generation_is_left_out_when_a_drive_that_joins_goes_out_at_once() {
+        for fails in [false, true] {
+            let mut pool = pool();
+            let now = Instant::ZERO;
+            for (id, _) in labels(&mut pool) {
+                pool.handle_completion(now, id, Half::Flush, Ok(()));
+            }
+            while pool.poll_action().is_some() {}
+            let NewDrive {
+                uuid,
+                path,
+                size_bytes,
+                ..
+            } = drive(6);
+            pool.add_spare(now, (uuid, path, size_bytes), Ticket(1))
+                .unwrap();
+            let first = labels(&mut pool);
+            assert_eq!(first.len(), 1);
+            if fails {
+                pool.handle_completion(now, first[0].0, Half::Flush, Err(block::Fault::Gone));
+            } else {
+                let failed = OutReason::FailedByAdministrator;
+                pool.fail_drive(now, Seat(6), failed, false, Ticket(2))
+                    .unwrap();
+            }
+            for generation in [2, 3] {
+                let next = labels(&mut pool);
+                assert_eq!(next.len(), 6, "{fails} {generation}");
+                assert!(next.iter().all(|&(_, of)| of == generation));
+                for (id, _) in next {
+                    pool.handle_completion(now, id, Half::Flush, Ok(()));
+                }
+            }
+            assert!(labels(&mut pool).is_empty());
+        }
     }
 
     #[test]

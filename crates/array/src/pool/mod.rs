@@ -124,6 +124,8 @@ pub enum PoolAction {
 struct Drive {
     /// Copy of the label that is written next.
     label_slot: usize,
+    /// The drive has a label with its present identity.
+    has_label: bool,
 }
 
 /// Carried out once something is durable.

@@ -12,7 +12,9 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
-use sim::enumerate::{Share, Tally, Workload, cuts, phases, reported, silent, workloads};
+use sim::enumerate::{
+    Share, Story, Tally, Workload, cuts, joins, phases, reported, silent, stories, workloads,
+};
 use sim::schedule::{Runner, Schedule, Scope, shrink};
 
 use super::common::{Context, Ended, Failure};
@@ -107,6 +109,8 @@ enum Part {
     Silent,
     /// Every operation fails while a pool is made, opened and closed.
     Phases,
+    /// Power cuts at every label, while drives are exchanged, return and take over, and a pool takes another name.
+    Joins,
 }
 
 impl SimCommand {
@@ -250,6 +254,12 @@ fn run_seeds(next: &AtomicU64, end: Instant, scope: Scope) -> Sums {
     sums
 }
 
+/// What is enumerated.
+enum Case {
+    Workload(Workload),
+    Story(Story),
+}
+
 /// What `sim faults` prints.
 #[derive(Debug, Serialize)]
 struct FaultsReport {
@@ -267,7 +277,9 @@ impl FaultsArguments {
     fn run(&self, context: &Context) -> Result<Ended, Failure> {
         let one_in = if self.exhaustive { 1 } else { SHARE };
         let share = Share::one_in(one_in);
-        let all = workloads();
+        let workloads = workloads().into_iter().map(Case::Workload);
+        let stories = stories().into_iter().map(Case::Story);
+        let all: Vec<Case> = workloads.chain(stories).collect();
         let next = AtomicU64::new(0);
         let tally = Mutex::new(Tally::default());
         let threads = std::thread::available_parallelism().map_or(1, Into::into);
@@ -276,9 +288,15 @@ impl FaultsArguments {
                 scope.spawn(|| {
                     let mut runner = Runner::new();
                     while let Ok(index) = usize::try_from(next.fetch_add(1, Ordering::Relaxed))
-                        && let Some(workload) = all.get(index)
+                        && let Some(case) = all.get(index)
                     {
-                        let own = self.workload(&mut runner, workload, share);
+                        let own = match case {
+                            Case::Workload(workload) => self.workload(&mut runner, workload, share),
+                            Case::Story(story) if self.wants(Part::Joins) => {
+                                joins(&mut runner, story, share)
+                            }
+                            Case::Story(_) => Tally::default(),
+                        };
                         tally.lock().expect("no thread panics with it").add(own);
                     }
                 });
@@ -307,9 +325,13 @@ impl FaultsArguments {
         Ok(Ended(u8::from(report.violations > 0)))
     }
 
+    fn wants(&self, part: Part) -> bool {
+        self.only.is_none_or(|only| only == part)
+    }
+
     fn workload(&self, runner: &mut Runner, workload: &Workload, share: Share) -> Tally {
         let mut tally = Tally::default();
-        let wanted = |part| self.only.is_none_or(|only| only == part);
+        let wanted = |part| self.wants(part);
         if wanted(Part::Cuts) {
             tally.add(cuts(runner, workload, share));
         }

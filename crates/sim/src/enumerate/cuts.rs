@@ -72,7 +72,7 @@ pub fn cuts(runner: &mut Runner, workload: &Workload, share: Share) -> Tally {
 }
 
 /// The sets of `writes` un-flushed writes that may survive.
-fn every_subset(writes: usize) -> Vec<CutSpec> {
+pub(super) fn every_subset(writes: usize) -> Vec<CutSpec> {
     if writes <= SUBSETS_OF_MAX {
         return (0..1 << writes).map(CutSpec::Mask).collect();
     }
@@ -82,7 +82,7 @@ fn every_subset(writes: usize) -> Vec<CutSpec> {
 }
 
 /// None, all, each one missing, each prefix.
-fn few_subsets(writes: usize) -> Vec<CutSpec> {
+pub(super) fn few_subsets(writes: usize) -> Vec<CutSpec> {
     let missing = (0..writes).map(CutSpec::Missing);
     let prefixes = (1..writes).map(CutSpec::Prefix);
     [CutSpec::None, CutSpec::All]

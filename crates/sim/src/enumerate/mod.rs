@@ -3,6 +3,7 @@
 
 mod cuts;
 mod faults;
+mod joins;
 mod phases;
 mod workloads;
 
@@ -16,6 +17,7 @@ use crate::schedule::Violation;
 
 pub use cuts::cuts;
 pub use faults::{reported, silent};
+pub use joins::{Story, joins, stories};
 pub use phases::phases;
 pub use workloads::{Workload, workloads};
 

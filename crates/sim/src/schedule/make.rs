@@ -39,6 +39,9 @@ struct Maker {
     inserts: Vec<(usize, Seat)>,
     /// How many faults may still hit drives that have just taken their seats.
     mishaps: u32,
+    /// Decides where drives are when they come back, apart from all other choices: so an old seed gives the same
+    /// schedule as before, with events added.
+    places: ChaCha8Rng,
     events: Vec<Event>,
 }
 
@@ -76,6 +79,7 @@ impl Schedule {
             away: Vec::new(),
             inserts: Vec::new(),
             mishaps: MISHAPS,
+            places: ChaCha8Rng::seed_from_u64(seed.wrapping_mul(0xc2b2_ae3d_27d4_eb4f)),
             events: Vec::new(),
         };
         maker.fill();
@@ -188,6 +192,7 @@ impl Maker {
                 self.events.push(Event::Scrub);
             }
             if reopen_at == Some(number) {
+                self.other_names();
                 self.events.push(Event::Reopen);
             }
             let request = self.request();
@@ -206,9 +211,14 @@ impl Maker {
     }
 
     fn cut(&mut self, number: usize) {
+        if self.places.random_range(0..8) == 0 {
+            let number = self.places.random_range(0..1000);
+            self.events.push(Event::Rename(number));
+        }
         match self.scope {
             Scope::Orderly => {
                 self.events.push(Event::Drain);
+                self.other_names();
                 let event = if self.rng.random_range(0..2) == 0 {
                     Event::Kill
                 } else {
@@ -251,7 +261,16 @@ impl Maker {
             2 => Event::Cut(CutSpec::All),
             _ => Event::Cut(CutSpec::Seed(self.rng.random())),
         };
+        self.other_names();
         self.events.push(event);
+    }
+
+    /// Before most openings the drives get other names.
+    fn other_names(&mut self) {
+        if self.places.random_range(0..4) > 0 {
+            let seed = self.places.random();
+            self.events.push(Event::Names(seed));
+        }
     }
 
     /// How many drives may be hurt at once.

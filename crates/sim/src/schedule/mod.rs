@@ -76,8 +76,9 @@ const EAGER: [Setting; 15] = [
 
 /// The pools of schedules, in this order: those that seeds choose from, of six drives and more; small ones for
 /// enumerations; lazy variants of these, whose groups are made blank at their first write; those that seeds choose from
-/// with groups of eight stripes or more, some of them free; small ones with free stripes.
-pub const SETTINGS: [Setting; 41] = [
+/// with groups of eight stripes or more, some of them free; small ones with free stripes; a
+/// small one with a spare.
+pub const SETTINGS: [Setting; 42] = [
     EAGER[0],
     EAGER[1],
     EAGER[2],
@@ -119,6 +120,7 @@ pub const SETTINGS: [Setting; 41] = [
     EAGER[11].named("raid5-small-free").cells(32, 6 * 2),
     EAGER[12].named("raid6-small-free").cells(32, 6 * 2),
     EAGER[14].named("pddl2-small-free").cells(32, 6 * 2),
+    Setting::new(("raid5-small-spare", "raid5", 3, 1), (8, 2 * 4), 1),
 ];
 
 /// The first of [`SETTINGS`] with free stripes.
@@ -285,6 +287,13 @@ pub enum Event {
         /// How they come back.
         back: Back,
     },
+    /// A drive that is out is in another place by now: in that of another seat whose drive is out, and the other way
+    /// round, or in a new one, with an empty drive where it was.
+    Moves(Seat),
+    /// At the next opening of the pool, the drives have other names: this seed decides which.
+    Names(u64),
+    /// The pool begins to take another name, with this number in it.
+    Rename(u32),
     /// At the next opening of the pool, the drive has the content that it has now.
     Stale(Seat),
     /// At the next opening of the pool, some regions of the drive have the content that they have now.

@@ -171,6 +171,9 @@ impl fmt::Display for Event {
                     Back::Cut(spec) => write!(f, "{spec}"),
                 }
             }
+            Self::Moves(seat) => write!(f, "moves {}", seat.0),
+            Self::Names(seed) => write!(f, "names {seed}"),
+            Self::Rename(number) => write!(f, "rename {number}"),
             Self::Stale(seat) => write!(f, "stale {}", seat.0),
             Self::SetBack { seat, regions } => {
                 write!(f, "setback {} ", seat.0)?;
@@ -273,6 +276,9 @@ fn parse_event(line: &str) -> Option<Event> {
         },
         ["blink", "fails", seats, steps, back] => blink(Leave::Fails, seats, steps, back)?,
         ["blink", seats, steps, back] => blink(Leave::Gone, seats, steps, back)?,
+        ["moves", at] => Event::Moves(seat(at)?),
+        ["names", seed] => Event::Names(number(seed)?),
+        ["rename", number] => Event::Rename(number.parse().ok()?),
         ["stale", at] => Event::Stale(seat(at)?),
         ["setback", at, regions] => {
             let region = |name| value_of(&REGIONS, name).flatten();

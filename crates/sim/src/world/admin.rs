@@ -59,6 +59,14 @@ impl World {
         begun.map(|()| ticket)
     }
 
+    /// Begins to give the pool another name.
+    pub(crate) fn begin_rename(&mut self, name: &str) {
+        let ticket = self.ticket();
+        let begun = self.pool.rename(self.now, name, ticket);
+        begun.expect("the name is allowed");
+        self.poll_pool();
+    }
+
     /// Deletes a volume, without waiting for the end.
     pub(crate) fn begin_delete_volume(&mut self, name: &str) -> Result<Ticket, PoolError> {
         let ticket = self.ticket();

@@ -1,5 +1,7 @@
 //! Drive return: drives that were out or absent take their seats again.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use array::format;
 use array::pool::{PoolError, Proof, Ticket};
 use block::Seat;
@@ -8,7 +10,7 @@ use rand_chacha::ChaCha8Rng;
 
 use super::power::by_chance;
 use super::queue::WorldEvent;
-use super::{World, random_uuid};
+use super::{World, random_uuid, seat_at};
 use crate::drive::{Drive, Survival};
 
 impl World {
@@ -50,6 +52,49 @@ impl World {
     /// As [`array::pool::Pool::delete_volume`].
     pub fn delete_volume(&mut self, name: &str) -> Result<(), PoolError> {
         self.command(|pool, now, ticket| pool.delete_volume(now, name, ticket))
+    }
+
+    /// Moves the drive that left a seat to the place of the drive that left the other seat, and the other way round; or
+    /// to a new place, with an empty drive where it was. The pool no longer has a handle of either. Returns the two
+    /// places whose drives were exchanged.
+    ///
+    /// # Panics
+    /// When no drive sits there.
+    pub(crate) fn move_elsewhere(&mut self, seat: Seat, other: Option<Seat>) -> (usize, usize) {
+        let from = self.drive_index_of(seat);
+        let to = other.map(|other| self.drive_index_of(other));
+        let to = to.unwrap_or_else(|| {
+            self.drives.push(self.drives[from].another());
+            self.drives.len() - 1
+        });
+        self.drives.swap(from, to);
+        for seat in [Some(seat), other].into_iter().flatten() {
+            seat_at(&mut self.seats, seat, None);
+        }
+        (from, to)
+    }
+
+    /// Checks that no two drives have one identity, and that no two seats do.
+    ///
+    /// # Panics
+    /// When that is not so.
+    pub(crate) fn check_identities(&mut self) {
+        let mut labels = format::LabelReader::default();
+        let mut known = BTreeMap::new();
+        for (index, drive) in self.drives.iter_mut().enumerate() {
+            let slots = format::LABEL_OFFSETS
+                .map(|offset| drive.read_used(offset, format::LABEL_SLOT_BYTES as u64));
+            if let [Ok(first), Ok(second)] = slots
+                && let Ok((_, label)) = labels.newest([&first, &second])
+                && let Some(other) = known.insert(label.drive, index)
+            {
+                panic!("drives {other} and {index} both are {}", label.drive);
+            }
+        }
+        let seats = self.pool.facts().seats();
+        let identities: BTreeSet<_> = seats.map(|(_, facts)| facts.drive).collect();
+        let seats = self.pool.facts().seats.len();
+        assert_eq!(identities.len(), seats, "two seats have one drive");
     }
 
     /// Seats the drive that left a seat and was absent when the pool was opened. Returns false if there is no such

@@ -155,6 +155,8 @@ pub struct World {
     pool_checks: u64,
     /// Writes and flushes that have ended.
     boundaries: u64,
+    /// Those of them that were the pool's own: of labels and cell tables.
+    pool_boundaries: u64,
     /// Everything that the pool reported.
     pub reports: Vec<Report>,
 }
@@ -233,6 +235,7 @@ impl World {
             checks: 0,
             pool_checks: 0,
             boundaries: 0,
+            pool_boundaries: 0,
             reports: Vec::new(),
         };
         world.poll_pool();
@@ -266,6 +269,11 @@ impl World {
     /// Writes and flushes that have ended: the power may be cut after each of them.
     pub(crate) const fn boundaries(&self) -> u64 {
         self.boundaries
+    }
+
+    /// Writes and flushes of labels and cell tables that have ended.
+    pub(crate) const fn pool_boundaries(&self) -> u64 {
+        self.pool_boundaries
     }
 
     /// A hash of the media of all drives, and of which drives are gone.

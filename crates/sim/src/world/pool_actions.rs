@@ -98,6 +98,7 @@ impl World {
         };
         self.ios += 1;
         self.boundaries += 1;
+        self.pool_boundaries += 1;
         self.write_sequence += 1;
         let range = (offset, bytes.len() as u64);
         let blocks = bytes
@@ -126,6 +127,7 @@ impl World {
     pub(super) fn pool_ended(&mut self, id: array::IoId, last: Half, outcome: Outcome) {
         self.ios += 1;
         self.boundaries += 1;
+        self.pool_boundaries += 1;
         self.note(id.0 << 8 | code_of(outcome));
         self.pool.handle_completion(self.now, id, last, outcome);
         self.poll_pool();

@@ -1,7 +1,7 @@
 //! Schedules: the same seed is the same run, and each schedule has the parts that its definition
 //! requires.
 
-use sim::enumerate::{Share, Tally, cuts, phases, reported, silent, workloads};
+use sim::enumerate::{Share, Tally, cuts, joins, phases, reported, silent, stories, workloads};
 use sim::schedule::{Event, Runner, Schedule, Scope};
 
 #[test]
@@ -17,8 +17,12 @@ fn a_seed_gives_the_same_run_again() {
 
 #[test]
 fn every_seed_has_a_hundred_requests_a_cut_and_two_faults_within_the_budget() {
+    let (mut renamed, mut moved) = (0, 0);
     for seed in 0..2000 {
         let schedule = Schedule::from_seed(seed, Scope::Reported);
+        let has = |is: fn(&Event) -> bool| u32::from(schedule.events.iter().any(is));
+        renamed += has(|event| matches!(event, Event::Names(_)));
+        moved += has(|event| matches!(event, Event::Moves(_)));
         let count = |is: fn(&Event) -> bool| schedule.events.iter().filter(|at| is(at)).count();
         assert!(count(|event| event.is_request()) >= 100);
         assert!(count(|event| matches!(event, Event::Cut(_) | Event::Kill)) >= 1);
@@ -31,6 +35,8 @@ fn every_seed_has_a_hundred_requests_a_cut_and_two_faults_within_the_budget() {
         assert!(count(fault) >= 2);
         assert!(schedule.is_within_budget(), "seed {seed}");
     }
+    // Drives are found under other names in nearly all of them, and come back from other places in many.
+    assert!(renamed > 1700 && moved > 300, "{renamed}, {moved}");
 }
 
 /// The swarm that every push runs: fixed seeds, so that a push that fails fails again.
@@ -83,6 +89,25 @@ fn fixed_parts_of_the_enumerations_find_nothing() {
         "{}",
         all.refused
     );
+}
+
+/// Drives that are exchanged, return from other places and take over, and pools that take other names: nothing is lost,
+/// and no two drives have one seat, wherever the power is cut in a label.
+#[test]
+fn cuts_at_labels_lose_nothing_and_give_no_seat_to_two_drives() {
+    let long = std::env::var_os("RAVELIN_LONG").is_some();
+    let mut runner = Runner::new();
+    let mut all = Tally::default();
+    for story in stories() {
+        let share = Share {
+            again_one_in: if long { 1 } else { 20 },
+            ..Share::ALL
+        };
+        all.add(joins(&mut runner, &story, share));
+    }
+    assert_eq!(all.violations, Vec::<String>::new());
+    assert!(all.merged > 1800, "{all}");
+    eprintln!("{all}");
 }
 
 #[test]

@@ -27,6 +27,9 @@ impl Maker {
             2 => Back::Killed,
             _ => Back::Cut(CutSpec::Seed(self.rng.random())),
         };
+        if back != Back::Open {
+            self.other_names();
+        }
         self.events.push(Event::Blink {
             seats: Seats::of(seats),
             leave: match self.rng.random_bool(0.5) {

@@ -84,8 +84,11 @@ impl Maker {
         self.events.push(Event::Steps(steps));
     }
 
-    /// A drive returns, with or without a loss of power.
+    /// A drive returns, with or without a loss of power, half of the time from another place.
     pub(super) fn back(&mut self, seat: Seat) -> Event {
+        if self.places.random_bool(0.5) {
+            self.events.push(Event::Moves(seat));
+        }
         let lost = (self.rng.random_range(0..2) == 0).then(|| self.rng.random());
         Event::Return { seat, lost }
     }

@@ -81,7 +81,7 @@ impl Run {
         self.read_back()
     }
 
-    fn is_out(&mut self, seat: Seat) -> bool {
+    pub(super) fn is_out(&mut self, seat: Seat) -> bool {
         let facts = self.world().pool().facts();
         let state = facts.seats.get(seat.index()).map(|facts| facts.state);
         matches!(state, Some(SeatState::Out { .. }))

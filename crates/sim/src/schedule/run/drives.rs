@@ -2,6 +2,9 @@
 
 use array::pool::{PoolError, SeatState, Ticket};
 use block::Seat;
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_chacha::ChaCha8Rng;
 
 use super::{BOUND, Checked, Run, Violation};
 use crate::content::mix;
@@ -55,6 +58,9 @@ impl Run {
         mut drives: Vec<Drive>,
     ) -> Result<Result<(), (Vec<Drive>, String)>, Violation> {
         self.reopened += 1;
+        if let Some(seed) = self.names.take() {
+            drives.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));
+        }
         let seed = mix(self.seed ^ self.reopened);
         match World::begin_open(&mut drives, self.degraded, seed, true) {
             Ok(opened) => self.world = Some(opened),
@@ -147,28 +153,56 @@ impl Run {
         self.hand_in(seat)
     }
 
-    /// Brings back a drive that is gone or out, as it is. Any other drive is left alone.
-    pub(super) fn bring_back(&mut self, seat: Seat, lost: Option<u64>) -> Checked {
-        let world = self.world();
-        let is_out = |world: &World| {
-            let state = world.pool().facts().seats[seat.index()].state;
-            matches!(state, SeatState::Out { .. })
-        };
-        let is_missed =
-            |world: &mut World| world.drive_in(seat).is_some_and(|drive| drive.is_gone());
-        if is_missed(world) && !is_out(world) {
+    fn is_missed(&mut self, seat: Seat) -> bool {
+        let drive = self.world().drive_in(seat);
+        drive.is_some_and(|drive| drive.is_gone())
+    }
+
+    /// Takes out a drive that is gone, and waits until nothing that was asked of it before is under way.
+    fn leaves(&mut self, seat: Seat) -> Checked {
+        if self.is_missed(seat) && !self.is_out(seat) {
             // The pool has not used the drive since, and has not noticed. The drive's cache must not be lost unnoticed.
             self.fail(seat)?;
         }
         let limit = self.world().now() + BOUND;
         while self.world().pool().is_draining(seat) {
             self.go_on(limit, "what was asked of a drive before it went out")?;
-            let world = self.world();
-            if is_missed(world) && !is_out(world) {
+            if self.is_missed(seat) && !self.is_out(seat) {
                 // A spare has taken the seat, and the fault planned for the drive has hit the spare.
                 self.fail(seat)?;
             }
         }
+        Ok(())
+    }
+
+    /// Moves a drive that is gone or out to another place. Any other drive is left alone.
+    pub(super) fn moves(&mut self, seat: Seat) -> Checked {
+        self.leaves(seat)?;
+        let seats = self.world().pool().facts().seats.len();
+        let mut seats = (0..seats).map(|index| Seat(u16::try_from(index).expect("few seats")));
+        let other = seats.find(|&other| other != seat && self.may_move(other));
+        if self.may_move(seat) {
+            let exchanged = self.world().move_elsewhere(seat, other);
+            for (index, ..) in &mut self.stale {
+                *index = match exchanged {
+                    (one, other) if *index == one => other,
+                    (one, other) if *index == other => one,
+                    _ => *index,
+                };
+            }
+        }
+        Ok(())
+    }
+
+    fn may_move(&mut self, seat: Seat) -> bool {
+        let world = self.world();
+        world.drive_in(seat).is_some() && !world.pool().is_draining(seat) && self.is_out(seat)
+    }
+
+    /// Brings back a drive that is gone or out, as it is, from wherever it is. Any other drive is left alone.
+    pub(super) fn bring_back(&mut self, seat: Seat, lost: Option<u64>) -> Checked {
+        self.leaves(seat)?;
+        let is_out = self.is_out(seat);
         let world = self.world();
         let attached = world.drive_in(seat).is_some() || world.find_absent(seat);
         let Some(drive) = world.drive_in(seat).filter(|_| attached) else {
@@ -177,7 +211,7 @@ impl Run {
         };
         drive.stop_faults();
         let broken = drive.is_broken();
-        if broken || !is_out(world) {
+        if broken || !is_out {
             return Ok(());
         }
         if let Some(drive) = world.drive_in(seat) {

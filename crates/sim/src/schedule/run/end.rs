@@ -40,6 +40,31 @@ impl Run {
         }
     }
 
+    /// Brings back all drives that are out, or puts fresh ones into their seats, and waits until every seat is complete.
+    pub(crate) fn all_come_back(&mut self) -> Checked {
+        let seats = self.world().pool().facts().seats.len();
+        for index in 0..seats {
+            let seat = Seat(u16::try_from(index).expect("seats are 16 bits"));
+            if self.is_out(seat) {
+                self.bring_back(seat, None)?;
+            }
+        }
+        self.settle()?;
+        self.is_complete()
+    }
+
+    /// Checks that every seat of the layout has a drive with all its content.
+    fn is_complete(&mut self) -> Checked {
+        let world = self.world();
+        let facts = world.pool().facts();
+        let drives = usize::from(world.pool().geometry().layout().drives());
+        let mut seats = facts.seats().take(drives);
+        match seats.find(|(_, facts)| facts.state != SeatState::Current) {
+            Some((seat, _)) => Err(Violation::new("I5", format!("seat {seat} is not complete"))),
+            None => Ok(()),
+        }
+    }
+
     /// Stops faults, waits until all work has ended, and provides every seat with a good drive.
     pub(crate) fn quiesce(&mut self) -> Checked {
         let world = self.world();
@@ -66,15 +91,7 @@ impl Run {
             }
         }
         self.settle()?;
-        let world = self.world();
-        let facts = world.pool().facts();
-        let drives = usize::from(world.pool().geometry().layout().drives());
-        let incomplete = facts.seats().take(drives);
-        let incomplete = incomplete.filter(|(_, facts)| facts.state != SeatState::Current);
-        match incomplete.map(|(seat, _)| seat).next() {
-            Some(seat) => Err(Violation::new("I5", format!("seat {seat} is not complete"))),
-            None => Ok(()),
-        }
+        self.is_complete()
     }
 
     /// Reads the whole volume.
@@ -108,7 +125,7 @@ impl Run {
     }
 
     /// Pulls as many drives as the geometry survives; all data must still be readable.
-    pub(super) fn lose_and_read_back(&mut self) -> Checked {
+    pub(crate) fn lose_and_read_back(&mut self) -> Checked {
         let (drives, tolerance) = (
             SETTINGS[self.setting].drives,
             SETTINGS[self.setting].tolerance,

@@ -251,12 +251,16 @@ pub(crate) struct Run {
     may_fill: bool,
     /// Earlier states of drives, restored when the pool is opened next.
     stale: Vec<(usize, Regions, Drive)>,
+    /// Decides the names of the drives at the next opening, if they are other ones then.
+    pub(crate) names: Option<u64>,
     /// More drives than the code survives are gone: requests may end with errors.
     blinks: bool,
     /// True if an administrator opens the pool although half of its drives are missing.
     pub(crate) degraded: bool,
     /// The state after each write and flush, if these are collected.
     pub(crate) moments: Option<Vec<Moment>>,
+    /// Whether only writes and flushes of the pool itself count for that: of labels and cell tables.
+    pub(crate) moments_of_pool: bool,
     /// Events handled.
     steps: u64,
 }
@@ -318,9 +322,11 @@ impl Run {
             reported: 0,
             may_fill: false,
             stale: Vec::new(),
+            names: None,
             blinks: false,
             degraded: true,
             moments: None,
+            moments_of_pool: false,
             steps: 0,
         }
     }
@@ -407,6 +413,15 @@ impl Run {
                 steps,
                 back,
             } => self.blink((seats, leave), steps, back),
+            Event::Moves(seat) => self.moves(seat),
+            Event::Names(seed) => {
+                self.names = Some(seed);
+                Ok(())
+            }
+            Event::Rename(number) => {
+                self.world().begin_rename(&format!("sim-{number}"));
+                Ok(())
+            }
             Event::Stale(seat) => {
                 self.remember(seat, Regions::ALL);
                 Ok(())
@@ -516,7 +531,11 @@ impl Run {
     /// Handles the next event; false if there is none, not even a completion that was held back.
     fn step(&mut self) -> Result<bool, Violation> {
         self.steps += 1;
-        let boundary = self.world().boundaries();
+        let boundaries = match self.moments_of_pool {
+            false => World::boundaries,
+            true => World::pool_boundaries,
+        };
+        let boundary = boundaries(self.world());
         let mut stepped = self.world().step();
         if !stepped {
             // Completions that a hanging drive holds back come last.
@@ -526,7 +545,7 @@ impl Run {
         self.reap()?;
         let world = self.world.as_ref().expect("the power is on");
         if let Some(moments) = &mut self.moments
-            && world.boundaries() != boundary
+            && boundaries(world) != boundary
         {
             moments.push(Moment {
                 world: world.clone(),
@@ -622,6 +641,7 @@ impl Run {
             self.go_on(limit, "work in the background")?;
         }
         self.world().check_places();
+        self.world().check_identities();
         Ok(())
     }
 
