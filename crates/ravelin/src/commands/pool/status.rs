@@ -194,8 +194,12 @@ fn protection(pool: &PoolStatus) -> String {
 }
 
 fn spares_ready(pool: &PoolStatus) -> usize {
+    waiting(pool).count()
+}
+
+fn waiting(pool: &PoolStatus) -> impl Iterator<Item = &SeatStatus> {
     let seats = pool.seats.iter();
-    seats.filter(|seat| seat.state == "waiting").count()
+    seats.filter(|seat| seat.state == "waiting")
 }
 
 /// The same for a pool of which some data cannot be read.
@@ -289,8 +293,13 @@ pub(super) fn advice(pool: &PoolStatus) -> Option<(String, String)> {
         let action = match (rebuilding.is_some(), first.reason) {
             (false, _) if pool.spares_in_seconds.is_some() => {
                 let seconds = pool.spares_in_seconds.unwrap_or(0);
+                let mut spares = waiting(pool);
+                let spare = match (spares.next(), spares.next()) {
+                    (Some(only), None) => format!("spare {}", only.seat),
+                    _ => "a spare".to_owned(),
+                };
                 format!(
-                    "none needed: a spare takes over in {seconds} s, unless the drive is brought back (`ravelin drive online {name} {0}`) or expected back (`ravelin drive offline {name} {0}`)",
+                    "none needed: {spare} takes over in {seconds} s, unless the drive is brought back (`ravelin drive online {name} {0}`) or expected back (`ravelin drive offline {name} {0}`)",
                     first.seat
                 )
             }

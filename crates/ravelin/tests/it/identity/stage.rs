@@ -77,6 +77,23 @@ pub(crate) const ANSWERS: [Answer; 18] = [
     Answer::Silent,
 ];
 
+/// Drives that no running pool writes to.
+const STILL: [&str; 13] = [
+    "l1",
+    "l2",
+    "l5",
+    "went-on",
+    "former",
+    "p1",
+    "s0",
+    "s1",
+    "overlaid",
+    "ext4",
+    "partitions",
+    "unmarked",
+    "empty",
+];
+
 pub(crate) struct Stage {
     pub(crate) bench: Bench,
     /// The other daemon, which may be on another machine.
@@ -247,25 +264,17 @@ impl Stage {
         })
     }
 
+    /// The drive behind an answer, as [`Stage::checksums`] names it.
+    pub(crate) fn still(&self, answer: Answer) -> &'static str {
+        let name = self.target(answer);
+        let mut still = STILL.iter().filter(|&&still| self.real(still) == name);
+        still.next().expect("no running pool writes to it")
+    }
+
     /// Checksums of all drives that no running pool writes to.
     pub(crate) fn checksums(&self) -> BTreeMap<&'static str, u32> {
-        let still = [
-            "l1",
-            "l2",
-            "l5",
-            "went-on",
-            "former",
-            "p1",
-            "s0",
-            "s1",
-            "overlaid",
-            "ext4",
-            "partitions",
-            "unmarked",
-            "empty",
-        ];
         let sum = |name| (name, block::crc32c(&bytes(&self.real(name))));
-        still.into_iter().map(sum).collect()
+        STILL.into_iter().map(sum).collect()
     }
 }
 

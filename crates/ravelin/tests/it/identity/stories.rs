@@ -294,31 +294,132 @@ fn a_name_with_a_mark_in_it_means_the_file_that_is_called_so() {
 /// they had no seats.
 #[test]
 fn nothing_takes_the_seat_of_a_drive_that_may_hold_the_only_copy() {
-    let bench = filled("only-copy", "raid5", 5, &[]);
-    bench.drives("n", 2, 40 * MIB);
-    bench.ok(&["pool", "export", "--force", "tank"]);
-    std::fs::create_dir(bench.path("away")).unwrap();
-    moves(&bench, "d1", "away/d1");
-    moves(&bench, "d2", "away/d2");
-    bench.ok(&["pool", "import", "--dir", ".", "--degraded", "tank"]);
-    for seat in ["1", "2"] {
+    for (scheme, count, away) in [
+        ("raid5", 5, &["1", "2"][..]),
+        ("raid6", 6, &["0", "2", "4"]),
+        ("raid10:2r", 4, &["0", "1"]),
+    ] {
+        let bench = filled(&format!("only-copy-{}", &scheme[4..5]), scheme, count, &[]);
+        bench.drives("n", 2, 40 * MIB);
+        let names: Vec<String> = away.iter().map(|seat| format!("d{seat}")).collect();
+        import_without(
+            &bench,
+            &names.iter().map(String::as_str).collect::<Vec<_>>(),
+        );
+        for seat in away {
+            bench
+                .run(&["drive", "replace", "tank", seat, "n0"])
+                .refused(1, &["the only copy", "`tank/v`", "drive online", "--force"]);
+        }
+        // With force: after a sentence that says what is given up.
         bench
-            .run(&["drive", "replace", "tank", seat, "n0"])
-            .refused(1, &["the only copy", "`tank/v`", "drive online", "--force"]);
+            .run(&["drive", "replace", "tank", away[0], "n0", "--force"])
+            .refused(2, &["This loses what", "the only copy", "--yes"]);
+        // A spare leaves the seats alone as well.
+        bench.ok(&["drive", "add", "tank", "n0"]);
+        bench.ok(&["drive", "remove", "tank", &count.to_string()]);
+        for name in &names {
+            moves(&bench, &format!("away/{name}"), name);
+        }
+        for seat in away {
+            bench.ok(&["drive", "online", "tank", seat]);
+        }
+        becomes_healthy(&bench);
+        holds_its_content(&bench);
     }
-    // With force: after a sentence that says what is given up.
-    bench
-        .run(&["drive", "replace", "tank", "1", "n0", "--force"])
-        .refused(2, &["This loses what", "the only copy", "--yes"]);
-    // A spare leaves the seats alone as well.
-    bench.ok(&["drive", "add", "tank", "n0"]);
-    bench.ok(&["drive", "remove", "tank", "5"]);
-    moves(&bench, "away/d1", "d1");
-    moves(&bench, "away/d2", "d2");
-    bench.ok(&["drive", "online", "tank", "1"]);
-    bench.ok(&["drive", "online", "tank", "2"]);
-    becomes_healthy(&bench);
-    holds_its_content(&bench);
+}
+
+/// Regression: a half of a mirror that was in use elsewhere was overwritten by `drive online`, and with it the only
+/// copy of what was written there.
+#[test]
+fn drives_that_were_used_elsewhere_are_not_overwritten_without_force() {
+    for (scheme, count, there) in [
+        ("raid1", 2, &[1][..]),
+        ("raid1:3r", 3, &[0, 2]),
+        ("raid10:2r", 4, &[1, 3]),
+    ] {
+        let test = format!("split-{count}");
+        let bench = filled(&test, scheme, count, &[]);
+        let other = Bench::new(&format!("{test}-o"));
+        let names: Vec<String> = there.iter().map(|seat| format!("d{seat}")).collect();
+        import_without(
+            &bench,
+            &names.iter().map(String::as_str).collect::<Vec<_>>(),
+        );
+        for name in &names {
+            std::fs::rename(bench.path("away").join(name), other.path(name)).unwrap();
+        }
+        other.ok(&["pool", "import", "--dir", ".", "--degraded", "tank"]);
+        let mut client = served(&other);
+        client.write(4096, &[0x77; 8192], true).unwrap();
+        client.disconnect().unwrap();
+        other.ok(&["pool", "export", "--force", "tank"]);
+        for name in &names {
+            std::fs::rename(other.path(name), bench.path(name)).unwrap();
+        }
+        let sums = || -> Vec<u32> {
+            let sum = |name: &String| block::crc32c(&bytes(&bench.path(name)));
+            names.iter().map(sum).collect()
+        };
+        let before = sums();
+        for seat in there {
+            let seat = seat.to_string();
+            bench
+                .run(&["drive", "online", "tank", &seat])
+                .refused(1, &["in use elsewhere since", "--force"]);
+            bench
+                .run(&["drive", "online", "tank", &seat, "--force"])
+                .refused(2, &["This loses what", "in use elsewhere since", "--yes"]);
+            bench.run(&["drive", "clear", "tank", &seat]);
+        }
+        assert_eq!(sums(), before, "{scheme}");
+        holds_its_content(&bench);
+        // What was written there is still there.
+        for name in &names {
+            std::fs::rename(bench.path(name), other.path(name)).unwrap();
+        }
+        other.ok(&["pool", "import", "--dir", ".", "--degraded", "tank"]);
+        let mut client = served(&other);
+        assert!(client.read(4096, 8192).unwrap() == [0x77; 8192], "{scheme}");
+        client.disconnect().unwrap();
+    }
+}
+
+/// Regression: after one opening without some drives the pool was not opened when all of them were back.
+#[test]
+fn a_pool_opens_when_all_drives_are_back_after_an_opening_without_them() {
+    for (scheme, count, away) in [
+        ("raid5", 5, &["d1", "d2"][..]),
+        ("raid6", 6, &["d0", "d1", "d5"]),
+        ("raid10:2r", 4, &["d2", "d3"]),
+    ] {
+        for stops in [false, true] {
+            let test = format!("all-back-{}-{stops}", &scheme[4..5]);
+            let mut bench = filled(&test, scheme, count, &[]);
+            import_without(&bench, away);
+            if stops {
+                assert_eq!(bench.terminate(), Some(0));
+            } else {
+                bench.ok(&["pool", "export", "tank"]);
+            }
+            for name in away {
+                moves(&bench, &format!("away/{name}"), name);
+            }
+            if stops {
+                bench.start();
+            } else {
+                bench.ok(&["pool", "import", "--dir", ".", "tank"]);
+            }
+            for name in away {
+                let seat = &name[1..];
+                if status(&bench)["seats"][seat.parse::<usize>().unwrap()]["state"] == "out" {
+                    bench.ok(&["drive", "online", "tank", seat]);
+                }
+            }
+            becomes_healthy(&bench);
+            holds_its_content(&bench);
+        }
+    }
 }
 
 /// Regression: a hot spare stayed idle if the drive was missing when the pool was opened, and if the spare was added
@@ -356,7 +457,7 @@ fn a_spare_serves_whoever_lacks_a_drive() {
     let waits = status(&bench)["spares_in_seconds"].as_u64().unwrap();
     assert!((30..=60).contains(&waits), "{waits}");
     let text = bench.ok(&["pool", "status", "tank"]);
-    assert!(text.contains("a spare takes over in"), "{text}");
+    assert!(text.contains("spare 6 takes over in"), "{text}");
     bench.ok(&["drive", "offline", "tank", "3"]);
     assert_eq!(status(&bench)["spares_in_seconds"], Value::Null);
     moves(&bench, "away/d3", "d3");
@@ -365,18 +466,19 @@ fn a_spare_serves_whoever_lacks_a_drive() {
 }
 
 /// Regression: all drives of a pool were unplugged. Three of four were shown as online, and their data as lost.
-#[test]
-fn drives_that_return_only_errors_are_shown_so_and_the_advice_is_to_bring_them_back() {
-    let bench = Bench::new("dead");
+fn all_drives_return_only_errors(test: &str, scheme: &str, count: usize, fault: &str) {
+    let bench = Bench::new(test);
     let drives: Vec<String> = bench
-        .drives("d", 4, 40 * MIB)
+        .drives("d", count, 40 * MIB)
         .iter()
-        .map(|name| format!("faulty:{name}?fail=eio&nth=400&times=all&on=any"))
+        .map(|name| format!("faulty:{name}?fail={fault}&times=all&on=any&while=unplugged"))
         .collect();
-    assert_eq!(bench.create("tank", "raid5", &drives, &[]).code, 0);
+    assert_eq!(bench.create("tank", scheme, &drives, &[]).code, 0);
     bench.ok(&["volume", "create", "tank/v", "--size", "12M"]);
     let mut client = served(&bench);
     client.set_timeout(Some(std::time::Duration::from_secs(30)));
+    client.write(0, &content(), true).unwrap();
+    std::fs::write(bench.path("unplugged"), "").unwrap();
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(180);
     let mut block = 0;
     // Until all of them fail: a drive that still took its label would let the pool be closed.
@@ -409,6 +511,31 @@ fn drives_that_return_only_errors_are_shown_so_and_the_advice_is_to_bring_them_b
         .refused(1, &["is no longer open, but its drives were not told"]);
     let pools = bench.json(&["pool", "list"]);
     assert_eq!(pools["pools"], serde_json::json!([]));
+    // All are plugged in again. What was asked meanwhile is at the beginning of the volume.
+    std::fs::remove_file(bench.path("unplugged")).unwrap();
+    bench.ok(&["pool", "import", "--dir", ".", "tank"]);
+    let mut client = served(&bench);
+    let from = usize::try_from(block.min(3000) * 4096).unwrap();
+    let found = client.read(from as u64, content().len() - from).unwrap();
+    assert!(found == content()[from..]);
+    client.disconnect().unwrap();
+}
+
+mod drives_that_return_only_errors_are_shown_so_and_the_advice_is_to_bring_them_back {
+    #[test]
+    fn raid5() {
+        super::all_drives_return_only_errors("dead", "raid5", 4, "eio");
+    }
+
+    #[test]
+    fn raid6() {
+        super::all_drives_return_only_errors("dead-6", "raid6", 5, "gone");
+    }
+
+    #[test]
+    fn raid1() {
+        super::all_drives_return_only_errors("dead-1", "raid1", 3, "gone");
+    }
 }
 
 /// Regression: a mirror of a disk with itself, by its two paths, was HEALTHY; and a second daemon used the disks of the

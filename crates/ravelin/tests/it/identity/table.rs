@@ -73,12 +73,16 @@ const fn code(answer: Answer) -> i32 {
     }
 }
 
-/// Runs a command for every answer but an empty drive, which each command takes at the end; then with `--force`.
-fn new_drive(test: &str, line: impl Fn(&str) -> Vec<String>) {
+/// Runs a command for every answer: without `--force` first, then with it where the table says so. `line` is the command
+/// for a drive, and the number of the attempt.
+fn new_drive(test: &str, line: impl Fn(&Stage, &str, usize) -> Vec<String>) {
     let stage = Stage::new(test);
-    stage.drive("other");
-    let run = |name: &str, more: &[&str]| -> Ran {
-        let line = line(name);
+    // The missing drives are expected back: a spare that is added waits.
+    for seat in ["1", "2"] {
+        stage.bench.ok(&["drive", "offline", "tank", seat]);
+    }
+    let run = |number: usize, more: &[&str]| -> Ran {
+        let line = line(&stage, "names/x", number);
         let mut words: Vec<&str> = line.iter().map(String::as_str).collect();
         words.extend(more);
         stage.bench.run(&words)
@@ -86,32 +90,30 @@ fn new_drive(test: &str, line: impl Fn(&str) -> Vec<String>) {
     let before = stage.checksums();
     for answer in stage.answers().filter(|&answer| answer != Answer::Empty) {
         stage.turn("names/x", &stage.target(answer));
-        run("names/x", &[]).refused(code(answer), &[told(answer)]);
+        run(0, &[]).refused(code(answer), &[told(answer)]);
         if for_a_new_drive(answer) == Cell::Refuse {
-            run("names/x", &["--force", "--yes"]).refused(code(answer), &[told(answer)]);
+            run(0, &["--force", "--yes"]).refused(code(answer), &[told(answer)]);
         }
         assert_eq!(stage.checksums(), before, "{answer:?}");
     }
-    // With force: the drive that is named, and no other.
-    for answer in [Answer::Ext4, Answer::OtherPool] {
+    // The drive that is named, and no other. Those before it are drives of pools by now.
+    let mut others = before;
+    let takes = |&answer: &Answer| for_a_new_drive(answer) != Cell::Refuse;
+    for (number, answer) in (1..).zip(stage.answers().filter(takes)) {
         stage.turn("names/x", &stage.target(answer));
-        let mut before = stage.checksums();
-        let ran = run("names/x", &["--force", "--yes"]);
+        let more: &[&str] = match for_a_new_drive(answer) {
+            Cell::Take => &[],
+            Cell::Force | Cell::Refuse => &["--force", "--yes"],
+        };
+        let ran = run(number, more);
         assert_eq!(ran.code, 0, "{answer:?}: {}", ran.stderr);
+        stage.bench.ok(&["pool", "wait", "tank"]);
+        let name = stage.still(answer);
         let mut after = stage.checksums();
-        let name = if answer == Answer::Ext4 { "ext4" } else { "s0" };
-        assert_ne!(before.remove(name), after.remove(name));
-        // The one before is a drive of a pool by now.
-        before.remove("ext4");
-        after.remove("ext4");
-        assert_eq!(before, after, "{answer:?}");
-        if test != "t-add" {
-            return;
-        }
+        after.retain(|name, _| others.contains_key(name));
+        assert_ne!(others.remove(name), after.remove(name), "{answer:?}");
+        assert_eq!(others, after, "{answer:?}");
     }
-    stage.turn("names/x", &stage.target(Answer::Empty));
-    let ran = run("names/x", &[]);
-    assert_eq!(ran.code, 0, "{}", ran.stderr);
 }
 
 fn words(line: &[&str]) -> Vec<String> {
@@ -120,19 +122,21 @@ fn words(line: &[&str]) -> Vec<String> {
 
 #[test]
 fn create_takes_empty_drives_and_others_only_by_force() {
-    new_drive("t-create", |name| {
-        words(&["pool", "create", "new", "raid1", name, "names/other"])
+    new_drive("t-create", |stage, name, number| {
+        let (pool, other) = (format!("new{number}"), format!("other{number}"));
+        let other = stage.drive(&other);
+        words(&["pool", "create", &pool, "raid1", name, &other])
     });
 }
 
 #[test]
 fn add_takes_empty_drives_and_others_only_by_force() {
-    new_drive("t-add", |name| words(&["drive", "add", "tank", name]));
+    new_drive("t-add", |_, name, _| words(&["drive", "add", "tank", name]));
 }
 
 #[test]
 fn replace_takes_empty_drives_and_others_only_by_force() {
-    new_drive("t-replace", |name| {
+    new_drive("t-replace", |_, name, _| {
         words(&["drive", "replace", "tank", "3", name])
     });
 }
@@ -144,17 +148,7 @@ fn wipe_asks_and_leaves_drives_of_open_pools_alone() {
     for answer in stage.answers() {
         stage.turn("names/x", &stage.target(answer));
         let asked = stage.bench.run(&["drive", "wipe", "names/x"]);
-        let wipes = matches!(
-            answer,
-            Answer::Former
-                | Answer::OtherPool
-                | Answer::Overlaid
-                | Answer::Ext4
-                | Answer::Partitions
-                | Answer::Unmarked
-                | Answer::Empty
-        );
-        if wipes {
+        if is_wiped(answer) {
             asked.refused(2, &["This loses what", told(answer), "--yes"]);
         } else {
             asked.refused(code(answer), &[told(answer)]);
@@ -165,12 +159,30 @@ fn wipe_asks_and_leaves_drives_of_open_pools_alone() {
         }
         assert_eq!(stage.checksums(), before, "{answer:?}");
     }
-    stage.turn("names/x", &stage.target(Answer::OtherPool));
     let mut before = before;
-    stage.bench.ok(&["drive", "wipe", "names/x", "--yes"]);
-    let mut after = stage.checksums();
-    assert_ne!(before.remove("s0"), after.remove("s0"));
-    assert_eq!(before, after);
+    for answer in stage.answers().filter(|&answer| is_wiped(answer)) {
+        stage.turn("names/x", &stage.target(answer));
+        stage.bench.ok(&["drive", "wipe", "names/x", "--yes"]);
+        let mut after = stage.checksums();
+        let name = stage.still(answer);
+        after.retain(|name, _| before.contains_key(name));
+        // An empty drive gets the mark of a drive that was given up.
+        assert_ne!(before.remove(name), after.remove(name), "{answer:?}");
+        assert_eq!(before, after, "{answer:?}");
+    }
+}
+
+const fn is_wiped(answer: Answer) -> bool {
+    matches!(
+        answer,
+        Answer::Former
+            | Answer::OtherPool
+            | Answer::Overlaid
+            | Answer::Ext4
+            | Answer::Partitions
+            | Answer::Unmarked
+            | Answer::Empty
+    )
 }
 
 #[test]
@@ -197,21 +209,28 @@ fn online_takes_the_drive_that_left_the_seat_and_no_other() {
 }
 
 #[test]
-fn online_overwrites_a_drive_that_was_used_elsewhere_only_by_force() {
-    let stage = Stage::new("t-forced");
-    stage.turn("names/l1", &stage.target(Answer::WentOn));
-    let online = ["drive", "online", "tank", "1", "--force"];
-    let before = stage.checksums();
-    stage
-        .bench
-        .run(&online)
-        .refused(2, &["This loses what", "in use elsewhere since", "--yes"]);
-    assert_eq!(stage.checksums(), before);
-    let done = stage.bench.json(&[&online[..], &["--yes"]].concat());
-    assert_eq!(done["seat"], 1);
-    let mut after = stage.checksums();
-    after.insert("went-on", before["went-on"]);
-    assert_eq!(after, before);
+fn online_overwrites_the_seats_own_drive_that_changed_only_by_force() {
+    for (test, answer) in [
+        ("went-on", Answer::WentOn),
+        ("former", Answer::Former),
+        ("overlaid", Answer::Overlaid),
+    ] {
+        let stage = Stage::new(&format!("t-forced-{test}"));
+        stage.turn("names/l1", &stage.target(answer));
+        let online = ["drive", "online", "tank", "1", "--force"];
+        let before = stage.checksums();
+        stage
+            .bench
+            .run(&online)
+            .refused(2, &["This loses what", told(answer), "--yes"]);
+        assert_eq!(stage.checksums(), before);
+        let done = stage.bench.json(&[&online[..], &["--yes"]].concat());
+        assert_eq!(done["seat"], 1);
+        let mut after = stage.checksums();
+        let name = stage.still(answer);
+        after.insert(name, before[name]);
+        assert_eq!(after, before, "{answer:?}");
+    }
 }
 
 /// The drive of seat 3 fails its writes, and is out for that.
@@ -310,7 +329,7 @@ fn an_import_uses_the_pools_own_drives_and_no_other() {
     let stage = Stage::new("t-import");
     let bench = &stage.bench;
     bench.ok(&["pool", "export", "tank"]);
-    let before = stage.checksums();
+    let mut before = stage.checksums();
     for degraded in [false, true] {
         for answer in stage.answers() {
             // The drive itself and its copies may come in: they are the pool's.
@@ -333,6 +352,24 @@ fn an_import_uses_the_pools_own_drives_and_no_other() {
             }
             assert_eq!(stage.checksums(), before, "{answer:?}");
         }
+    }
+    // Drives of the pool have their own seats whatever their names, and none of them that is out is written to.
+    for (answer, seat, state) in [
+        (Answer::Member, 2, "out"),
+        (Answer::Spare, 5, "out"),
+        (Answer::Overlaid, 1, "out"),
+    ] {
+        stage.turn("names/l1", &stage.target(answer));
+        bench.ok(&["pool", "import", "--dir", "names", "tank"]);
+        let status = bench.json(&["pool", "status", "tank"]);
+        assert_eq!(status["seats"][seat]["state"], state, "{answer:?}");
+        assert_eq!(status["seats"][1]["state"], "out", "{answer:?}");
+        bench.ok(&["pool", "export", "tank"]);
+        let after = stage.checksums();
+        let name = stage.still(answer);
+        // But for the reservation of the opening, which is written to all drives of the pool that are there.
+        before.insert(name, after[name]);
+        assert_eq!(after, before, "{answer:?}");
     }
     // A drive that went on elsewhere is one of another history: the pool opens without it, or not at all.
     stage.turn("names/l1", &stage.target(Answer::WentOn));
