@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 
 use super::MIB;
 use super::stories::{becomes_healthy, filled, holds_its_content};
-use crate::support::bench::{Bench, bytes};
+use crate::support::bench::{Bench, checksum};
 
 /// Zeroes the first MiB, and writes a partition table with its copy at the end.
 fn partition(bench: &Bench, name: &str) {
@@ -30,7 +30,7 @@ fn a_pool_all_of_whose_drives_were_partitioned_is_found_by_the_copies_of_its_lab
             partition(&bench, &format!("d{index}"));
         }
         let before: Vec<u32> = (0..count)
-            .map(|index| block::crc32c(&bytes(&bench.path(&format!("d{index}")))))
+            .map(|index| checksum(&bench.path(&format!("d{index}"))))
             .collect();
         let listed = bench.ok(&["pool", "import", "--dir", "."]);
         let told = format!("the beginning of {count} more of its drives is overwritten");
@@ -44,7 +44,7 @@ fn a_pool_all_of_whose_drives_were_partitioned_is_found_by_the_copies_of_its_lab
             .run(&repair)
             .refused(2, &["the first MiB of ", "--yes"]);
         for (index, sum) in before.into_iter().enumerate() {
-            let now = block::crc32c(&bytes(&bench.path(&format!("d{index}"))));
+            let now = checksum(&bench.path(&format!("d{index}")));
             assert_eq!(now, sum, "drive {index} was written to");
         }
         bench.ok(&[&repair[..], &["--yes"]].concat());
@@ -65,7 +65,7 @@ fn one_overwritten_drive_is_left_alone_until_a_command_means_it() {
     let bench = filled("overwritten-one", "raid5", 4, &[]);
     bench.ok(&["pool", "export", "tank"]);
     partition(&bench, "d1");
-    let before = block::crc32c(&bytes(&bench.path("d1")));
+    let before = checksum(&bench.path("d1"));
     bench.ok(&["pool", "import", "--dir", ".", "tank"]);
     holds_its_content(&bench);
     bench
@@ -74,7 +74,7 @@ fn one_overwritten_drive_is_left_alone_until_a_command_means_it() {
     bench
         .run(&["drive", "replace", "tank", "1", "d1"])
         .refused(1, &["partition table", "written over", "--force"]);
-    assert_eq!(block::crc32c(&bytes(&bench.path("d1"))), before);
+    assert_eq!(checksum(&bench.path("d1")), before);
     bench.ok(&["pool", "export", "tank"]);
     let import = ["pool", "import", "--dir", ".", "--repair-labels", "tank"];
     bench.ok(&[&import[..], &["--yes"]].concat());

@@ -12,7 +12,7 @@ use super::stories::{
     come_back_exchanged, content, filled_with, holds_its_content, import_without, moves, served,
     status,
 };
-use crate::support::bench::{Bench, bytes};
+use crate::support::bench::{Bench, checksum};
 
 /// How long a drive that is back may stay out: two looks, the return, and what other tests take of the processor.
 const SOON: Duration = Duration::from_secs(60);
@@ -233,9 +233,9 @@ fn a_spare_that_is_plugged_in_again_is_ready_again() {
 }
 
 fn stays_as_it_is(bench: &Bench, at: &Path) {
-    let before = block::crc32c(&bytes(at));
+    let before = checksum(at);
     std::thread::sleep(LOOKS);
-    assert_eq!(block::crc32c(&bytes(at)), before);
+    assert_eq!(checksum(at), before);
     assert_eq!(seat(bench, 1)["state"], "out");
 }
 

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::MIB;
-use crate::support::bench::{Bench, bytes};
+use crate::support::bench::{Bench, checksum, copy};
 
 const SIZE: u64 = 32 * MIB;
 
@@ -143,7 +143,7 @@ impl Stage {
     }
 
     fn copy(&self, from: &str, to: &str) {
-        std::fs::copy(self.real(from), self.real(to)).unwrap();
+        copy(&self.real(from), &self.real(to));
     }
 
     fn write(&self, name: &str, offset: u64, data: &[u8]) {
@@ -168,8 +168,8 @@ impl Stage {
         // The whole pool, as the other machine has used it.
         std::fs::create_dir(self.other.path("set")).unwrap();
         for index in 0..6 {
-            let copy = self.other.path("set").join(format!("l{index}"));
-            std::fs::copy(self.real(&format!("l{index}")), copy).unwrap();
+            let to = self.other.path("set").join(format!("l{index}"));
+            copy(&self.real(&format!("l{index}")), &to);
         }
         self.other.ok(&["pool", "import", "--dir", "set", "tank"]);
         for index in 0..8 {
@@ -177,7 +177,7 @@ impl Stage {
             self.other.ok(&["volume", "create", &name, "--size", "1M"]);
         }
         self.other.ok(&["pool", "export", "tank"]);
-        std::fs::copy(self.other.path("set/l1"), self.real("went-on")).unwrap();
+        copy(&self.other.path("set/l1"), &self.real("went-on"));
         for name in ["names/l1", "names/l2", "names/l5"] {
             self.take_away(name);
         }
@@ -273,7 +273,7 @@ impl Stage {
 
     /// Checksums of all drives that no running pool writes to.
     pub(crate) fn checksums(&self) -> BTreeMap<&'static str, u32> {
-        let sum = |name| (name, block::crc32c(&bytes(&self.real(name))));
+        let sum = |name| (name, checksum(&self.real(name)));
         STILL.into_iter().map(sum).collect()
     }
 }

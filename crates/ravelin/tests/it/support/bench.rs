@@ -1,11 +1,16 @@
 //! A daemon for one test, with its own directory, socket and drives.
 
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use rustix::fs::{SeekFrom, seek};
 use serde_json::Value;
+
+const BLOCK: usize = 4096;
 
 /// The result of a command.
 pub(crate) struct Ran {
@@ -281,6 +286,55 @@ pub(crate) fn with_ravelin() -> std::ffi::OsString {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let all = std::iter::once(ours.to_owned()).chain(std::env::split_paths(&path));
     std::env::join_paths(all).unwrap()
+}
+
+/// A checksum of what a file holds. Drives of tests are sparse: holes are not read, and written zeros count like holes.
+pub(crate) fn checksum(path: &Path) -> u32 {
+    let file = std::fs::File::open(path).unwrap();
+    let mut blocks = Vec::new();
+    let mut buffer = vec![0; 1 << 20];
+    for extent in data(&file) {
+        let mut at = extent.start;
+        while at < extent.end {
+            let length = (extent.end - at).min(1 << 20);
+            let read = &mut buffer[..usize::try_from(length).unwrap()];
+            file.read_exact_at(read, at).unwrap();
+            for (place, block) in (at..).step_by(BLOCK).zip(read.chunks(BLOCK)) {
+                if block != &[0; BLOCK][..block.len()] {
+                    blocks.extend(place.to_le_bytes());
+                    blocks.extend(block::crc32c(block).to_le_bytes());
+                }
+            }
+            at += length;
+        }
+    }
+    block::crc32c(&blocks)
+}
+
+/// Copies a file; what is a hole stays one.
+pub(crate) fn copy(from: &Path, to: &Path) {
+    let (from, to) = (
+        std::fs::File::open(from).unwrap(),
+        std::fs::File::create(to).unwrap(),
+    );
+    to.set_len(from.metadata().unwrap().len()).unwrap();
+    for extent in data(&from) {
+        let mut bytes = vec![0; usize::try_from(extent.end - extent.start).unwrap()];
+        from.read_exact_at(&mut bytes, extent.start).unwrap();
+        to.write_all_at(&bytes, extent.start).unwrap();
+    }
+}
+
+/// The ranges of a file that are not holes, in blocks.
+fn data(file: &std::fs::File) -> Vec<Range<u64>> {
+    let mut extents = Vec::new();
+    let mut at = 0;
+    // The error is the end of the file: there is no data behind it.
+    while let Ok(start) = seek(file, SeekFrom::Data(at)) {
+        at = seek(file, SeekFrom::Hole(start)).unwrap();
+        extents.push(start..at);
+    }
+    extents
 }
 
 /// All bytes of a file.
