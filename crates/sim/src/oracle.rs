@@ -31,7 +31,11 @@ impl Oracle {
     /// Panics with the first differing block unless `read` is right.
     pub fn check(&self, offset: u64, read: &[u8], when: &str) {
         let expected = self.expected(offset, read.len() as u64);
-        if let Some(at) = expected.iter().zip(read).position(|(a, b)| a != b) {
+        // Nearly all reads are right, and slices compare faster than bytes one by one.
+        if expected != read {
+            let differ = |(a, b): (&u8, &u8)| a != b;
+            let at = expected.iter().zip(read).position(differ);
+            let at = at.expect("the slices differ and are of one length");
             panic!(
                 "{when}: byte {} is {:#04x} and must be {:#04x}",
                 offset + at as u64,

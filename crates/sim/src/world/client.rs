@@ -153,10 +153,16 @@ impl World {
     pub fn ended(&mut self, id: u64) -> Option<Result<Vec<u8>, Fault>> {
         let outcome = self.ended_pieces(id)?;
         Some(outcome.map(|pieces| {
-            let mut all = Vec::with_capacity(pieces.iter().map(Buffer::len).sum());
+            let total: usize = pieces.iter().map(Buffer::len).sum();
+            let mut all = Vec::new();
             for piece in pieces {
                 match piece {
-                    Buffer::Bytes(bytes) => all.extend(bytes),
+                    // A lone piece is not copied.
+                    Buffer::Bytes(bytes) if bytes.len() == total => all = bytes,
+                    Buffer::Bytes(bytes) => {
+                        all.reserve_exact(total - all.len());
+                        all.extend_from_slice(&bytes);
+                    }
                     Buffer::Sectors(_) | Buffer::Length(_) => {
                         unreachable!("a world without bytes has its own clients")
                     }
