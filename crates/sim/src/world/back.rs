@@ -158,10 +158,18 @@ impl World {
         let proof = proof.as_ref();
         let started = self.pool.return_drive(self.now, seat, facts, proof, ticket);
         let agreed = started.is_ok();
-        if !agreed {
+        if agreed {
+            self.returning.insert(seat, ticket);
+        } else {
             self.tickets.insert(ticket, Some(started));
         }
         self.poll_pool();
         agreed
+    }
+
+    /// Whether a drive returns to the seat, and the pool has not seated it yet: its journal is being overwritten.
+    pub(crate) fn is_returning(&self, seat: Seat) -> bool {
+        let ticket = self.returning.get(&seat);
+        ticket.is_some_and(|&ticket| !self.has_ended(ticket))
     }
 }

@@ -145,6 +145,8 @@ pub struct World {
     requests: Requests,
     tickets: BTreeMap<Ticket, Option<Result<(), PoolError>>>,
     next_ticket: u64,
+    /// The last command by which a drive returned to a seat.
+    returning: BTreeMap<Seat, Ticket>,
     /// Sequence number of the last write, over all drives.
     write_sequence: u64,
     trace: u64,
@@ -229,6 +231,7 @@ impl World {
             requests: Requests::default(),
             tickets: BTreeMap::from([(Ticket(0), None)]),
             next_ticket: 1,
+            returning: BTreeMap::new(),
             write_sequence: 0,
             trace: 0,
             ios: 0,

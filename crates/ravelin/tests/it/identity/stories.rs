@@ -6,7 +6,7 @@ use export::nbd::Client;
 use serde_json::Value;
 
 use super::MIB;
-use crate::support::bench::{Bench, bytes};
+use crate::support::bench::{Bench, bytes, checksum};
 
 const BYTES: u64 = 12 * MIB;
 
@@ -358,7 +358,7 @@ fn drives_that_were_used_elsewhere_are_not_overwritten_without_force() {
             std::fs::rename(other.path(name), bench.path(name)).unwrap();
         }
         let sums = || -> Vec<u32> {
-            let sum = |name: &String| block::crc32c(&bytes(&bench.path(name)));
+            let sum = |name: &String| checksum(&bench.path(name));
             names.iter().map(sum).collect()
         };
         let before = sums();

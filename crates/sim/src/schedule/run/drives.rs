@@ -196,7 +196,8 @@ impl Run {
 
     fn may_move(&mut self, seat: Seat) -> bool {
         let world = self.world();
-        world.drive_in(seat).is_some() && !world.pool().is_draining(seat) && self.is_out(seat)
+        let is_asked = world.pool().is_draining(seat) || world.is_returning(seat);
+        world.drive_in(seat).is_some() && !is_asked && self.is_out(seat)
     }
 
     /// Brings back a drive that is gone or out, as it is, from wherever it is. Any other drive is left alone.
