@@ -114,6 +114,16 @@ pub struct Limits {
     pub trims: bool,
 }
 
+/// How much of a drive's physical space holds data. Drives that compress, and thin ones, have less physical space than
+/// bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usage {
+    /// Physical capacity in bytes.
+    pub physical_bytes: u64,
+    /// Physical bytes that are used.
+    pub used_bytes: u64,
+}
+
 /// A run of bytes that all read as stored data, or all as zeros that need no space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
@@ -196,6 +206,12 @@ pub trait BlockDevice: Send + Sync {
     /// register the region there once, instead of with every request; other devices ignore the call. The device drops
     /// the region when the last of its buffers is gone, or soon after.
     fn lend(&self, _region: &Region) {}
+
+    /// The use of the device's physical space; `None` if the device does not know it. May read files of the kernel and
+    /// wait for I/O, so event loops do not call it.
+    fn usage(&self) -> Option<Usage> {
+        None
+    }
 
     /// What the range holds: extents in order, the first one beginning at `offset`, together at most `length` bytes
     /// (fewer when finding out more would take long). A hole may be reported as data; written bytes are never reported

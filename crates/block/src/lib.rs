@@ -13,7 +13,7 @@ mod units;
 pub use checksum::crc32c;
 pub use device::{
     BlockDevice, Completed, Extent, ExtentsAnswer, Fault, Limits, Outcome, Permission, Request,
-    RequestKind, Submission, push_extent,
+    RequestKind, Submission, Usage, push_extent,
 };
 pub use hint::{Full, Hint};
 pub use memory::{Memory, PAGE_BYTES, Region};

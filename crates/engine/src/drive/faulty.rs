@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
 use block::{
-    BlockDevice, Completed, Fault, Limits, Memory, Outcome, Permission, Request, RequestKind,
+    BlockDevice, Completed, Extent, Fault, Limits, Memory, Outcome, Permission, Request,
+    RequestKind, Usage,
 };
 
 use super::telemetry::Telemetry;
@@ -206,6 +207,14 @@ impl FaultyDrive {
 impl BlockDevice for FaultyDrive {
     fn limits(&self) -> Limits {
         self.control.inner.limits()
+    }
+
+    fn usage(&self) -> Option<Usage> {
+        self.control.inner.usage()
+    }
+
+    fn extents(&self, offset: u64, length: u64) -> Vec<Extent> {
+        self.control.inner.extents(offset, length)
     }
 
     fn submit(&self, request: Request, memory: Memory, token: u64, to: &Arc<dyn Completed>) {

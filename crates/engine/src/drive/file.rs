@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use block::{BlockDevice, Completed, Limits, Memory, Request, RequestKind};
+use block::{BlockDevice, Completed, Extent, Limits, Memory, Request, RequestKind, Usage};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
@@ -140,6 +140,14 @@ fn choose(asked: Backend, handle: &Handle) -> Result<(), String> {
 impl BlockDevice for FileDrive {
     fn limits(&self) -> Limits {
         self.handle.limits()
+    }
+
+    fn usage(&self) -> Option<Usage> {
+        self.handle.usage()
+    }
+
+    fn extents(&self, offset: u64, length: u64) -> Vec<Extent> {
+        self.handle.extents(offset, length)
     }
 
     fn submit(&self, request: Request, memory: Memory, token: u64, to: &Arc<dyn Completed>) {

@@ -21,12 +21,15 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-use block::{Fault, Limits, Memory, Outcome, PAGE_BYTES, Request, RequestKind};
-use rustix::fs::{FallocateFlags, OFlags};
+use block::{
+    Extent, Fault, Limits, Memory, Outcome, PAGE_BYTES, Request, RequestKind, Usage, push_extent,
+};
+use rustix::fs::{FallocateFlags, OFlags, SeekFrom};
 use rustix::io::{Errno, ReadWriteFlags};
 
 use super::uri::Identity;
 use super::workers::{Ask, Halt, Perform, Performed, begin, check};
+use super::zram;
 
 /// The longest read or write: a whole cell in one request with room to spare.
 const REQUEST_BYTES_MAX: u32 = 64 << 20;
@@ -58,6 +61,8 @@ pub(crate) struct Handle {
     medium: Medium,
     identity: Identity,
     limits: Limits,
+    /// The counters of the zram device that holds the bytes.
+    zram: Option<zram::Counters>,
     /// The alignment that memory must have; 1 where I/O goes through the page cache.
     memory_align: usize,
     sync_failed: AtomicBool,
@@ -114,6 +119,9 @@ impl Handle {
             medium,
             identity,
             limits,
+            zram: is_block
+                .then(|| zram::Counters::find(&sysfs(&stat)))
+                .flatten(),
             memory_align,
             sync_failed: AtomicBool::new(false),
             punches: AtomicBool::new(true),
@@ -137,6 +145,39 @@ impl Handle {
 
     pub(crate) fn medium(&self) -> Medium {
         self.medium
+    }
+
+    /// The use of the physical space, if the drive knows it.
+    pub(crate) fn usage(&self) -> Option<Usage> {
+        self.zram.as_ref().and_then(zram::Counters::usage)
+    }
+
+    /// What the range holds, in order, as [`BlockDevice::extents`](block::BlockDevice::extents) says. Holes of files
+    /// are known; devices only report data.
+    pub(crate) fn extents(&self, offset: u64, length: u64) -> Vec<Extent> {
+        let end = offset.saturating_add(length).min(self.limits.size_bytes);
+        let mut extents = Vec::new();
+        let mut at = offset;
+        while at < end {
+            let to = |seek| rustix::fs::seek(&self.fd, seek).map(|found| found.min(end));
+            let data = match to(SeekFrom::Data(at)) {
+                _ if self.is_block() => at,
+                Ok(data) => data,
+                // There is no data up to the end of the file.
+                Err(Errno::NXIO) => end,
+                Err(_) => at,
+            };
+            let hole = match to(SeekFrom::Hole(data)) {
+                _ if data == end || self.is_block() => end,
+                Ok(hole) if hole > data => hole,
+                Ok(_) | Err(_) => end,
+            };
+            for (length, hole) in [(data - at, true), (hole - data, false)] {
+                push_extent(&mut extents, Extent { length, hole });
+            }
+            at = hole;
+        }
+        extents
     }
 
     fn is_block(&self) -> bool {
@@ -254,14 +295,18 @@ impl Handle {
                     again += 1;
                     std::thread::sleep(Duration::from_millis(1));
                 }
-                Err(errno) => return Err(self.fault(errno, offset + length as u64).into()),
+                Err(errno) => {
+                    let end = offset + length as u64;
+                    return Err(self.fault(errno, end, may_begin.is_some()).into());
+                }
             }
         }
         Ok(())
     }
 
-    /// The fault for an `errno` of an operation that reached up to byte `end`.
-    pub(crate) fn fault(&self, errno: Errno, end: u64) -> Fault {
+    /// The fault for an `errno` of an operation that reached up to byte `end`. `adds`: the operation may need physical
+    /// space.
+    pub(crate) fn fault(&self, errno: Errno, end: u64, adds: bool) -> Fault {
         // A device that was pulled keeps its open files and has no bytes left; writes to it fail
         // with ENOSPC and reads with EIO.
         let shrunk = || {
@@ -270,6 +315,12 @@ impl Handle {
         };
         if self.is_block() && shrunk() {
             return Fault::Gone;
+        }
+        // A zram device at its memory limit fails writes with EIO. The counters are numbers in the kernel's memory:
+        // reading them waits for nothing.
+        let is_full = || self.zram.as_ref().is_some_and(zram::Counters::is_full);
+        if adds && errno == Errno::IO && is_full() {
+            return Fault::Full;
         }
         fault_of(errno)
     }
@@ -292,7 +343,7 @@ impl Handle {
     pub(crate) fn flushed(&self, result: Result<(), Errno>) -> Outcome {
         result.map_err(|errno| {
             self.sync_failed.store(true, Relaxed);
-            match self.fault(errno, self.limits.size_bytes) {
+            match self.fault(errno, self.limits.size_bytes, false) {
                 Fault::Gone => Fault::Gone,
                 _ => Fault::Medium,
             }
@@ -387,7 +438,7 @@ impl Handle {
                     works.store(false, Relaxed);
                     return Ok(false);
                 }
-                Err(errno) => return Err(self.fault(errno, end)),
+                Err(errno) => return Err(self.fault(errno, end, true)),
             }
         }
     }

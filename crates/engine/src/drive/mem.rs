@@ -6,10 +6,13 @@
 //! ```
 
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use block::{BlockDevice, Completed, Fault, Limits, Memory, Request, RequestKind, Submission};
+use block::{
+    BlockDevice, Completed, Extent, Fault, Limits, Memory, Request, RequestKind, Submission,
+    push_extent,
+};
 
 use super::file::INLINE_BYTES_MAX;
 use super::handle::{copy_in, copy_out};
@@ -87,6 +90,17 @@ impl Store {
         }
     }
 
+    /// Runs of bytes that are in pieces, and holes between them.
+    fn extents(&mut self, offset: usize, length: usize) -> Vec<Extent> {
+        let mut extents = Vec::new();
+        for (_, at, length) in spans(offset, length) {
+            let hole = self.piece(at).is_none_or(|piece| piece.is_none());
+            let length = length as u64;
+            push_extent(&mut extents, Extent { length, hole });
+        }
+        extents
+    }
+
     fn clear(&mut self, offset: usize, length: usize) {
         let end = offset + length;
         let mut at = offset;
@@ -129,12 +143,18 @@ struct Performer {
     store: Mutex<Store>,
 }
 
+impl Performer {
+    fn lock(&self) -> MutexGuard<'_, Store> {
+        self.store.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl Perform for Performer {
     fn perform(&self, request: &Request, memory: &Memory, _may_begin: &Ask<'_>) -> Performed {
         check(&self.limits, request, memory)?;
         // Held for the time of a copy: the drive's one thread and the threads that do inline I/O
         // take turns.
-        let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut store = self.lock();
         let address = |bytes: u64| usize::try_from(bytes).map_err(|_| Fault::Invalid);
         match request.kind {
             RequestKind::Read | RequestKind::Write => {
@@ -164,6 +184,7 @@ impl Perform for Performer {
 /// A drive in memory, allocated as it is written, freed as it is trimmed.
 pub(crate) struct MemDrive {
     limits: Limits,
+    performer: Arc<Performer>,
     workers: Workers,
     telemetry: Arc<Telemetry>,
 }
@@ -178,13 +199,15 @@ impl MemDrive {
             request_bytes_max: REQUEST_BYTES_MAX,
             trims: true,
         };
-        let performer = Performer {
+        let performer = Arc::new(Performer {
             limits,
             store: Mutex::new(Store::new(limits.size_bytes)?),
-        };
+        });
+        let perform = Arc::clone(&performer) as _;
         Ok(Self {
             limits,
-            workers: Workers::start("drive-mem", 1, BATCH, INLINE_BYTES_MAX, Arc::new(performer))?,
+            performer,
+            workers: Workers::start("drive-mem", 1, BATCH, INLINE_BYTES_MAX, perform)?,
             telemetry: Arc::clone(telemetry),
         })
     }
@@ -193,6 +216,13 @@ impl MemDrive {
 impl BlockDevice for MemDrive {
     fn limits(&self) -> Limits {
         self.limits
+    }
+
+    fn extents(&self, offset: u64, length: u64) -> Vec<Extent> {
+        let end = offset.saturating_add(length).min(self.limits.size_bytes);
+        let address = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+        let length = address(end.saturating_sub(offset));
+        self.performer.lock().extents(address(offset), length)
     }
 
     fn submit(&self, request: Request, memory: Memory, token: u64, to: &Arc<dyn Completed>) {

@@ -27,6 +27,7 @@ mod ticket;
 mod timer;
 mod uri;
 mod workers;
+mod zram;
 
 use std::borrow::Cow;
 use std::fmt;

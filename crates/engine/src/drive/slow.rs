@@ -20,7 +20,7 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use block::{BlockDevice, Completed, Limits, Memory, Outcome, Permission, Request};
+use block::{BlockDevice, Completed, Extent, Limits, Memory, Outcome, Permission, Request, Usage};
 
 use super::telemetry::Telemetry;
 use super::ticket::Ticket;
@@ -115,6 +115,14 @@ impl Completed for Waiting {
 impl BlockDevice for SlowDrive {
     fn limits(&self) -> Limits {
         self.inner.limits()
+    }
+
+    fn usage(&self) -> Option<Usage> {
+        self.inner.usage()
+    }
+
+    fn extents(&self, offset: u64, length: u64) -> Vec<Extent> {
+        self.inner.extents(offset, length)
     }
 
     fn submit(&self, request: Request, memory: Memory, token: u64, to: &Arc<dyn Completed>) {

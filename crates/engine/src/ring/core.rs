@@ -652,7 +652,7 @@ impl Ring {
                     // Cancelled because the drive or the ring is being closed.
                     Errno::CANCELED => Err(Fault::Shutdown),
                     errno if flush => handle.flushed(Err(errno)),
-                    errno => Err(handle.fault(errno, end)),
+                    errno => Err(handle.fault(errno, end, write)),
                 }
             }
         };

@@ -204,3 +204,23 @@ fn a_file_system_is_found_on_the_file_that_holds_it() {
     assert!(found[0].uuid.is_some() && !found[0].is_ravelin());
     against_the_model(&*drive.device, 50, 1);
 }
+
+#[test]
+fn holes_of_files_and_of_memory_are_known_also_behind_wrappers() {
+    let place = Place::new();
+    let file = place.file("sparse");
+    for uri in [&*file, "mem:1M", "slow:faulty:mem:1M??iops=1000000"] {
+        let drive = open_sized(uri, 1 << 20);
+        let device = &*drive.device;
+        sync::write(device, 256 << 10, &[7; 128 << 10]).unwrap();
+        let extents = device.extents(0, 1 << 20);
+        let all: Vec<(u64, bool)> = { extents.iter() }
+            .map(|extent| (extent.length >> 10, extent.hole))
+            .collect();
+        assert_eq!(all, [(256, true), (128, false), (640, true)], "{uri}");
+        let part = device.extents(300 << 10, 1 << 10);
+        assert_eq!((part.len(), part[0].hole), (1, false), "{uri}");
+        let behind = device.extents(1 << 20, 1 << 20);
+        assert!(behind.is_empty(), "{uri}: {behind:?}");
+    }
+}

@@ -159,6 +159,12 @@ impl Chance {
     }
 }
 
+/// Bytes that do not compress, the same for the same `seed`. ([`Chance::bytes`] does compress.)
+pub(crate) fn noise(seed: u64, length: usize) -> Vec<u8> {
+    let mut chance = Chance(seed);
+    (0..length).map(|_| chance.below(256) as u8).collect()
+}
+
 /// `steps` random requests, one after another, each read compared with a plain array of bytes.
 pub(crate) fn against_the_model(device: &dyn BlockDevice, steps: u32, seed: u64) {
     let limits = device.limits();
