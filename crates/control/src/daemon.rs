@@ -554,6 +554,7 @@ fn is_unheld(error: &OpenDriveError) -> bool {
         | OpenDriveError::NotADrive { .. }
         | OpenDriveError::NotZram { .. }
         | OpenDriveError::NoBytes { .. }
+        | OpenDriveError::ExposesMore { .. }
         | OpenDriveError::NoUring { .. }
         | OpenDriveError::Io { .. }
         | OpenDriveError::Start { .. } => false,

@@ -130,6 +130,7 @@ impl Failure {
             OpenDriveError::NotADrive { .. }
             | OpenDriveError::NotZram { .. }
             | OpenDriveError::NoBytes { .. }
+            | OpenDriveError::ExposesMore { .. }
             | OpenDriveError::NoUring { .. } => StatusCode::BAD_REQUEST,
             OpenDriveError::Io { .. } | OpenDriveError::Start { .. } => {
                 StatusCode::INTERNAL_SERVER_ERROR

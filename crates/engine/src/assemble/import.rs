@@ -192,6 +192,7 @@ const fn is_gone(error: &OpenDriveError) -> bool {
         OpenDriveError::NotFound { .. }
         | OpenDriveError::NotADrive { .. }
         | OpenDriveError::NoBytes { .. }
+        | OpenDriveError::ExposesMore { .. }
         | OpenDriveError::Io { .. } => true,
         OpenDriveError::InUse { .. }
         | OpenDriveError::Busy { .. }

@@ -4,7 +4,8 @@
 //! DriveUri ──open──► Drive { device: Arc<dyn BlockDevice>, … }
 //!
 //!   slow ┐                      timer (one thread)
-//!  faulty┴─► file, zram ─┬─► handle (system calls) ◄── workers (threads of this drive)
+//!  faulty┤
+//! compress──► file, zram ─┬─► handle (system calls) ◄── workers (threads of this drive)
 //!        │               └─► crate::ring (io_uring: reads, writes, flushes)
 //!        └─► mem        ───► store                 ◄── worker
 //! ```
@@ -14,6 +15,7 @@
 //! answers requests that have not begun with [`block::Fault::Shutdown`], waits for the others, and
 //! ends the drive's threads.
 
+mod compress;
 mod content;
 mod faulty;
 mod file;
@@ -35,7 +37,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use block::{BlockDevice, Hint};
+use block::{BlockDevice, ByteSize, Hint};
 
 pub use content::{Content, content, give_up};
 pub use faulty::{Effect, FaultHandle, Trap};
@@ -43,13 +45,15 @@ pub use file::{Holder, create_sparse};
 pub use signature::{RAVELIN_MAGIC, RAVELIN_MAGIC_OFFSET, Signature, probe, signatures};
 pub use telemetry::{BUCKETS, Telemetry, TelemetrySnapshot, TrafficSnapshot};
 pub use uri::{
-    Backend, DriveSpec, DriveUri, Faults, FileOptions, Identity, ParseDriveUriError, Rate, identity,
+    Backend, Budget, DriveSpec, DriveUri, Faults, FileOptions, Identity, ParseDriveUriError, Rate,
+    identity,
 };
 
 pub(crate) use handle::{AGAIN_MAX, Handle, gather, ranges_from, scatter};
 pub(crate) use ticket::Ticket;
 pub(crate) use workers::{ASK_AGAIN, Backlog, Halt, Perform, check};
 
+use compress::CompressDrive;
 use file::FileDrive;
 use mem::MemDrive;
 use slow::SlowDrive;
@@ -80,6 +84,8 @@ pub enum DriveKind {
     Slow,
     /// A fault injector before another drive.
     Faulty,
+    /// A budget of physical space before another drive.
+    Compress,
 }
 
 impl fmt::Display for DriveKind {
@@ -91,6 +97,7 @@ impl fmt::Display for DriveKind {
             Self::Mem => "mem",
             Self::Slow => "slow",
             Self::Faulty => "faulty",
+            Self::Compress => "compress",
         })
     }
 }
@@ -197,6 +204,16 @@ pub enum OpenDriveError {
         /// The drive.
         path: PathBuf,
     },
+    /// `compress:` before a drive that is smaller than what it is to expose.
+    #[error("{drive}: has {}, less than exposed={}", ByteSize(*size_bytes), ByteSize(*exposed_bytes))]
+    ExposesMore {
+        /// The drive's name, under the wrapper.
+        drive: String,
+        /// Its size.
+        size_bytes: u64,
+        /// The size that was asked for.
+        exposed_bytes: u64,
+    },
     /// io_uring was asked for by name, and does not work here.
     #[error("{}: {reason}", path.display())]
     NoUring {
@@ -238,6 +255,7 @@ impl Hint for OpenDriveError {
             Self::Busy { .. } => "unmount it first",
             Self::NotZram { .. } => "name it without `zram:`",
             Self::NoBytes { .. } => "give it a size first (files: truncate -s, zram: its disksize)",
+            Self::ExposesMore { .. } => "leave out exposed=, or name a larger drive",
             Self::NoUring { .. } => "name the drive without backend=uring",
             Self::Io { .. } => return None,
             Self::Start { .. } => "make it smaller or free memory",
@@ -348,6 +366,34 @@ fn open_spec(spec: &DriveSpec, how: &Open) -> Result<Opened, OpenDriveError> {
                 works_in_caller: false,
                 telemetry,
                 ..inner
+            })
+        }
+        DriveSpec::Compress { inner, budget } => {
+            let name = || inner.to_string();
+            let how = Open {
+                create_size: how
+                    .create_size
+                    .map(|size| budget.exposed_bytes.unwrap_or(size)),
+                ..*how
+            };
+            let opened = open_spec(inner, &how)?;
+            let size_bytes = opened.device.limits().size_bytes;
+            let exposed_bytes = budget.exposed_bytes.unwrap_or(size_bytes);
+            if exposed_bytes > size_bytes {
+                return Err(OpenDriveError::ExposesMore {
+                    drive: name(),
+                    size_bytes,
+                    exposed_bytes,
+                });
+            }
+            let drive = CompressDrive::new(opened.device, *budget, exposed_bytes, &telemetry)
+                .map_err(start(DriveKind::Compress))?;
+            Ok(Opened {
+                device: Arc::new(drive),
+                kind: DriveKind::Compress,
+                works_in_caller: true,
+                telemetry,
+                ..opened
             })
         }
     }

@@ -5,6 +5,7 @@
     reason = "small numbers made up by the tests"
 )]
 
+mod compressed;
 mod contract;
 mod devices;
 mod files;

@@ -151,6 +151,10 @@ fn size_of(drive: &DriveSpec) -> std::io::Result<u64> {
             std::fs::File::open(path)?.seek(SeekFrom::End(0))
         }
         DriveSpec::Slow { inner, .. } | DriveSpec::Faulty { inner, .. } => size_of(inner),
+        DriveSpec::Compress { inner, budget } => match budget.exposed_bytes {
+            Some(exposed_bytes) => Ok(exposed_bytes),
+            None => size_of(inner),
+        },
     }
 }
 

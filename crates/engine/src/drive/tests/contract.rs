@@ -28,6 +28,8 @@ fn every_kind(place: &Place) -> Vec<Drive> {
         format!("slow:{}?iops=200000", file("slowed")),
         "faulty:mem:2M".to_owned(),
         "slow:faulty:mem:2M??bandwidth=8G".to_owned(),
+        "compress:mem:2M?physical=2M".to_owned(),
+        format!("compress:{}?physical=2M", file("compressed")),
     ];
     let works = |uri: &&String| {
         let here = support().is_ok() || !uri.contains("uring");

@@ -8,7 +8,7 @@ use std::time::Duration;
 use block::RequestKind;
 
 use super::super::faulty::Effect;
-use super::{Backend, DriveSpec, DriveUri, Faults, FileOptions, Rate};
+use super::{Backend, Budget, DriveSpec, DriveUri, Faults, FileOptions, Rate};
 
 fn write_path(path: &Path, f: &mut impl fmt::Write) -> fmt::Result {
     for chunk in path.as_os_str().as_bytes().utf8_chunks() {
@@ -98,6 +98,19 @@ impl fmt::Display for Rate {
     }
 }
 
+impl fmt::Display for Budget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut options = Options(false);
+        options.next(f, "physical")?;
+        write_size(self.physical_bytes, f)?;
+        if let Some(exposed_bytes) = self.exposed_bytes {
+            options.next(f, "exposed")?;
+            write_size(exposed_bytes, f)?;
+        }
+        Ok(())
+    }
+}
+
 impl fmt::Display for Faults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut options = Options(false);
@@ -168,6 +181,7 @@ impl fmt::Display for DriveSpec {
                 write_size(*size_bytes, f)
             }
             Self::Slow { inner, rate } => write!(f, "slow:{inner}{rate}"),
+            Self::Compress { inner, budget } => write!(f, "compress:{inner}{budget}"),
             Self::Faulty { inner, faults } => write!(f, "faulty:{inner}{faults}"),
         }
     }

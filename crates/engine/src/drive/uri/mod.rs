@@ -7,6 +7,7 @@
 //!         | "zram:" path [ "?" file-options ]        /dev/zram1
 //!         | "mem:" size                              1G
 //!         | "slow:" spec "?" rate-options            bandwidth=8M & iops=500 & latency=2ms
+//!         | "compress:" spec "?" budget-options   physical=1G & exposed=4G
 //!         | "faulty:" spec [ "?" fault-options ]     fail=eio & nth=7 & times=1 & on=read & bad=1M+4K
 //! ```
 //!
@@ -23,7 +24,7 @@ use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use block::Hint;
+use block::{ByteSize, Hint};
 
 use self::parse::NEST_MAX;
 use super::faulty::Trap;
@@ -65,6 +66,13 @@ pub enum DriveSpec {
         inner: Box<Self>,
         /// How fast it appears.
         rate: Rate,
+    },
+    /// Another drive behind a budget of physical space.
+    Compress {
+        /// The drive that holds the bytes.
+        inner: Box<Self>,
+        /// How much space it appears to have.
+        budget: Budget,
     },
     /// Another drive that fails on request.
     Faulty {
@@ -114,6 +122,15 @@ pub struct Rate {
     pub requests_per_second: Option<u64>,
     /// `latency=`: added after the server.
     pub latency: Duration,
+}
+
+/// The parameters of `compress:`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Budget {
+    /// `physical=`: physical capacity in bytes, not zero.
+    pub physical_bytes: u64,
+    /// `exposed=`: the drive's size in bytes, at least `physical_bytes`; the inner drive's size by default.
+    pub exposed_bytes: Option<u64>,
 }
 
 /// The parameters of `faulty:`.
@@ -171,6 +188,17 @@ pub enum ParseDriveUriError {
     /// `slow:` without anything that slows.
     #[error("`slow:` needs at least one of bandwidth=, iops= and latency=")]
     NoRate,
+    /// `compress:` without a budget.
+    #[error("`compress:` needs physical=")]
+    NoBudget,
+    /// `compress:` with less to expose than to hold.
+    #[error("exposed={} is less than physical={}", ByteSize(*exposed_bytes), ByteSize(*physical_bytes))]
+    ExposesLess {
+        /// The size that was asked for.
+        exposed_bytes: u64,
+        /// The physical capacity.
+        physical_bytes: u64,
+    },
     /// Too many wrappers in each other.
     #[error("the drive is wrapped more than {NEST_MAX} times")]
     TooDeep,
@@ -196,15 +224,22 @@ impl Hint for ParseDriveUriError {
             Self::Empty { .. } => {
                 "give a path such as /dev/sdb or disk.img, or a URI such as mem:1G".into()
             }
-            Self::NotYet { .. } => "use a file, a block device, zram:, mem: or slow:".into(),
+            Self::NotYet { .. } => {
+                "use a file, a block device, zram:, mem:, compress: or slow:".into()
+            }
             Self::UnknownKind { kind } => {
-                let kinds = "file:, zram:, mem:, slow: or faulty:";
+                let kinds = "file:, zram:, mem:, slow:, compress: or faulty:";
                 format!("use {kinds}; write ./{kind}:… if it is a file's name").into()
             }
             Self::UnknownOption { known, .. } => format!("they take {known}").into(),
             Self::BadValue { wanted, .. } => format!("write {wanted}").into(),
             Self::NoRate => "such as slow:disk.img?bandwidth=8M".into(),
-            Self::TooDeep => "name it with fewer slow: and faulty:".into(),
+            Self::NoBudget => "such as compress:disk.img?physical=1G".into(),
+            Self::ExposesLess { .. } => {
+                "leave out exposed=, or expose more: data that compresses takes less physical space"
+                    .into()
+            }
+            Self::TooDeep => "name it with fewer slow:, compress: and faulty:".into(),
             Self::Ambiguous { text, .. } => {
                 let literal = DriveSpec::plain(Path::new(text));
                 format!("write `{literal}` for the file that is called so").into()
@@ -308,7 +343,9 @@ impl DriveSpec {
                 }
             }
             Self::Mem { .. } => {}
-            Self::Slow { inner, .. } | Self::Faulty { inner, .. } => **inner = inner.absolute(),
+            Self::Slow { inner, .. }
+            | Self::Compress { inner, .. }
+            | Self::Faulty { inner, .. } => **inner = inner.absolute(),
         }
         spec
     }
@@ -320,7 +357,9 @@ impl DriveSpec {
         match &mut spec {
             Self::File { path: own, .. } | Self::Zram { path: own, .. } => path.clone_into(own),
             Self::Mem { .. } => {}
-            Self::Slow { inner, .. } | Self::Faulty { inner, .. } => {
+            Self::Slow { inner, .. }
+            | Self::Compress { inner, .. }
+            | Self::Faulty { inner, .. } => {
                 **inner = inner.with_path(path);
             }
         }
@@ -333,7 +372,9 @@ impl DriveSpec {
         match self {
             Self::File { path, .. } | Self::Zram { path, .. } => Some(path),
             Self::Mem { .. } => None,
-            Self::Slow { inner, .. } | Self::Faulty { inner, .. } => inner.path(),
+            Self::Slow { inner, .. }
+            | Self::Compress { inner, .. }
+            | Self::Faulty { inner, .. } => inner.path(),
         }
     }
 }

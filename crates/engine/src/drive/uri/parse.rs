@@ -9,9 +9,9 @@ use std::time::Duration;
 use block::{ByteSize, RequestKind};
 
 use super::super::faulty::{Effect, Trap};
-use super::{Backend, DriveSpec, DriveUri, Faults, FileOptions, ParseDriveUriError, Rate};
+use super::{Backend, Budget, DriveSpec, DriveUri, Faults, FileOptions, ParseDriveUriError, Rate};
 
-/// How deep `slow:` and `faulty:` may nest: parsing and opening recurse.
+/// How deep `slow:`, `compress:` and `faulty:` may nest: parsing and opening recurse.
 pub(super) const NEST_MAX: usize = 8;
 
 impl FromStr for DriveUri {
@@ -74,11 +74,15 @@ impl DriveSpec {
                 rate: Rate::parse(options)?,
                 inner: Box::new(Self::parse(body, depth + 1)?),
             }),
+            "compress" => Ok(Self::Compress {
+                budget: Budget::parse(options)?,
+                inner: Box::new(Self::parse(body, depth + 1)?),
+            }),
             "faulty" => Ok(Self::Faulty {
                 faults: Faults::parse(options)?,
                 inner: Box::new(Self::parse(body, depth + 1)?),
             }),
-            "nbd" | "nbd+unix" | "nbds" | "compress" => Err(ParseDriveUriError::NotYet {
+            "nbd" | "nbd+unix" | "nbds" => Err(ParseDriveUriError::NotYet {
                 kind: kind.to_owned(),
             }),
             _ => Err(ParseDriveUriError::UnknownKind {
@@ -199,6 +203,33 @@ impl Rate {
             return Err(ParseDriveUriError::NoRate);
         }
         Ok(rate)
+    }
+}
+
+impl Budget {
+    fn parse(options: &str) -> Result<Self, ParseDriveUriError> {
+        let mut physical = None;
+        let mut exposed_bytes = None;
+        for (key, value) in pairs(options) {
+            match key {
+                "physical" => physical = Some(positive("physical", value, SIZE)?),
+                "exposed" => exposed_bytes = Some(positive("exposed", value, SIZE)?),
+                _ => return Err(unknown("compress", key, "physical= and exposed=")),
+            }
+        }
+        let physical_bytes = physical.ok_or(ParseDriveUriError::NoBudget)?;
+        match exposed_bytes {
+            Some(exposed_bytes) if exposed_bytes < physical_bytes => {
+                Err(ParseDriveUriError::ExposesLess {
+                    exposed_bytes,
+                    physical_bytes,
+                })
+            }
+            _ => Ok(Self {
+                physical_bytes,
+                exposed_bytes,
+            }),
+        }
     }
 }
 

@@ -30,6 +30,14 @@ fn canonical_forms_are_what_people_type() {
             "slow:a?direct=off?bandwidth=8M@d",
         ),
         ("slow:mem:1G?latency=0.5ms", "slow:mem:1G?latency=500us"),
+        (
+            "compress:a.img?exposed=4096M&physical=1G@d",
+            "compress:a.img?physical=1G&exposed=4G@d",
+        ),
+        (
+            "slow:compress:a?direct=off?physical=64K?iops=9",
+            "slow:compress:a?direct=off?physical=64K?iops=9",
+        ),
         ("faulty:mem:64M", "faulty:mem:64M?"),
         (
             "faulty:mem:64M?bad=1M+4K&fail=hang&on=write",
@@ -55,10 +63,6 @@ fn what_cannot_be_read_is_refused_with_the_reason() {
         ("slow:?bandwidth=8M", "names no drive"),
         ("nbd://host/export", "`nbd:` drives are not supported yet"),
         (
-            "compress:f?physical=1G",
-            "`compress:` drives are not supported yet",
-        ),
-        (
             "slow:nbd+unix:///x?iops=1",
             "`nbd+unix:` drives are not supported yet",
         ),
@@ -74,6 +78,17 @@ fn what_cannot_be_read_is_refused_with_the_reason() {
         ("slow:f?latency=2", "`latency=2`"),
         ("slow:f?latency=-2ms", "`latency=-2ms`"),
         ("slow:f?latency=1e9s", "`latency=1e9s`"),
+        ("compress:f", "`compress:` needs physical="),
+        ("compress:f?exposed=1G", "`compress:` needs physical="),
+        ("compress:?physical=1G", "names no drive"),
+        ("compress:f?physical=0", "`physical=0`"),
+        ("compress:f?physical=much", "`physical=much`"),
+        ("compress:f?physical=1G&exposed=0", "`exposed=0`"),
+        ("compress:f?physical=1G&level=9", "no option `level`"),
+        (
+            "compress:f?physical=1G&exposed=512M",
+            "exposed=512 MiB is less than physical=1 GiB",
+        ),
         ("faulty:f?bad=1M", "`bad=1M`"),
         ("f@", "not a name for a failure domain"),
         ("f@rack 1", "not a name for a failure domain"),
@@ -101,7 +116,7 @@ fn absolute_names_keep_the_wrappers_and_the_domain() {
 proptest! {
     #[test]
     fn parsing_never_panics_and_display_reads_back(
-        text in "(file:|mem:|slow:|faulty:|zram:|nbd:)*[a-z0-9./%?@&=:+ \\PC]{0,40}(\\?(bandwidth=[0-9]{1,5}K?|latency=[0-9]{1,4}ms|iops=[0-9]{1,3}|bad=[0-9]M\\+4K|fail=(eio|hang)|direct=off)(&iops=7|&on=read|&times=all)?)?(@[a-z]{1,3})?"
+        text in "(file:|mem:|slow:|compress:|faulty:|zram:|nbd:)*[a-z0-9./%?@&=:+ \\PC]{0,40}(\\?(bandwidth=[0-9]{1,5}K?|latency=[0-9]{1,4}ms|iops=[0-9]{1,3}|bad=[0-9]M\\+4K|fail=(eio|hang)|direct=off|physical=[0-9]M)(&iops=7|&exposed=[0-9]M|&on=read|&times=all)?)?(@[a-z]{1,3})?"
     ) {
         if let Ok(uri) = text.parse::<DriveUri>() {
             let canonical = uri.to_string();
