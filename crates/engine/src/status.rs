@@ -210,6 +210,12 @@ pub struct SeatStatus {
     pub drive: String,
     /// Its size.
     pub size_bytes: u64,
+    /// Its physical capacity, where the drive knows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub physical_bytes: Option<u64>,
+    /// How much of its physical capacity is used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub used_bytes: Option<u64>,
     /// Its enclosure or host.
     pub domain: Option<String>,
     /// `current`, `filling`, `out`, `waiting`.
@@ -474,6 +480,8 @@ pub(crate) fn drive_traffic(pool: &Pool, seats: &Seats) -> Vec<DriveLine> {
             seat: status.seat,
             path: status.path,
             drive: status.drive,
+            physical_bytes: status.physical_bytes,
+            used_bytes: status.used_bytes,
             state: status.state,
             traffic: seen.as_ref().map(Traffic::new).unwrap_or_default(),
             purposes: asked.map(Asked::snapshot).unwrap_or_default(),
@@ -523,6 +531,7 @@ fn seat_status(pool: &Pool, seats: &Seats, seat: Seat) -> SeatStatus {
         SeatState::Waiting => ("waiting", None),
         SeatState::Out { reason, .. } => ("out", Some(reason)),
     };
+    let usage = pool.usage(seat);
     let moved = pool
         .progress()
         .seats
@@ -548,6 +557,8 @@ fn seat_status(pool: &Pool, seats: &Seats, seat: Seat) -> SeatStatus {
         path: facts.path.clone(),
         drive: facts.drive.to_string(),
         size_bytes: facts.size_bytes,
+        physical_bytes: usage.map(|usage| usage.physical_bytes),
+        used_bytes: usage.map(|usage| usage.used_bytes),
         domain: facts.domain.clone(),
         state: state.to_owned(),
         replaces: { facts.replaces.filter(|_| facts.is_successor()) }

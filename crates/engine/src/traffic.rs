@@ -241,6 +241,12 @@ pub struct DriveLine {
     pub path: String,
     /// Its identity.
     pub drive: String,
+    /// Its physical capacity, where the drive knows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub physical_bytes: Option<u64>,
+    /// How much of its physical capacity is used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub used_bytes: Option<u64>,
     /// Its state, as in the pool's status.
     pub state: String,
     /// Its traffic.

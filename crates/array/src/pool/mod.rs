@@ -40,12 +40,13 @@ mod scrub;
 pub(crate) mod space;
 mod stall;
 mod suspicion;
+mod usage;
 mod volumes;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use block::{Fault, Instant, Outcome, Seat};
+use block::{Fault, Instant, Outcome, Seat, Usage};
 use layout::Cell;
 use uuid::Uuid;
 
@@ -126,6 +127,8 @@ struct Drive {
     label_slot: usize,
     /// The drive has a label with its present identity.
     has_label: bool,
+    /// The use of its physical space, as it was sampled last.
+    usage: Option<Usage>,
 }
 
 /// Carried out once something is durable.

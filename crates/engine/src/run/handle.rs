@@ -17,6 +17,7 @@ use super::lane::{self, LaneMessage, LaneSender};
 use super::lease::{self, InUse, LeaseKeeper, Reservation};
 use super::members::Member;
 use super::pool::{Admin, Listener, PoolMessage, PoolThread, Volumes};
+use super::usage::Sampler;
 use super::volume::Volume;
 use super::{Clock, Seats};
 use crate::assemble::proof;
@@ -62,6 +63,7 @@ pub struct PoolHandle {
     volumes: Arc<Volumes>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     lease: LeaseKeeper,
+    sampler: Sampler,
     reservation: Reservation,
     in_use: InUse,
 }
@@ -72,7 +74,7 @@ impl PoolHandle {
     /// # Errors
     /// When creating or opening the pool failed, or no thread could be started.
     pub(crate) fn start(
-        pool: Pool,
+        mut pool: Pool,
         drives: Vec<Option<Drive>>,
         ticket: Ticket,
         reservation: Reservation,
@@ -83,6 +85,14 @@ impl PoolHandle {
         let threads = options.threads.unwrap_or_else(|| threads_for(&drives));
         let seats = Seats::new(drives, threads.clamp(1, geometry.lanes()));
         let (sender, receiver) = std::sync::mpsc::channel();
+        // Before anything else: drives that count what they hold take no writes until then.
+        let mut knows = false;
+        for (seat, drive) in seats.iter() {
+            let usage = drive.device.usage();
+            knows |= usage.is_some();
+            pool.handle_usage(clock.now(), seat, usage);
+        }
+        let sampler = Sampler::start(&seats, knows, sender.clone())?;
         let takes_part = |seat: Seat| pool.facts().seats[seat.index()].state.takes_part();
         let in_use: InUse = Arc::new(Mutex::new(lease::in_use(&seats, takes_part)));
         let lease = LeaseKeeper::start(reservation, Arc::clone(&in_use), sender.clone())?;
@@ -99,7 +109,7 @@ impl PoolHandle {
         let (answer, opened) = std::sync::mpsc::channel();
         let thread = PoolThread::new(
             pool,
-            seats,
+            (seats, sampler.clone()),
             Arc::clone(&lanes),
             Arc::clone(&volumes),
             (clock, &sender),
@@ -118,6 +128,7 @@ impl PoolHandle {
             volumes,
             threads: Mutex::new(threads),
             lease,
+            sampler,
             reservation,
             in_use,
         };
@@ -499,6 +510,7 @@ impl PoolHandle {
             }
         }
         self.lease.stop();
+        self.sampler.stop();
     }
 }
 

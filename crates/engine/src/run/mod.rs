@@ -18,6 +18,7 @@ mod pool;
 pub(crate) mod purposes;
 mod queue;
 mod scratch;
+mod usage;
 mod volume;
 
 pub use handle::{PoolHandle, RunOptions, StartError};

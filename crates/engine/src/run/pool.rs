@@ -17,6 +17,7 @@ use super::lane::{LaneMessage, LaneSender};
 use super::lease::{InUse, Lease, in_use};
 use super::members::{Member, members};
 use super::names::Names;
+use super::usage::{Sample, Sampler};
 use super::volume::Volume;
 use super::{Clock, Seats};
 use crate::drive::Drive;
@@ -128,6 +129,8 @@ pub(crate) enum PoolMessage {
     Status(Sender<PoolStatus>),
     Traffic(Sender<PoolTraffic>),
     Members(Sender<(Uuid, Vec<Member>)>),
+    /// How much of their physical space drives use.
+    Usage(Vec<Sample>),
     /// Numbers events as those that follow the one with this number.
     NumberAfter(u64),
     /// Asks for the drive that is attached to a seat.
@@ -170,6 +173,7 @@ impl Completed for Sink {
 pub(crate) struct PoolThread {
     pool: Pool,
     seats: Seats,
+    sampler: Sampler,
     lanes: Arc<[LaneSender]>,
     volumes: Arc<Volumes>,
     clock: Clock,
@@ -200,7 +204,7 @@ impl PoolThread {
     /// `opened` answers the ticket with which the pool was created or opened.
     pub(crate) fn new(
         pool: Pool,
-        seats: Seats,
+        (seats, sampler): (Seats, Sampler),
         lanes: Arc<[LaneSender]>,
         volumes: Arc<Volumes>,
         (clock, sender): (Clock, &Sender<PoolMessage>),
@@ -218,6 +222,7 @@ impl PoolThread {
             names: Names::new(pool.facts()),
             pool,
             seats,
+            sampler,
             lanes,
             volumes,
             clock,
@@ -282,6 +287,7 @@ impl PoolThread {
                     let uuid = self.pool.facts().uuid;
                     to.send((uuid, members)).unwrap_or_default();
                 }
+                PoolMessage::Usage(samples) => self.sampled(&samples),
                 PoolMessage::NumberAfter(last) => self.events.number_after(last),
                 PoolMessage::Drive(seat, to) => to.send(self.drive(seat)).unwrap_or_default(),
                 PoolMessage::WaitIdle(to) => self.waiting.push(to),
@@ -551,6 +557,7 @@ impl PoolThread {
     fn succeed(&mut self, seat: Seat, with: Seat, commands: Vec<Command>) {
         self.seats.swap(seat, with);
         self.seats.set(with, None);
+        self.sampler.seats_changed(&self.seats);
         let seats = Arc::new(self.seats.clone());
         let mut by_thread: BTreeMap<u16, (LaneSender, Vec<(u16, Command)>)> = BTreeMap::new();
         for (lane, command) in self.lanes.iter().zip(commands) {
@@ -563,7 +570,20 @@ impl PoolThread {
         }
     }
 
+    /// The samples of drives that have left their seats meanwhile do not count.
+    fn sampled(&mut self, samples: &[Sample]) {
+        let now = self.clock.now();
+        for (seat, drive) in self.seats.iter() {
+            let own = Arc::downgrade(&drive.device);
+            let sample = { samples.iter() }.find(|sample| sample.device.ptr_eq(&own));
+            if let Some(sample) = sample {
+                self.pool.handle_usage(now, seat, sample.usage);
+            }
+        }
+    }
+
     fn tell_seats(&self) {
+        self.sampler.seats_changed(&self.seats);
         let seats = Arc::new(self.seats.clone());
         for lane in &*self.lanes {
             lane.send(LaneMessage::Seats(Arc::clone(&seats)));

@@ -9,13 +9,14 @@ use control::client::path;
 use engine::traffic::{DriveLine, Operations, PoolTraffic, Purposes, Traffic, VolumeLine};
 use serde_json::{Value, json};
 
+use super::status::used_space;
 use super::{names, table};
 use crate::commands::common::{Context, Failure, size};
 use crate::commands::complete;
 
 /// Print what drives and volumes do: operations, bytes, what waits (QUEUE), and how long reads and writes take, on
-/// average and 99 of 100 at most. Then what the drives of a pool are asked together, by purpose. Discards are also
-/// writes of zeros.
+/// average and 99 of 100 at most; of drives that know it, how much of their physical space is used. Then what the
+/// drives of a pool are asked together, by purpose. Discards are also writes of zeros.
 #[derive(Debug, Args)]
 pub(crate) struct IostatArguments {
     /// One pool only.
@@ -97,12 +98,18 @@ fn print(context: &Context, report: &Report, seconds: Option<f64>) -> Result<(),
             seat,
             path,
             state,
+            physical_bytes,
+            used_bytes,
             traffic,
             purposes,
             ..
         } in &traffic.drives
         {
-            let which = json!({ "pool": pool, "seat": seat, "path": path, "state": state, "purposes": purposes });
+            let mut which = json!({ "pool": pool, "seat": seat, "path": path, "state": state, "purposes": purposes });
+            if let (Some(physical), Some(used)) = (physical_bytes, used_bytes) {
+                let space = json!({ "physical_bytes": physical, "used_bytes": used });
+                which = extended(which, space);
+            }
             drives.push(fields(which, traffic));
         }
         purposes.push(together(traffic).named().map(|(purpose, operations)| {
@@ -157,12 +164,16 @@ fn write(out: &mut dyn io::Write, report: &Report, seconds: Option<f64>) -> io::
     });
     let heads: Vec<&str> = heads.iter().map(String::as_str).collect();
     let numbers = [&*heads, &["QUEUE", "MEAN", "99 %", "ERRORS"]].concat();
-    let mut drives = table(&[&["POOL", "SEAT", "DRIVE"], &*numbers].concat());
+    let all = || report.iter().flat_map(|(_, traffic)| &traffic.drives);
+    let any_known = all().any(|line| line.physical_bytes.is_some());
+    let used: &[&str] = if any_known { &["USED"] } else { &[] };
+    let mut drives = table(&[&["POOL", "SEAT", "DRIVE"], used, &*numbers].concat());
     let mut volumes = table(&[&["POOL", "VOLUME"], &*numbers].concat());
     let mut purposes = table(&[&["POOL", "PURPOSE"], &*heads].concat());
     for (pool, traffic) in report {
         for line in &traffic.drives {
-            let which = vec![pool.clone(), line.seat.to_string(), line.path.clone()];
+            let mut which = vec![pool.clone(), line.seat.to_string(), line.path.clone()];
+            which.extend(any_known.then(|| used_space(line.physical_bytes, line.used_bytes)));
             drives.add_row([which, cells(&line.traffic, seconds)].concat());
         }
         for line in &traffic.volumes {

@@ -460,17 +460,23 @@ fn name(seat: &SeatStatus) -> String {
 }
 
 fn drives(seats: &[SeatStatus]) -> comfy_table::Table {
-    let mut lines = table(&[
-        "SEAT", "DRIVE", "STATE", "SIZE", "READ", "WRITTEN", "ERRORS", "CHECKSUM", "REBUILD",
-    ]);
+    // Most drives do not know how much of their physical space is used.
+    let any_known = seats.iter().any(|seat| seat.physical_bytes.is_some());
+    let used: &[&str] = if any_known { &["USED"] } else { &[] };
+    let first = ["SEAT", "DRIVE", "STATE", "SIZE"];
+    let rest = ["READ", "WRITTEN", "ERRORS", "CHECKSUM", "REBUILD"];
+    let mut lines = table(&[&first, used, &rest].concat());
     for seat in seats {
         let state = state(seat);
         let moved = seat.rebuild_read_bytes + seat.rebuild_write_bytes;
-        lines.add_row(vec![
+        let first = vec![
             seat.seat.to_string(),
             name(seat),
             state,
             size(seat.size_bytes),
+        ];
+        let used = any_known.then(|| used_space(seat.physical_bytes, seat.used_bytes));
+        let rest = vec![
             size(seat.traffic.read_bytes),
             size(seat.traffic.write_bytes),
             seat.traffic.errors.to_string(),
@@ -480,9 +486,18 @@ fn drives(seats: &[SeatStatus]) -> comfy_table::Table {
             } else {
                 size(moved)
             },
-        ]);
+        ];
+        lines.add_row([first, used.into_iter().collect(), rest].concat());
     }
     lines
+}
+
+/// How much of a drive's physical space is used.
+pub(super) fn used_space(physical_bytes: Option<u64>, used_bytes: Option<u64>) -> String {
+    match (physical_bytes, used_bytes) {
+        (Some(physical), Some(used)) => format!("{} of {}", size(used), size(physical)),
+        _ => "-".to_owned(),
+    }
 }
 
 fn volumes(status: &Status) -> comfy_table::Table {
