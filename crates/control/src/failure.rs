@@ -243,7 +243,7 @@ mod tests {
         assert_eq!(problem.why, "`nbd:` drives are not supported yet");
         assert_eq!(
             problem.hint,
-            "use a file, a block device, zram:, mem: or slow:"
+            "use a file, a block device, zram:, mem:, compress: or slow:"
         );
     }
 
