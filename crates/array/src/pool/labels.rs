@@ -582,7 +582,7 @@ mod tests {
     /// A drive that joins fails before it has a label: the others get the generation that names it before the one
     /// that calls it out. None of them may miss a generation.
     #[test]
-    fn no_generation_is_left_out_when_a_drive_that_joins_goes_out_at_once() {
+    fn no_generation_is_skipped_when_a_drive_that_joins_goes_out_at_once() {
         for fails in [false, true] {
             let mut pool = pool();
             let now = Instant::ZERO;
