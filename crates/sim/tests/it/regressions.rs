@@ -288,3 +288,11 @@ fn pages_of_drives_that_are_taken_back_are_compared() {
         "../schedules/torn-page-of-a-drive-taken-back.txt"
     ));
 }
+
+/// Seed 860044404. Three drives of a `raid5` left one after the other, while batches were written. The first batch was a
+/// gap. The next one had been refused by one of its two drives, and recovery would have found it on the other one; so
+/// it was acknowledged, although recovery stops at the gap before it.
+#[test]
+fn a_batch_behind_a_gap_is_not_acknowledged_also_if_a_drive_has_refused_it() {
+    holds(include_str!("../schedules/acknowledged-behind-a-gap.txt"));
+}

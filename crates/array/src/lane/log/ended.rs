@@ -94,7 +94,9 @@ impl Log {
             if !gap {
                 self.blocked = self.blocked.max(Some(sequence));
             }
-            let fault = (gap || !found).then_some(refused);
+            // Recovery also stops before this batch if an earlier one is a gap.
+            let behind = self.has_gaps();
+            let fault = (gap || behind || !found).then_some(refused);
             (Some(Err(refused)), fault)
         } else if let Some(before) = self.gap_fault() {
             // Recovery stops before this batch.
