@@ -143,13 +143,19 @@ impl Control {
     }
 
     fn pass(&self, request: Request, memory: Memory, ticket: Ticket) {
-        let relay: Arc<dyn Completed> = Arc::new(Relay(Mutex::new(Some(ticket))));
+        let relay: Arc<dyn Completed> = Arc::new(Relay::new(ticket));
         self.inner.submit(request, memory, 0, &relay);
     }
 }
 
 /// Passes the inner drive's answer on.
-struct Relay(Mutex<Option<Ticket>>);
+pub(super) struct Relay(Mutex<Option<Ticket>>);
+
+impl Relay {
+    pub(super) const fn new(ticket: Ticket) -> Self {
+        Self(Mutex::new(Some(ticket)))
+    }
+}
 
 impl Completed for Relay {
     fn completed(&self, _token: u64, outcome: Outcome) {

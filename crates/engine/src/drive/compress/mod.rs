@@ -33,6 +33,7 @@ use block::{
 
 use self::ledger::{BLOCK_BYTES, Content, Ledger};
 use self::length::{WHOLE, lengths};
+use super::faulty::Relay;
 use super::file::INLINE_BYTES_MAX;
 use super::sync;
 use super::telemetry::Telemetry;
@@ -225,18 +226,6 @@ impl Completed for Waiting {
         begun
             .as_ref()
             .map_or(Permission::Revoked, |begun| begun.ticket.permission())
-    }
-}
-
-/// Passes the inner drive's answer to a read or flush on.
-struct Relay(Mutex<Option<Ticket>>);
-
-impl Completed for Relay {
-    fn completed(&self, _token: u64, outcome: Outcome) {
-        let ticket = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(ticket) = ticket {
-            ticket.complete(outcome);
-        }
     }
 }
 
@@ -489,7 +478,7 @@ impl BlockDevice for CompressDrive {
             return;
         }
         if !request.kind.mutates() {
-            let relay: Arc<dyn Completed> = Arc::new(Relay(Mutex::new(Some(ticket))));
+            let relay: Arc<dyn Completed> = Arc::new(Relay::new(ticket));
             self.inner.device.submit(request, memory, 0, &relay);
             return;
         }
