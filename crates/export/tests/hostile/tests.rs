@@ -523,7 +523,7 @@ fn writes_to_a_blocked_device_wait_in_the_socket_and_survive() {
     let _guard = shared();
     let (device, fixture) = hostile_fixture(&Options::default());
     let mut stream = transmitting(&fixture);
-    device.hold(true);
+    let held = device.hold();
     let mut writer = stream.try_clone().unwrap();
     let sender = std::thread::spawn(move || {
         let payload = vec![3; 1 << 20];
@@ -540,7 +540,7 @@ fn writes_to_a_blocked_device_wait_in_the_socket_and_survive() {
     std::thread::sleep(Duration::from_millis(100));
     assert!(!sender.is_finished());
     assert_eq!(device.held_bytes_max(), 32 << 20);
-    device.hold(false);
+    drop(held);
     // The server delays and returns no error: all eighty requests succeed.
     let mut replies = vec![0; 80 * 16];
     stream.read_exact(&mut replies).unwrap();
@@ -556,7 +556,7 @@ fn coming_again_and_again_to_a_blocked_device_is_limited_by_the_number_of_connec
         ..Options::default()
     };
     let (device, fixture) = hostile_fixture(&options);
-    device.hold(true);
+    let held = device.hold();
     for _ in 0..4 {
         let mut stream = transmitting(&fixture);
         stream
@@ -574,7 +574,7 @@ fn coming_again_and_again_to_a_blocked_device_is_limited_by_the_number_of_connec
         .set_read_timeout(Some(Duration::from_secs(10)))
         .unwrap();
     assert_eq!(turned_away.read(&mut [0; 18]).unwrap(), 0, "no greeting");
-    device.hold(false);
+    drop(held);
     eventually("the places are free again", || {
         fixture.server.as_ref().unwrap().connections() == 0
     });

@@ -376,7 +376,7 @@ fn shutdown_answers_what_is_in_flight_and_removes_the_socket() {
     let device = MemoryDevice::new(limits(1 << 20), Pace::Fast);
     let mut fixture = Fixture::of(&device);
     let mut client = Client::connect(&fixture.uri(""), None).unwrap();
-    device.hold(true);
+    let held = device.hold();
     for index in 0..16 {
         let buffer = vec![index + 1; 4096];
         client
@@ -395,7 +395,7 @@ fn shutdown_answers_what_is_in_flight_and_removes_the_socket() {
     let stopper = std::thread::spawn(move || server.shutdown());
     crate::support::eventually("the socket is removed", || !fixture.socket.exists());
     assert!(!stopper.is_finished(), "requests are still with the device");
-    device.hold(false);
+    drop(held);
     for _ in 0..16 {
         client.wait().unwrap().unwrap().ok().unwrap();
     }

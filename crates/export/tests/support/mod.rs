@@ -128,11 +128,11 @@ impl MemoryDevice {
         *self.shared.fault.lock().unwrap() = fault;
     }
 
-    /// While held, no request completes.
-    pub fn hold(&self, held: bool) {
-        let _jobs = self.shared.jobs.lock().unwrap();
-        self.shared.held.store(held, Ordering::SeqCst);
-        self.shared.arrived.notify_all();
+    /// No request completes until the returned value is dropped. A test that panics drops it too: otherwise the files
+    /// that it closes would wait for a flush that never ends.
+    pub fn hold(&self) -> Held {
+        self.shared.set_held(true);
+        Held(Arc::clone(&self.shared))
     }
 
     pub fn resize(&self, size_bytes: u64) {
@@ -176,6 +176,15 @@ impl MemoryDevice {
     /// The maximum of request memory that was with the device at one time, in bytes.
     pub fn held_bytes_max(&self) -> usize {
         self.shared.held_bytes_max.load(Ordering::SeqCst)
+    }
+}
+
+/// Keeps the requests of a device from completing.
+pub struct Held(Arc<State>);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.set_held(false);
     }
 }
 
@@ -237,6 +246,12 @@ impl BlockDevice for MemoryDevice {
 }
 
 impl State {
+    fn set_held(&self, held: bool) {
+        let _jobs = self.jobs.lock().unwrap();
+        self.held.store(held, Ordering::SeqCst);
+        self.arrived.notify_all();
+    }
+
     fn run(&self) {
         let mut random = match self.pace {
             Pace::Shuffled { seed, .. } => Random(seed),
