@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::SystemTime;
 
-use array::pool::{self, OutReason, Pool, Report, SeatState};
+use array::pool::{self, OutReason, Pool, Report, SeatFacts, SeatState};
 use block::{Instant, Seat};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -519,18 +519,23 @@ fn lacks_drives(pool: &Pool, seats: &Seats) -> bool {
     lacking.count() > usize::from(pool.survives_drives())
 }
 
-fn seat_status(pool: &Pool, seats: &Seats, seat: Seat) -> SeatStatus {
-    let layout_drives = pool.geometry().layout().drives();
-    let number = |seat: Seat| pool.facts().number(seat);
-    let own = number(seat);
-    let facts = &pool.facts().seats[seat.index()];
-    let (state, reason) = match facts.state {
+/// The name of a seat's state, and why its drive is out.
+pub(crate) fn seat_state(facts: &SeatFacts) -> (&'static str, Option<OutReason>) {
+    match facts.state {
         SeatState::Current => ("current", None),
         SeatState::Filling => ("filling", None),
         SeatState::Waiting if facts.is_successor() => ("filling", None),
         SeatState::Waiting => ("waiting", None),
         SeatState::Out { reason, .. } => ("out", Some(reason)),
-    };
+    }
+}
+
+fn seat_status(pool: &Pool, seats: &Seats, seat: Seat) -> SeatStatus {
+    let layout_drives = pool.geometry().layout().drives();
+    let number = |seat: Seat| pool.facts().number(seat);
+    let own = number(seat);
+    let facts = &pool.facts().seats[seat.index()];
+    let (state, reason) = seat_state(facts);
     let usage = pool.usage(seat);
     let moved = pool
         .progress()

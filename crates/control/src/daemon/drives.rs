@@ -224,7 +224,9 @@ impl Daemon {
             Change::Add => {
                 let drive = self.new_drive(at, Command::Add, &request.drive, request.force)?;
                 let before = at.seats()?;
-                handle.add_spare(drive).map_err(|error| at.failed(&error))?;
+                let added = handle.add_spare(drive.clone());
+                added.map_err(|error| at.failed(&error))?;
+                engine::drive::show_to_udev(&drive);
                 at.changed(&at.newest(&before)?)
             }
             Change::Replace => {
@@ -247,7 +249,9 @@ impl Daemon {
                     ));
                 }
                 let drive = self.new_drive(at, Command::Replace, new, request.force)?;
-                at.replace(&old, drive)
+                let changed = at.replace(&old, drive.clone())?;
+                engine::drive::show_to_udev(&drive);
+                Ok(changed)
             }
         }
     }

@@ -12,7 +12,7 @@ use super::occupant::{ANSWER_WITHIN, OpenPool, within};
 use super::permit::{Command, Meant};
 use super::probe::answers;
 use super::{AssembleError, OPENED, PoolPlan, io_error};
-use crate::drive::{Drive, DriveUri, FaultHandle, Identity, identity, sync};
+use crate::drive::{Drive, DriveUri, FaultHandle, Identity, identity, show_to_udev, sync};
 use crate::run::{PoolHandle, RunOptions, StartError, lease};
 
 /// Rows of a drive that are checked when drives are assigned to seats: placement repeats within these, or is as good
@@ -237,6 +237,7 @@ pub fn create(prepared: Prepared, options: RunOptions) -> Result<PoolHandle, Ass
         .map(|seat| seat.path.clone())
         .collect();
     if failed.is_empty() {
+        drives.iter().for_each(show_to_udev);
         return Ok(handle);
     }
     drop(handle);

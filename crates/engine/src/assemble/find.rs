@@ -311,20 +311,30 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The label of a drive, read past the page cache where the drive allows that: another program may have read the
-/// drive before its content changed.
+/// The label of a drive, and the copy at its end if the drive has no label. A drive that cannot be opened has neither.
 fn label_of(path: &Path) -> (Result<Label, LabelError>, Option<Label>) {
+    match open_for_labels(path) {
+        Ok(file) => labels_of(&file),
+        Err(_) => (Err(LabelError::Absent), None),
+    }
+}
+
+/// Opens a drive to read its labels, past the page cache where the drive allows that: another program may have read
+/// the drive before its content changed. Takes no lock.
+pub(super) fn open_for_labels(path: &Path) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
     let open = |flags| rustix::fs::open(path, flags, Mode::empty());
-    let Ok(file) = open(flags | OFlags::DIRECT).or_else(|_| open(flags)) else {
-        return (Err(LabelError::Absent), None);
-    };
+    open(flags | OFlags::DIRECT).or_else(|_| open(flags))
+}
+
+/// The label of a drive, and the copy at its end if the drive has no label.
+pub(super) fn labels_of(file: &OwnedFd) -> (Result<Label, LabelError>, Option<Label>) {
     let newest = |offsets: [u64; 2]| {
         let slots = offsets.map(|offset| {
-            let page = read_up_to(&file, offset, PAGE_BYTES);
+            let page = read_up_to(file, offset, PAGE_BYTES);
             // Most drives and files are no drives of a pool, and one page shows that.
             match page.starts_with(&LABEL_MAGIC) {
-                true => read_up_to(&file, offset, LABEL_SLOT_BYTES),
+                true => read_up_to(file, offset, LABEL_SLOT_BYTES),
                 false => page,
             }
         });
@@ -334,7 +344,7 @@ fn label_of(path: &Path) -> (Result<Label, LabelError>, Option<Label>) {
     if !matches!(label, Err(LabelError::Absent | LabelError::Damaged { .. })) {
         return (label, None);
     }
-    let size_bytes = rustix::fs::seek(&file, SeekFrom::End(0)).unwrap_or(0);
+    let size_bytes = rustix::fs::seek(file, SeekFrom::End(0)).unwrap_or(0);
     let copy = label_copies(size_bytes, 0).and_then(|offsets| newest(offsets).ok());
     (label, copy.filter(|copy| is_copy(copy, size_bytes)))
 }

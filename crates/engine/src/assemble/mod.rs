@@ -9,6 +9,7 @@
 mod create;
 mod drive;
 mod find;
+mod identify;
 mod import;
 mod occupant;
 mod permit;
@@ -31,6 +32,7 @@ pub use drive::{
     Permitted, forget_earlier_life, give_up, open_empty, open_for, refusal, wipe_label,
 };
 pub use find::{FoundPool, Names, choose, find, names, scan, with_label_of};
+pub use identify::{Identified, MemberLabel, identify};
 pub use import::{Without, import, repair_labels};
 pub use occupant::{ANSWER_WITHIN, Examined, Occupant, OpenPool, examine, examine_open, is_still};
 pub use permit::{Answer, Command, Meant, Permit, permit};

@@ -288,6 +288,20 @@ pub fn open(uri: &DriveUri, how: Open) -> Result<Drive, OpenDriveError> {
     })
 }
 
+/// Shows udev what is on a block device by now. udev looks when a program closes a device that it could write to; a
+/// pool keeps its drives open.
+pub fn show_to_udev(drive: &Drive) {
+    let device = matches!(drive.identity, Some(Identity::Device(_)));
+    let Some(path) = drive.uri.spec.path().filter(|_| device) else {
+        return;
+    };
+    if identity(path) != drive.identity {
+        return;
+    }
+    // Where that fails, udev learns it at the next start.
+    let _ = std::fs::OpenOptions::new().write(true).open(path);
+}
+
 /// A [`Drive`] that is being opened: each wrapper adds to it.
 struct Opened {
     device: Arc<dyn BlockDevice>,

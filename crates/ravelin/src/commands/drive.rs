@@ -1,4 +1,6 @@
-//! `ravelin drive fail | offline | online | replace | add | remove | clear | wipe`.
+//! `ravelin drive fail | offline | online | replace | add | remove | clear | wipe | identify`.
+
+mod identify;
 
 use clap::Subcommand;
 use control::Client;
@@ -124,6 +126,16 @@ pub(crate) enum DriveCommand {
         #[arg(long)]
         yes: bool,
     },
+    /// Say which pool and seat a drive belongs to, by its label. Reads only, and needs no daemon.
+    #[command(after_long_help = examples::DRIVE_IDENTIFY)]
+    Identify {
+        /// The drive.
+        #[arg(add = complete::drives())]
+        drive: String,
+        /// Print properties for udev's rule: KEY=VALUE lines, or nothing if the drive has no label.
+        #[arg(long)]
+        udev: bool,
+    },
 }
 
 /// A change that is requested of a pool.
@@ -138,6 +150,9 @@ struct Asked {
 impl DriveCommand {
     /// Sends the request to the daemon and prints the result.
     pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+        if let Self::Identify { drive, udev } = self {
+            return identify::run(context, &drive, udev);
+        }
         let client = context.client();
         match self.asked() {
             Ok(asked) => change(context, &client, asked),
@@ -206,6 +221,7 @@ impl DriveCommand {
                 Asked { yes, ..asked }
             }
             Self::Wipe { drive, yes } => return Err((absolute(&drive), yes)),
+            Self::Identify { .. } => unreachable!("it asks no daemon"),
         })
     }
 }

@@ -7,6 +7,7 @@ mod devices;
 mod doors;
 mod drives;
 mod hardening;
+mod identify;
 mod package;
 mod plans;
 mod schemes;

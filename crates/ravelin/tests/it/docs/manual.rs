@@ -37,6 +37,7 @@ fn before(page: &str) -> &'static [&'static str] {
             "ravelin pool create old raid1 /dev/sdg /dev/sdh",
             "ravelin pool export old",
         ],
+        "drive-identify" => &["ravelin pool create tank raid1 /dev/sdg /dev/sdh"],
         "volume-create" => &[POOL],
         "volume-detach" => &[
             POOL,

@@ -5,7 +5,18 @@
 //! `RAVELIN_GUEST` names a directory into which a Debian kernel package has been unpacked (`dpkg -x`); the default is
 //! the kernel that is installed here. Missing parts are named, and the test is skipped.
 
+use std::path::Path;
+
 use crate::support::kit::Kit;
+
+/// Where the rules of udev's own package are.
+const UDEV_RULES: &str = "/usr/lib/udev/rules.d";
+
+/// The rules that are installed with the program.
+const RULES: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../packaging/udev/65-ravelin.rules"
+);
 
 /// `/dev/ravelin/POOL/VOLUME` links to the device of the kernel's NBD client as long as the client is connected.
 #[test]
@@ -18,11 +29,7 @@ fn a_device_of_the_kernels_nbd_client_has_a_name_that_stays() {
     let mut guest = kit.guest("nbd-names", &["drivers/block/nbd.ko"]);
     guest.program("udevadm", "/lib/systemd/systemd-udevd");
     guest.program("nbd-client", "/usr/sbin/nbd-client");
-    let rules = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../packaging/udev/65-ravelin.rules"
-    );
-    guest.file(rules, "/etc/udev/rules.d/65-ravelin.rules");
+    guest.file(RULES, "/etc/udev/rules.d/65-ravelin.rules");
     let said = guest.run(include_str!("nbd_names.sh"));
     let lines: Vec<&str> = said.lines().collect();
     assert_eq!(
@@ -34,6 +41,41 @@ fn a_device_of_the_kernels_nbd_client_has_a_name_that_stays() {
             "read back: right",
             "the other: none",
             "disconnected: none",
+        ],
+    );
+}
+
+/// Drives of a pool have a type, a pool and a seat in udev's database, from which `lsblk` and installers take them.
+#[test]
+fn lsblk_names_the_drives_of_a_pool_and_not_those_of_a_destroyed_one() {
+    let kit = match Kit::find(&["udevadm", "lsblk"]) {
+        Ok(kit) => kit,
+        Err(missing) => return eprintln!("skipped: {missing}"),
+    };
+    let mut guest = kit.guest("drive-names", &["drivers/block/loop.ko"]);
+    guest.program("udevadm", "/lib/systemd/systemd-udevd");
+    guest.program("lsblk", "/usr/bin/lsblk");
+    guest.file(RULES, "/etc/udev/rules.d/65-ravelin.rules");
+    // With these, udev looks for file systems itself, and again whenever a program has written to a device.
+    for name in ["60-block.rules", "60-persistent-storage.rules"] {
+        let rules = Path::new(UDEV_RULES).join(name);
+        if !rules.exists() {
+            return eprintln!("skipped: there is no {}", rules.display());
+        }
+        guest.file(&rules, &format!("{UDEV_RULES}/{name}"));
+    }
+    let said = guest.run(include_str!("drive_names.sh"));
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(
+        lines,
+        [
+            "empty:",
+            "created: ravelin_member tank",
+            "properties: ID_FS_TYPE=ravelin_member ID_FS_USAGE=raid ID_FS_VERSION=1 ID_FS_LABEL=tank RAVELIN_POOL=tank RAVELIN_SEAT=1",
+            "identity: the pool's",
+            "added: ravelin_member tank RAVELIN_SEAT=3",
+            "without a daemon: ravelin_member tank RAVELIN_SEAT=0",
+            "destroyed:",
         ],
     );
 }
