@@ -3,21 +3,25 @@
 mod commands;
 mod demo;
 
+use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::CompleteEnv;
 
-use commands::common::{Context, end};
+use commands::common::{Context, Failure, end};
 
 /// A lane allocates and frees some twenty small objects per request.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+/// Below the help of the program itself.
+const AFTER_HELP: &str = "Topics:\n  ravelin help drives  the names that a drive can have";
+
 /// User-space software RAID.
 #[derive(Debug, Parser)]
-#[command(name = "ravelin", version)]
+#[command(name = "ravelin", version, after_help = AFTER_HELP)]
 struct Arguments {
     /// One JSON document on stdout.
     #[arg(long, global = true)]
@@ -90,6 +94,14 @@ fn main() -> ExitCode {
     CompleteEnv::with_factory(Arguments::command)
         .var(commands::complete::VARIABLE)
         .complete();
+    if let Some(text) = commands::topics::asked(std::env::args_os().skip(1)) {
+        let context = Context {
+            json: false,
+            socket: None,
+        };
+        let printed = io::stdout().lock().write_all(text.as_bytes());
+        return end(&context, printed.map_err(Failure::from));
+    }
     let Arguments { json, socket, verb } = Arguments::parse();
     let context = Context { json, socket };
     match verb {

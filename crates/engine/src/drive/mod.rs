@@ -45,8 +45,8 @@ pub use file::{Holder, create_sparse};
 pub use signature::{RAVELIN_MAGIC, RAVELIN_MAGIC_OFFSET, Signature, probe, signatures};
 pub use telemetry::{BUCKETS, Telemetry, TelemetrySnapshot, TrafficSnapshot};
 pub use uri::{
-    Backend, Budget, DriveSpec, DriveUri, Faults, FileOptions, Identity, ParseDriveUriError, Rate,
-    identity,
+    Backend, Budget, DriveSpec, DriveUri, Faults, FileOptions, Identity, KINDS, NamedKind,
+    ParseDriveUriError, Rate, identity,
 };
 
 pub(crate) use handle::{AGAIN_MAX, Handle, gather, ranges_from, scatter};

@@ -24,4 +24,5 @@ pub(crate) mod pool;
 pub(crate) mod shear;
 #[cfg(feature = "studies")]
 pub(crate) mod sim;
+pub(crate) mod topics;
 pub(crate) mod volume;

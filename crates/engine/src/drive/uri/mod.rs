@@ -16,6 +16,7 @@
 //! is), and any byte may be written `%XX`.
 
 mod display;
+mod kinds;
 mod parse;
 #[cfg(test)]
 mod tests;
@@ -26,6 +27,7 @@ use std::time::Duration;
 
 use block::{ByteSize, Hint};
 
+pub use self::kinds::{KINDS, NamedKind};
 use self::parse::NEST_MAX;
 use super::faulty::Trap;
 
@@ -228,7 +230,7 @@ impl Hint for ParseDriveUriError {
                 "use a file, a block device, zram:, mem:, compress: or slow:".into()
             }
             Self::UnknownKind { kind } => {
-                let kinds = "file:, zram:, mem:, slow:, compress: or faulty:";
+                let kinds = kinds::words();
                 format!("use {kinds}; write ./{kind}:… if it is a file's name").into()
             }
             Self::UnknownOption { known, .. } => format!("they take {known}").into(),

@@ -9,7 +9,9 @@ use std::time::Duration;
 use block::{ByteSize, RequestKind};
 
 use super::super::faulty::{Effect, Trap};
-use super::{Backend, Budget, DriveSpec, DriveUri, Faults, FileOptions, ParseDriveUriError, Rate};
+use super::{
+    Backend, Budget, DriveSpec, DriveUri, Faults, FileOptions, ParseDriveUriError, Rate, kinds,
+};
 
 /// How deep `slow:`, `compress:` and `faulty:` may nest: parsing and opening recurse.
 pub(super) const NEST_MAX: usize = 8;
@@ -65,7 +67,7 @@ impl DriveSpec {
             }),
             "mem" => {
                 if let Some((key, _)) = pairs(options).next() {
-                    return Err(unknown("mem", key, "only a size, such as mem:1G"));
+                    return Err(unknown("mem", key));
                 }
                 let size_bytes = positive("mem", body, SIZE)?;
                 Ok(Self::Mem { size_bytes })
@@ -115,11 +117,11 @@ fn pairs(options: &str) -> impl Iterator<Item = (&str, &str)> {
         .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
 }
 
-fn unknown(kind: &'static str, key: &str, known: &'static str) -> ParseDriveUriError {
+fn unknown(kind: &'static str, key: &str) -> ParseDriveUriError {
     ParseDriveUriError::UnknownOption {
         kind,
         key: key.to_owned(),
-        known,
+        known: kinds::options(kind),
     }
 }
 
@@ -165,11 +167,7 @@ impl FileOptions {
                     }
                 }
                 _ => {
-                    return Err(unknown(
-                        kind,
-                        key,
-                        "backend= and direct=; write %3F for a ? in a path",
-                    ));
+                    return Err(unknown(kind, key));
                 }
             }
         }
@@ -196,7 +194,7 @@ impl Rate {
                     rate.latency =
                         parse_duration(value).ok_or_else(|| bad("latency", value, wanted))?;
                 }
-                _ => return Err(unknown("slow", key, "bandwidth=, iops= and latency=")),
+                _ => return Err(unknown("slow", key)),
             }
         }
         if rate == Self::default() && !options.contains("latency") {
@@ -214,7 +212,7 @@ impl Budget {
             match key {
                 "physical" => physical = Some(positive("physical", value, SIZE)?),
                 "exposed" => exposed_bytes = Some(positive("exposed", value, SIZE)?),
-                _ => return Err(unknown("compress", key, "physical= and exposed=")),
+                _ => return Err(unknown("compress", key)),
             }
         }
         let physical_bytes = physical.ok_or(ParseDriveUriError::NoBudget)?;
@@ -313,11 +311,7 @@ impl Faults {
                         .push(range.ok_or_else(|| bad("bad", value, wanted))?);
                 }
                 _ => {
-                    return Err(unknown(
-                        "faulty",
-                        key,
-                        "fail=, nth=, times=, on=, while= and bad=",
-                    ));
+                    return Err(unknown("faulty", key));
                 }
             }
         }

@@ -135,3 +135,32 @@ proptest! {
         prop_assert_eq!(uri.to_string().parse::<DriveUri>(), Ok(uri));
     }
 }
+
+/// The table is that of the help and of the errors.
+#[test]
+fn names_in_the_help_are_drives_of_their_kind() {
+    for kind in KINDS {
+        for name in kind.names {
+            let uri: DriveUri = name
+                .parse()
+                .unwrap_or_else(|error| panic!("{name}: {error}"));
+            let word = match uri.spec {
+                DriveSpec::File { .. } => "file",
+                DriveSpec::Zram { .. } => "zram",
+                DriveSpec::Mem { .. } => "mem",
+                DriveSpec::Slow { .. } => "slow",
+                DriveSpec::Compress { .. } => "compress",
+                DriveSpec::Faulty { .. } => "faulty",
+            };
+            assert_eq!(word, kind.word, "{name}");
+        }
+    }
+    let error: ParseDriveUriError = "tape:x".parse::<DriveUri>().unwrap_err();
+    for kind in KINDS {
+        let word = format!("{}:", kind.word);
+        assert!(
+            error.hint().is_some_and(|hint| hint.contains(&word)),
+            "{word}"
+        );
+    }
+}

@@ -223,6 +223,60 @@ fn examples_of_other_commands_work() {
     assert!(examples_work(|page| !is_of_pools(page)) > 25);
 }
 
+/// The sections that a reader of manual pages looks for, and pages that there are.
+#[test]
+fn every_page_says_how_it_ends_and_what_else_to_read() {
+    let bench = Bench::without_daemon("docs-sections");
+    bench.ok(&["man", "--dir", "man"]);
+    let pages = std::fs::read_dir(bench.path("man")).unwrap();
+    let mut seen = 0;
+    for page in pages.map(|entry| entry.unwrap().path()) {
+        let text = std::fs::read_to_string(&page).unwrap();
+        for section in ["EXIT STATUS", "ENVIRONMENT", "SEE ALSO"] {
+            let heading = format!(".SH \"{section}\"\n");
+            assert!(text.contains(&heading), "{}: {section}", page.display());
+        }
+        let (_, also) = text.split_once(".SH \"SEE ALSO\"\n").unwrap();
+        let names: Vec<String> = { also.split("\\fB").skip(1) }
+            .map(|name| name.split("\\fR").next().unwrap().replace("\\-", "-"))
+            .collect();
+        assert!(!names.is_empty(), "{}", page.display());
+        for name in names {
+            seen += 1;
+            let other = bench.path(&format!("man/{name}.1"));
+            assert!(
+                other.exists() && other != page,
+                "{}: {name}",
+                page.display()
+            );
+        }
+    }
+    assert!(seen > 200, "{seen}");
+    let page = |name: &str| std::fs::read_to_string(bench.path(name)).unwrap();
+    for name in ["man/ravelin.1", "man/ravelin-daemon.1"] {
+        assert!(page(name).contains("/var/lib/ravelin"), "{name}");
+    }
+    assert!(page("man/ravelin-pool-status.1").contains("With \\-\\-check"));
+}
+
+/// `help drives` and the page about drives have the same kinds of drives.
+#[test]
+fn the_names_of_drives_are_those_of_their_page() {
+    let bench = Bench::without_daemon("docs-drives");
+    let help = bench.ok(&["help", "drives"]);
+    let page = include_str!("../../../../../docs/drives.md");
+    let rows = page.lines().filter(|line| line.starts_with("| `"));
+    let kinds: Vec<&str> = rows
+        .flat_map(|row| row.split('|').nth(1).unwrap_or_default().split('`'))
+        .filter_map(|name| name.split_once(':').map(|(kind, _)| kind))
+        .collect();
+    assert!(kinds.len() > 5, "{kinds:?}");
+    for kind in &kinds {
+        assert!(help.contains(&format!("{kind}:")), "{kind}:\n{help}");
+    }
+    assert!(bench.ok(&["help"]).contains("ravelin help drives"));
+}
+
 /// Line breaks of examples survive in the printed page.
 #[test]
 fn a_page_shows_its_examples_on_lines_of_their_own() {
