@@ -2,7 +2,7 @@
 //! shells.
 
 mod manual;
-mod pages;
+pub(crate) mod pages;
 mod shells;
 mod stage;
 mod terminal;

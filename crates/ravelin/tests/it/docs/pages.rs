@@ -3,7 +3,10 @@
 //! ```text
 //! <!-- machine: 5 drives of 100 GiB -->      what follows happens on a new machine: /dev/sdb to /dev/sdf, and a daemon
 //! ```console                                 every command ends with 0; of `console error` every command fails;
-//!                                            of `console loop` they need root, FUSE and loop devices
+//!                                            of `console loop` they need root, FUSE and loop devices;
+//!                                            of `console tools` they need [`TOOLS`];
+//!                                            of `console guest` they run in an emulated guest (`guest/pages.rs`), after
+//!                                            the blocks above that need nothing; their output is not compared
 //! $ ravelin pool create …                    run by the shell; a line that ends in `\` goes on in the next
 //! pool `tank` is created: …                  what is printed, on either stream
 //! ...                                        stands for any lines
@@ -17,6 +20,7 @@ use std::path::{Path, PathBuf};
 
 use super::stage::Stage;
 use crate::support::redact::{BUSY_HOST, redacted_line, redacted_table};
+use crate::support::tools::installed;
 
 /// A block of a page: its commands with their output.
 struct Block {
@@ -29,7 +33,14 @@ enum Kind {
     Works,
     Fails,
     NeedsLoop,
+    NeedsTools,
+    /// With the tools it fails.
+    FailsWithTools,
+    InGuest,
 }
+
+/// What `console tools` needs.
+const TOOLS: [&str; 2] = ["nbdinfo", "qemu-img"];
 
 struct Typed {
     command: String,
@@ -60,6 +71,9 @@ fn parts(lines: &[String]) -> Vec<Part> {
                 "" => Kind::Works,
                 " error" => Kind::Fails,
                 " loop" => Kind::NeedsLoop,
+                " tools" => Kind::NeedsTools,
+                " tools error" => Kind::FailsWithTools,
+                " guest" => Kind::InGuest,
                 _ => panic!("line {}: what is `console{kind}`?", at + 1),
             };
             let end = at + lines[at..].iter().position(|line| line == "```").unwrap();
@@ -252,13 +266,20 @@ fn runs(path: &Path, has_loop: bool) -> usize {
             );
             continue;
         }
+        if block.kind == Kind::InGuest {
+            continue;
+        }
+        let needs_tools = [Kind::NeedsTools, Kind::FailsWithTools].contains(&block.kind);
+        if needs_tools && !TOOLS.iter().all(|tool| installed(tool)) {
+            continue;
+        }
         let stage = stage
             .as_ref()
             .expect("a page says on which machine it runs");
         for Typed { command, printed } in block.commands {
             let ran = stage.run(&command);
             let place = format!("{}:{}", path.display(), printed.start);
-            let fails = block.kind == Kind::Fails;
+            let fails = [Kind::Fails, Kind::FailsWithTools].contains(&block.kind);
             let ended = format!("{place}: {command}: exit {}\n{}", ran.code, ran.stdout);
             assert!(write || (ran.code != 0) == fails, "{ended}");
             if (ran.code != 0) != fails {
@@ -284,6 +305,23 @@ fn runs(path: &Path, has_loop: bool) -> usize {
         std::fs::write(path, written.join("\n") + "\n").unwrap();
     }
     commands
+}
+
+/// The commands of a page that run in a guest, which must all succeed, and the number of its drives.
+pub(crate) fn of_guest(name: &str) -> (usize, Vec<String>) {
+    let text = std::fs::read_to_string(page(name)).unwrap();
+    let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    let (mut count, mut all) = (0, Vec::new());
+    for part in parts(&lines) {
+        match part {
+            Part::Machine { drives, .. } => count = drives,
+            Part::Block(block) if [Kind::Works, Kind::InGuest].contains(&block.kind) => {
+                all.extend(block.commands.into_iter().map(|typed| typed.command));
+            }
+            Part::Block(_) => {}
+        }
+    }
+    (count, all)
 }
 
 fn page(name: &str) -> PathBuf {
@@ -321,4 +359,11 @@ fn drives_that_move_are_found_as_their_page_says() {
 #[test]
 fn names_of_other_systems_are_answered_as_their_page_says() {
     assert!(runs(&page("docs/foreign-names.md"), false) >= 40);
+}
+
+#[test]
+fn volumes_are_served_to_other_machines_as_their_page_says() {
+    if installed("openssl") {
+        assert!(runs(&page("docs/network.md"), false) >= 8);
+    }
 }

@@ -5,6 +5,7 @@
 
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::terminal::Terminal;
 use crate::support::bench::{Bench, Ran};
@@ -22,8 +23,13 @@ const STANDS: [&str; 6] = [
 /// Characters that may precede a name.
 const BEFORE: [char; 5] = [' ', '=', ':', ',', '\''];
 
+/// An address of the documents.
+const ADDRESS: &str = "192.0.2.1";
+
 pub(crate) struct Stage {
     pub(crate) bench: Bench,
+    /// What stands for [`ADDRESS`]: a loopback address that no other stage has, so that ports are free there.
+    address: String,
 }
 
 impl Stage {
@@ -40,7 +46,11 @@ impl Stage {
             std::os::unix::fs::symlink(format!("../../{name}"), link).unwrap();
         }
         bench.start_with(&["--links", "dev/ravelin", "--returns", "5"]);
-        Self { bench }
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let (process, count) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let [_, _, high, low] = process.to_be_bytes();
+        let address = format!("127.{high}.{low}.{}", 2 + count % 250);
+        Self { bench, address }
     }
 
     /// Whether volumes become block devices here. `.ci/run` says where they must.
@@ -68,13 +78,13 @@ impl Stage {
                 text = text.replace(&format!("{before}{name}"), &own);
             }
         }
-        // An address for documentation, and its port, which other programs may use.
-        text.replace("tcp:192.0.2.1:10809", "tcp:127.0.0.1:0")
+        text.replace(ADDRESS, &self.address)
     }
 
     /// The output, with the documents' names.
     pub(crate) fn told(&self, text: &str) -> String {
         text.replace(&self.bench.directory.display().to_string(), "")
+            .replace(&self.address, ADDRESS)
     }
 
     /// Runs a line by the shell.

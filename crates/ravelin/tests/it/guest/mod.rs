@@ -5,6 +5,8 @@
 //! `RAVELIN_GUEST` names a directory into which a Debian kernel package has been unpacked (`dpkg -x`); the default is
 //! the kernel that is installed here. Missing parts are named, and the test is skipped.
 
+mod pages;
+
 use std::path::Path;
 
 use crate::support::kit::Kit;

@@ -142,6 +142,8 @@ impl Guest<'_> {
     pub(crate) fn file(&self, from: impl AsRef<Path>, path: &str) -> PathBuf {
         let to = self.root.join(path.trim_start_matches('/'));
         fs::create_dir_all(to.parent().unwrap()).unwrap();
+        // An applet of busybox, a link, is replaced and not written to.
+        let _ = fs::remove_file(&to);
         fs::copy(from.as_ref(), &to)
             .unwrap_or_else(|error| panic!("{}: {error}", from.as_ref().display()));
         to
