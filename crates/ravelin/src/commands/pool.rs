@@ -44,8 +44,9 @@ pub(crate) enum PoolCommand {
         #[arg(add = complete::pools())]
         name: Option<String>,
         /// Exit with 0 if healthy, 1 degraded, 2 data lost or unusable, 4 cannot tell.
-        #[arg(long)]
-        check: bool,
+        #[arg(long, value_enum, require_equals = true, num_args = 0..=1)]
+        #[arg(default_missing_value = "redundancy")]
+        check: Option<status::Check>,
     },
     /// Destroy a pool and what it holds.
     #[command(after_long_help = examples::DESTROY)]

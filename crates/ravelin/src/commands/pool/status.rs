@@ -3,6 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 
 use array::pool::OutReason;
+use clap::ValueEnum;
 use control::Client;
 use control::api::{Export, FailedRestore, Pools, Status};
 use engine::status::{Health, PoolStatus, RebuildStatus, SeatStatus};
@@ -14,34 +15,60 @@ use crate::commands::common::{Context, Ended, Exit, Failure, count, drive_state,
 /// Cells of the rebuild's bar.
 const BAR: usize = 24;
 
-/// Shows one pool or all. With `check` the exit code is that of the worst health.
+/// What the exit code of `--check` is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Check {
+    /// The redundancy of the data. The same as without a value.
+    Redundancy,
+    /// Exit with 1 also if a drive is out or does not answer, or if spares took the place of others and none is left.
+    Strict,
+}
+
+impl Check {
+    fn code(self, pool: &PoolStatus) -> u8 {
+        match (code(pool.health), self) {
+            (0, Self::Strict) if needs_a_drive(pool) => 1,
+            (code, _) => code,
+        }
+    }
+}
+
+/// True if the next failure finds less than this one did: a drive is to be replaced, or a spare to be added.
+fn needs_a_drive(pool: &PoolStatus) -> bool {
+    let absent = |seat: &SeatStatus| seat.state == "out" || seat.fails || seat.hangs;
+    no_spare_left(pool) || pool.seats.iter().any(absent)
+}
+
+/// True if spares have been used, and none is ready. A pool that never had a spare lacks none.
+fn no_spare_left(pool: &PoolStatus) -> bool {
+    spares_ready(pool) == 0 && pool.seats.iter().any(|seat| seat.takes_place_of.is_some())
+}
+
+/// Shows one pool or all. With `check` the exit code is that of the pool that is worst.
 pub(super) fn run(
     context: &Context,
     client: &Client,
     name: Option<String>,
-    check: bool,
+    check: Option<Check>,
 ) -> Result<Ended, Failure> {
     let (shown, failed_restores) = match show(context, client, name) {
         // A pool whose state cannot be read does not count as healthy.
-        Err(failure) if check => {
+        Err(failure) if check.is_some() => {
             writeln!(io::stderr(), "ravelin: {}", failure.message())?;
             context.print("error", &json!({ "error": failure.problem() }), |_| Ok(()))?;
             return Ok(Ended(4));
         }
         shown => shown?,
     };
-    Ok(match shown.into_iter().max_by_key(|&health| code(health)) {
-        _ if !check => Ended(0),
-        _ if failed_restores
-            .iter()
-            .any(|missing| missing.volume.is_none()) =>
-        {
-            Ended(4)
-        }
-        Some(health) => Ended(code(health)),
-        // No pool is open: something that should be monitored is missing.
-        None => Ended(4),
-    })
+    let Some(check) = check else {
+        return Ok(Ended(0));
+    };
+    if { failed_restores.iter() }.any(|missing| missing.volume.is_none()) {
+        return Ok(Ended(4));
+    }
+    // If no pool is open, something that should be monitored is missing.
+    let worst = shown.iter().map(|pool| check.code(pool)).max();
+    Ok(Ended(worst.unwrap_or(4)))
 }
 
 const fn code(health: Health) -> u8 {
@@ -62,16 +89,16 @@ pub(super) const fn word(health: Health) -> &'static str {
     }
 }
 
-/// Shows one pool or all. Returns their health, and the pools that could not be restored.
+/// Shows one pool or all. Returns them, and the pools that could not be restored.
 fn show(
     context: &Context,
     client: &Client,
     name: Option<String>,
-) -> Result<(Vec<Health>, Vec<FailedRestore>), Failure> {
+) -> Result<(Vec<PoolStatus>, Vec<FailedRestore>), Failure> {
     if let Some(name) = name {
         let status = ask(client, &name)?;
         context.print("pool status", &fields(&status), |out| write(out, &status))?;
-        return Ok((vec![status.pool.health], Vec::new()));
+        return Ok((vec![status.pool], Vec::new()));
     }
     let Pools {
         pools,
@@ -99,8 +126,8 @@ fn show(
         }
         Ok(())
     })?;
-    let healths = all.iter().map(|status| status.pool.health).collect();
-    Ok((healths, failed_restores))
+    let pools = all.into_iter().map(|status| status.pool).collect();
+    Ok((pools, failed_restores))
 }
 
 /// A pool for JSON.
@@ -185,6 +212,7 @@ fn protection(pool: &PoolStatus) -> String {
         (_, count) => format!("any {count} drives may fail"),
     };
     match spares_ready(pool) {
+        0 if no_spare_left(pool) => format!("{may_fail}; no spare is left"),
         0 => may_fail,
         ready => format!(
             "{may_fail}; {}",

@@ -1,6 +1,7 @@
 //! What administrators who know zpool, mdadm, LVM or storcli expect: which commands are safe, and which messages they
 //! get.
 
+mod checks;
 mod compress;
 mod destroying;
 mod devices;
