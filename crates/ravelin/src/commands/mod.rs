@@ -24,5 +24,6 @@ pub(crate) mod pool;
 pub(crate) mod shear;
 #[cfg(feature = "studies")]
 pub(crate) mod sim;
+pub(crate) mod table;
 pub(crate) mod topics;
 pub(crate) mod volume;

@@ -13,7 +13,6 @@ mod wait;
 use std::io::{self, Write};
 
 use clap::Subcommand;
-use comfy_table::{ContentArrangement, Table, presets};
 use control::Client;
 use control::api::{ClosePool, DestroyPool, Done, FailedRestore, Pools, ScrubPool, Status};
 use control::client::path;
@@ -22,6 +21,7 @@ use serde_json::json;
 use super::common::{Context, Ended, Failure, count, size};
 use super::complete;
 use super::examples;
+pub(crate) use super::table::table;
 
 pub(crate) use create::CreateArguments;
 pub(crate) use glance::GlanceArguments;
@@ -159,16 +159,6 @@ fn names(client: &Client, name: Option<String>) -> Result<Vec<String>, Failure> 
     }
     let all: Pools = client.get("pools")?;
     Ok(all.pools.into_iter().map(|pool| pool.name).collect())
-}
-
-/// A table without lines, as wide as the terminal.
-pub(crate) fn table(head: &[&str]) -> Table {
-    let mut table = Table::new();
-    table
-        .load_preset(presets::NOTHING)
-        .set_content_arrangement(ContentArrangement::Dynamic)
-        .set_header(head);
-    table
 }
 
 fn list(context: &Context, client: &Client) -> Result<(), Failure> {

@@ -7,12 +7,19 @@ use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use lab::output::number;
 use lab::{About, Report, Row, Verdict};
 
+use crate::commands::table::terminal_width;
+
 fn table<const N: usize>(head: [&str; N]) -> Table {
     let mut table = Table::new();
     table
         .load_preset(presets::NOTHING)
-        .set_content_arrangement(ContentArrangement::Dynamic)
+        .set_content_arrangement(ContentArrangement::Disabled)
         .set_header(head);
+    if let Some(width) = terminal_width().and_then(|width| u16::try_from(width).ok()) {
+        table
+            .set_content_arrangement(ContentArrangement::Dynamic)
+            .set_width(width);
+    }
     table
 }
 

@@ -186,10 +186,10 @@ fn write(out: &mut dyn io::Write, report: &Report, seconds: Option<f64>) -> io::
         }
     }
     writeln!(out, "{drives}")?;
-    if volumes.row_count() > 0 {
+    if !volumes.is_empty() {
         writeln!(out, "\n{volumes}")?;
     }
-    if purposes.row_count() > 0 {
+    if !purposes.is_empty() {
         writeln!(out, "\n{purposes}")?;
     }
     Ok(())

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::{ask, events, table, write_failed_restores};
 use crate::commands::common::{Context, Ended, Exit, Failure, count, drive_state, size, time};
+use crate::commands::table::{Cell, Table};
 
 /// Cells of the rebuild's bar.
 const BAR: usize = 24;
@@ -479,6 +480,20 @@ fn state(seat: &SeatStatus) -> String {
     state
 }
 
+/// The same in few words, for narrow terminals; the lines above the table have the rest.
+fn short_state(seat: &SeatStatus) -> String {
+    let word = match seat {
+        SeatStatus {
+            reason: Some(_), ..
+        } => "out",
+        SeatStatus { hangs: true, .. } => "no answer",
+        SeatStatus { fails: true, .. } => "only errors",
+        SeatStatus { slow: true, .. } => "slow",
+        _ => drive_state(&seat.state),
+    };
+    word.to_owned()
+}
+
 /// The drive's name. Another drive may have the name of one that is not there.
 fn name(seat: &SeatStatus) -> String {
     match seat.reason {
@@ -487,7 +502,7 @@ fn name(seat: &SeatStatus) -> String {
     }
 }
 
-fn drives(seats: &[SeatStatus]) -> comfy_table::Table {
+fn drives(seats: &[SeatStatus]) -> Table {
     // Most drives do not know how much of their physical space is used.
     let any_known = seats.iter().any(|seat| seat.physical_bytes.is_some());
     let used: &[&str] = if any_known { &["USED"] } else { &[] };
@@ -495,16 +510,16 @@ fn drives(seats: &[SeatStatus]) -> comfy_table::Table {
     let rest = ["READ", "WRITTEN", "ERRORS", "CHECKSUM", "REBUILD"];
     let mut lines = table(&[&first, used, &rest].concat());
     for seat in seats {
-        let state = state(seat);
+        let state = Cell::with_short(state(seat), short_state(seat));
         let moved = seat.rebuild_read_bytes + seat.rebuild_write_bytes;
-        let first = vec![
-            seat.seat.to_string(),
-            name(seat),
+        let first = [
+            seat.seat.to_string().into(),
+            name(seat).into(),
             state,
-            size(seat.size_bytes),
+            size(seat.size_bytes).into(),
         ];
         let used = any_known.then(|| used_space(seat.physical_bytes, seat.used_bytes));
-        let rest = vec![
+        let rest = [
             size(seat.traffic.read_bytes),
             size(seat.traffic.write_bytes),
             seat.traffic.errors.to_string(),
@@ -515,7 +530,8 @@ fn drives(seats: &[SeatStatus]) -> comfy_table::Table {
                 size(moved)
             },
         ];
-        lines.add_row([first, used.into_iter().collect(), rest].concat());
+        let rest = used.into_iter().chain(rest).map(Cell::from);
+        lines.add_row(first.into_iter().chain(rest));
     }
     lines
 }
@@ -528,7 +544,7 @@ pub(super) fn used_space(physical_bytes: Option<u64>, used_bytes: Option<u64>) -
     }
 }
 
-fn volumes(status: &Status) -> comfy_table::Table {
+fn volumes(status: &Status) -> Table {
     let mut lines = table(&["VOLUME", "SIZE", "ATTACHED"]);
     for volume in &status.pool.volumes {
         let exports = status

@@ -13,6 +13,7 @@ mod package;
 mod plans;
 mod schemes;
 mod small;
+mod tables;
 mod tls;
 mod volumes;
 mod watching;
