@@ -30,8 +30,8 @@ impl AdviseArguments {
     /// Prints the plans.
     pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
         let what = "there is no advice";
-        let count = u16::try_from(self.drives.len()).unwrap_or(u16::MAX);
-        if count < 2 {
+        let number = u16::try_from(self.drives.len()).unwrap_or(u16::MAX);
+        if number < 2 {
             return Err(Failure::usage(
                 what,
                 "one drive has no redundancy, whatever the scheme",
@@ -46,7 +46,7 @@ impl AdviseArguments {
             drives.push((drive.to_string(), bytes));
         }
         let mut plans = Vec::new();
-        for scheme in schemes(count) {
+        for scheme in schemes(number) {
             let parsed: Scheme = scheme.parse().expect("schemes of ours are well written");
             let plan = estimate(&parsed, &drives).map_err(|error| {
                 let hint = error.hint().unwrap_or_default();
@@ -62,7 +62,20 @@ impl AdviseArguments {
                 fields
             })
             .collect();
-        let document = json!({ "drives": count, "plans": fields });
+        let fewer = plans
+            .first()
+            .and_then(|(.., plan)| with_fewer(&drives, plan));
+        let mut document = json!({ "drives": number, "plans": fields });
+        if let Some(fewer) = &fewer {
+            document["fewer_drives"] = json!({
+                "leave_out": fewer.unused,
+                "drives": fewer.plan.drives,
+                "scheme": fewer.scheme,
+                "usable_bytes": fewer.plan.usable_bytes,
+                "survives_drives": fewer.plan.survives_drives,
+                "command": fewer.command,
+            });
+        }
         context.print("advise", &document, |out| {
             let mut lines = table(&[
                 "SCHEME",
@@ -80,8 +93,84 @@ impl AdviseArguments {
             for (command, ..) in &plans {
                 writeln!(out, "  {command}")?;
             }
+            if let (Some(fewer), Some((_, scheme, plan))) = (&fewer, plans.first()) {
+                writeln!(out, "\n{}", fewer.sentences(scheme, plan))?;
+                writeln!(out, "\n  {}", fewer.command)?;
+            }
             Ok(())
         })
+    }
+}
+
+/// A plan for the larger ones of the drives, which has more room than the one for all.
+struct Fewer {
+    /// The drives that are not used.
+    unused: Vec<String>,
+    scheme: String,
+    plan: PoolPlan,
+    command: String,
+}
+
+/// Sizes at which a set of drives is cut in two. A search for a declustered layout takes a while.
+const CUTS_MAX: usize = 4;
+
+/// Every drive counts as the smallest one, so small ones can cost more space than they have. Which to leave out, if
+/// that gives more room than `all` and survives as many failures.
+fn with_fewer(drives: &[(String, u64)], all: &PoolPlan) -> Option<Fewer> {
+    if !all.wastes_much() {
+        return None;
+    }
+    let mut sizes: Vec<u64> = drives.iter().map(|(_, bytes)| *bytes).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    let mut best: Option<Fewer> = None;
+    for least in sizes.into_iter().skip(1).take(CUTS_MAX) {
+        let (used, unused): (Vec<_>, Vec<_>) = drives
+            .iter()
+            .cloned()
+            .partition(|(_, bytes)| *bytes >= least);
+        let number = u16::try_from(used.len()).unwrap_or(u16::MAX);
+        for scheme in schemes(number) {
+            let parsed = scheme.parse().expect("schemes of ours are well written");
+            let Ok(plan) = estimate(&parsed, &used) else {
+                continue;
+            };
+            let most = { best.as_ref() }.map_or(all.usable_bytes, |best| best.plan.usable_bytes);
+            if plan.usable_bytes > most && plan.survives_drives >= all.survives_drives {
+                best = Some(Fewer {
+                    unused: unused.iter().map(|(name, _)| name.clone()).collect(),
+                    command: command(&scheme, &used),
+                    scheme,
+                    plan,
+                });
+            }
+        }
+    }
+    best
+}
+
+impl Fewer {
+    /// What to do, and the arithmetic; `scheme` and `all` are the best plan for all drives.
+    fn sentences(&self, scheme: &str, all: &PoolPlan) -> String {
+        let names = match self.unused.len() {
+            ..=NAMED_MAX => format!(" ({})", self.unused.join(", ")),
+            _ => String::new(),
+        };
+        let which = match self.unused.len() {
+            1 => "the smallest one".to_owned(),
+            number => format!("the {number} smallest ones"),
+        };
+        format!(
+            "Leave {which} out{names}. Every drive counts as the smallest one:\n  all {}: {} × {}, `{scheme}` has {} usable\n  without: {} × {}, `{}` has {} usable",
+            all.drives,
+            all.drives,
+            size(all.smallest_bytes),
+            size(all.usable_bytes),
+            self.plan.drives,
+            size(self.plan.smallest_bytes),
+            self.scheme,
+            size(self.plan.usable_bytes),
+        )
     }
 }
 

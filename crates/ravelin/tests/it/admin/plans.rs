@@ -138,6 +138,51 @@ fn advice_compares_schemes_and_its_commands_work() {
     bench.run(&["advise", "d0", "d99"]).refused(1, &["d99"]);
 }
 
+/// Regression: documents recommended `ddp` for drives of different sizes. Every drive counts as the smallest one there,
+/// too, and without the small drives the pool is larger.
+#[test]
+fn advice_names_small_drives_without_which_there_is_more_room() {
+    let bench = Bench::new("small-ones");
+    let mut drives = bench.drives("d", 4, 1 << 30);
+    drives.extend(bench.drives("small", 2, 128 * MIB));
+    let names: Vec<&str> = drives.iter().map(String::as_str).collect();
+    let advise = |names: &[&str], more: &[&str]| {
+        let ran = bench.run(&[&["advise"], names, more].concat());
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+        ran.stdout
+    };
+    let text = advise(&names, &[]);
+    for part in [
+        "Leave the 2 smallest ones out (small0, small1).",
+        "all 6: 6 × 128 MiB, `raid6` has ",
+        "without: 4 × 1 GiB, `raid6` has ",
+        "ravelin pool create NAME raid6 d0 d1 d2 d3\n",
+    ] {
+        assert!(text.contains(part), "no `{part}` in:\n{text}");
+    }
+    let advice: serde_json::Value = serde_json::from_str(&advise(&names, &["--json"])).unwrap();
+    let fewer = &advice["fewer_drives"];
+    assert_eq!(fewer["leave_out"], serde_json::json!(["small0", "small1"]));
+    let usable = |plan: &serde_json::Value| plan["usable_bytes"].as_u64().unwrap();
+    assert!(usable(fewer) > 3 * usable(&advice["plans"][0]), "{advice}");
+    // What is promised is what the pool gets.
+    let made = bench.create("tank", "raid6", &drives[..4], &["-n", "--json"]);
+    let made: serde_json::Value = serde_json::from_str(&made.stdout).unwrap();
+    assert_eq!(made["capacity_bytes"], fewer["usable_bytes"]);
+
+    // Four of one size have nothing to leave out, and one of 900 MiB is worth more than it costs.
+    bench.drives("nearly", 1, 900 * MIB);
+    for names in [
+        &["d0", "d1", "d2", "d3"][..],
+        &["d0", "d1", "d2", "nearly0"],
+    ] {
+        let text = advise(names, &[]);
+        assert!(!text.contains("Leave"), "{text}");
+    }
+    let page = include_str!("../../../../../docs/choosing.md");
+    assert!(!page.contains("or drives of different sizes"));
+}
+
 #[test]
 fn status_says_how_many_drives_may_fail_now() {
     let bench = Bench::new("protect");
