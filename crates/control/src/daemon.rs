@@ -242,8 +242,9 @@ impl Daemon {
         let what = format!("pool `{name}` was not created");
         let new = plan(request, &what)?;
         let reserved = self.reserve(name, &what)?;
+        let access = drives::access(request.dry_run);
         let prepare = || {
-            assemble::prepare_beside(&new, &self.open_pools())
+            assemble::prepare_beside(&new, &self.open_pools(), access)
                 .map_err(|error| Failure::assemble(&what, &error, &request.scheme))
         };
         let prepared = prepare()?;
@@ -444,6 +445,8 @@ impl Daemon {
         self.handle(name, &what)?;
         named(request.pool.as_deref(), name, &what)?;
         let mut pools = self.open_pools();
+        // Kept open until their labels are gone.
+        let held = self.handle(name, &what).map(|handle| drives::of(&handle))?;
         let status = self.take_down(name, request.force, &what)?;
         self.forget(&status);
         let what = format!("pool `{name}` was closed, but not all of its labels are gone");
@@ -453,7 +456,7 @@ impl Daemon {
                     (member.is_open, member.device) = (false, None);
                 }
                 let closed = closed.clone();
-                drives::wipe_labels(&closed, &pools, &what)
+                drives::wipe_labels(&closed, &pools, held, &what)
             }
             None => Ok(()),
         };
@@ -548,7 +551,7 @@ fn patiently<T>(mut work: impl FnMut() -> Result<T, AssembleError>) -> Result<T,
 fn is_unheld(error: &OpenDriveError) -> bool {
     match error {
         OpenDriveError::InUse { holder, .. } => holder.is_none(),
-        OpenDriveError::Busy { .. } => true,
+        OpenDriveError::Busy { claims, .. } => claims.is_empty(),
         OpenDriveError::NotFound { .. }
         | OpenDriveError::Denied { .. }
         | OpenDriveError::NotADrive { .. }

@@ -279,7 +279,11 @@ mod tests {
             CreateError::Name { name: name() }.into(),
             OpenError::NoDrives.into(),
             OpenError::FreeStripes { free_stripes: 1 }.into(),
-            OpenDriveError::Busy { path: "x".into() }.into(),
+            OpenDriveError::Busy {
+                path: "x".into(),
+                claims: Vec::new(),
+            }
+            .into(),
         ];
         let pool = [
             PoolError::NoSeat { seat, last: 3 },

@@ -148,6 +148,7 @@ fn open_drive(path: &str, backend: &str) -> Result<Drive, String> {
     let how = Open {
         create_size: None,
         exclusive: true,
+        read_only: false,
     };
     let uri = uri
         .parse::<DriveUri>()

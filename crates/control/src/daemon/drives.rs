@@ -1,13 +1,15 @@
 //! Commands that change or wipe drives of the daemon's pools.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use array::pool::{OutReason, PoolError};
 use axum::http::StatusCode;
 use block::Seat;
-use engine::assemble::{self, Answer, Command, Meant, Occupant, OpenPool, Permit, Permitted};
+use engine::assemble::{
+    self, Access, Answer, Command, Meant, Occupant, OpenPool, Permit, Permitted,
+};
 use engine::drive::{Drive, DriveUri, ParseDriveUriError};
 use engine::status::{Health, SeatStatus};
 use engine::{Member, PoolHandle};
@@ -78,11 +80,32 @@ pub(super) fn typed(text: &str, what: &str) -> Result<DriveUri, Failure> {
     DriveUri::typed(text).map_err(|error| Failure::of(StatusCode::BAD_REQUEST, what, &error))
 }
 
+/// What a command does to drives that it looks at.
+pub(super) const fn access(dry_run: bool) -> Access {
+    match dry_run {
+        true => Access::Read,
+        false => Access::Write,
+    }
+}
+
+/// The drives that a pool has open, by their identities.
+pub(super) fn of(handle: &PoolHandle) -> BTreeMap<Uuid, Drive> {
+    let members = handle.members().map(|(_, members)| members);
+    let open = members
+        .into_iter()
+        .flatten()
+        .filter(|member| member.is_open);
+    open.filter_map(|member| Some((member.drive, handle.drive(Seat(member.number)).ok()?)))
+        .collect()
+}
+
 /// Removes the labels of a pool that has just been closed, from those drives that still hold them. `pools` are all
-/// pools as they were before. A drive that has another identity by now, or was in use elsewhere, stays as it is.
+/// pools as they were before, `held` the drives that the pool had open. A drive that has another identity by now, or
+/// was in use elsewhere, stays as it is.
 pub(super) fn wipe_labels(
     closed: &OpenPool,
     pools: &[OpenPool],
+    mut held: BTreeMap<Uuid, Drive>,
     what: &str,
 ) -> Result<(), Failure> {
     let mut failed = None;
@@ -100,7 +123,10 @@ pub(super) fn wipe_labels(
             pool: Some(closed.uuid),
             drive: Some(member.drive),
         };
-        match released(|| examine_for(Command::Destroy, &uri, pools, meant)) {
+        let held = held.remove(&member.drive);
+        match released(held, |held| {
+            examine_for(Command::Destroy, &uri, held, pools, meant)
+        }) {
             Looked::Permitted(drive) => {
                 if let Err(error) = assemble::wipe_label(&drive) {
                     failed = Some(Failure::assemble(what, &error, ""));
@@ -129,8 +155,17 @@ enum Looked {
     Other(Occupant),
 }
 
-fn examine_for(command: Command, uri: &DriveUri, pools: &[OpenPool], meant: Meant) -> Looked {
-    let examined = assemble::examine(uri, pools);
+fn examine_for(
+    command: Command,
+    uri: &DriveUri,
+    held: Option<Drive>,
+    pools: &[OpenPool],
+    meant: Meant,
+) -> Looked {
+    let examined = match held {
+        Some(drive) => assemble::examine_released(drive, pools),
+        None => assemble::examine(uri, pools, Access::Write),
+    };
     let answer = Answer::new(&examined.occupant, meant);
     match (assemble::permit(command, answer), examined.drive) {
         (Permit::Take, Some(drive)) => Looked::Permitted(drive),
@@ -139,10 +174,10 @@ fn examine_for(command: Command, uri: &DriveUri, pools: &[OpenPool], meant: Mean
 }
 
 /// Looks again while the drive is in use: a pool closes a drive a moment after it has released the drive.
-fn released(mut look: impl FnMut() -> Looked) -> Looked {
+fn released(mut held: Option<Drive>, mut look: impl FnMut(Option<Drive>) -> Looked) -> Looked {
     let deadline = Instant::now() + LET_GO;
     loop {
-        match look() {
+        match look(held.take()) {
             Looked::Other(Occupant::Taken(_)) if Instant::now() < deadline => {
                 std::thread::sleep(Duration::from_millis(10));
             }
@@ -270,7 +305,8 @@ impl Daemon {
         let failed = |error| Failure::assemble(&what, &error, "");
         let open = || {
             let pools = self.open_pools();
-            assemble::open_for(Command::Wipe, &uri, &pools, Meant::default(), false)
+            let access = access(request.dry_run);
+            assemble::open_for(Command::Wipe, &uri, &pools, Meant::default(), false, access)
         };
         let Permitted { drive, holds } = open().map_err(failed)?;
         if !request.dry_run {
@@ -308,7 +344,7 @@ impl Daemon {
             (Change::Replace, Some(new)) => (Command::Replace, new, Some(at.seat(&request.drive)?)),
             (Change::Online, _) => {
                 let seat = at.seat(&request.drive)?;
-                let found = self.returned(at, &seat, Command::Online, true)?;
+                let found = self.returned(at, &seat, Command::Online, true, Access::Read)?;
                 return Ok(ChangedDrive {
                     seat: seat.seat,
                     path: found.drive.uri.to_string(),
@@ -325,7 +361,7 @@ impl Daemon {
                 ));
             }
         };
-        let found = self.permitted(at, command, new, true)?;
+        let found = self.permitted(at, command, new, true, Access::Read)?;
         let given_up = match &seat {
             Some(seat) => at.only_copy(seat)?,
             None => None,
@@ -349,6 +385,7 @@ impl Daemon {
         command: Command,
         name: &str,
         force: bool,
+        access: Access,
     ) -> Result<Permitted, Failure> {
         let uri = typed(name, at.what)?;
         let pools = self.open_pools();
@@ -356,7 +393,7 @@ impl Daemon {
             pool: Some(at.uuid()?),
             drive: None,
         };
-        assemble::open_for(command, &uri, &pools, meant, force)
+        assemble::open_for(command, &uri, &pools, meant, force, access)
             .map_err(|error| Failure::assemble(at.what, &error, ""))
     }
 
@@ -368,7 +405,7 @@ impl Daemon {
         name: &str,
         force: bool,
     ) -> Result<Drive, Failure> {
-        let Permitted { drive, .. } = self.permitted(at, command, name, force)?;
+        let Permitted { drive, .. } = self.permitted(at, command, name, force, Access::Write)?;
         assemble::forget_earlier_life(&drive)
             .map_err(|error| Failure::assemble(at.what, &error, ""))?;
         Ok(drive)
@@ -380,6 +417,8 @@ impl Daemon {
         let seat = at.seat(name)?;
         let mut pools = self.open_pools();
         let meant = at.meant(&seat)?;
+        // Kept open until its label is gone.
+        let held = at.handle.drive(Seat(seat.seat)).ok();
         at.handle
             .remove_spare(Seat(seat.seat))
             .map_err(|error| at.failed(&error))?;
@@ -400,7 +439,9 @@ impl Daemon {
         for member in { members }.filter(own) {
             (member.is_open, member.device) = (false, None);
         }
-        let looked = released(|| examine_for(Command::Remove, &uri, &pools, meant));
+        let looked = released(held, |held| {
+            examine_for(Command::Remove, &uri, held, &pools, meant)
+        });
         match looked {
             Looked::Permitted(drive) => {
                 assemble::give_up(&drive)
@@ -448,7 +489,8 @@ impl Daemon {
                 "`ravelin pool status` shows which drives are out",
             ));
         }
-        let Permitted { drive, .. } = self.returned(at, seat, command, force)?;
+        let access = Access::Write;
+        let Permitted { drive, .. } = self.returned(at, seat, command, force, access)?;
         at.handle
             .return_drive(Seat(seat.seat), Some(drive))
             .map_err(|error| at.failed(&error))?;
@@ -462,10 +504,11 @@ impl Daemon {
         seat: &SeatStatus,
         command: Command,
         force: bool,
+        access: Access,
     ) -> Result<Permitted, Failure> {
         let uri = parse(&seat.path, at.what)?;
         let meant = at.meant(seat)?;
-        let first = match self.look_for(at, seat, command, &uri, force)? {
+        let first = match self.look_for(at, seat, command, &uri, force, access)? {
             Ok(found) => return Ok(found),
             Err(other) => other,
         };
@@ -488,7 +531,7 @@ impl Daemon {
                     domain: uri.domain.clone(),
                 };
                 tracing::info!(drive = %found, was = %uri, "found by its label");
-                self.look_for(at, seat, command, &found, force)?
+                self.look_for(at, seat, command, &found, force, access)?
                     .map_err(|other| at.not_there(seat, &found, &other))
             }
             [one, two, ..] => Err(Failure::conflict(
@@ -513,6 +556,7 @@ impl Daemon {
         command: Command,
         uri: &DriveUri,
         force: bool,
+        access: Access,
     ) -> Result<Result<Permitted, Occupant>, Failure> {
         let meant = at.meant(seat)?;
         let pools = self.open_pools();
@@ -529,7 +573,7 @@ impl Daemon {
             }
             (None, None) => None,
             (Some(_), attached) => {
-                let examined = assemble::examine(uri, &pools);
+                let examined = assemble::examine(uri, &pools, access);
                 match attached {
                     // The pool has the very device open.
                     Some(drive) if own(&examined.occupant) => {

@@ -8,7 +8,7 @@ use layout::{Placed, Scheme};
 use uuid::Uuid;
 
 use super::drive::{Permitted, open_for, wipe};
-use super::occupant::{ANSWER_WITHIN, OpenPool, within};
+use super::occupant::{ANSWER_WITHIN, Access, OpenPool, within};
 use super::permit::{Command, Meant};
 use super::probe::answers;
 use super::{AssembleError, OPENED, PoolPlan, io_error};
@@ -88,14 +88,18 @@ impl Prepared {
 /// # Errors
 /// Why the pool cannot be created.
 pub fn prepare(new: &NewPool) -> Result<Prepared, AssembleError> {
-    prepare_beside(new, &[])
+    prepare_beside(new, &[], Access::Write)
 }
 
-/// The same where pools are open here.
+/// The same where pools are open here. Without access to write, the result only says what [`create`] would do.
 ///
 /// # Errors
 /// Why the pool cannot be created.
-pub fn prepare_beside(new: &NewPool, open: &[OpenPool]) -> Result<Prepared, AssembleError> {
+pub fn prepare_beside(
+    new: &NewPool,
+    open: &[OpenPool],
+    access: Access,
+) -> Result<Prepared, AssembleError> {
     let uris = || new.drives.iter().chain(&new.spares);
     let absolute: Vec<DriveUri> = uris().map(DriveUri::absolute).collect();
     let paths: Vec<Option<PathBuf>> = { absolute.iter() }
@@ -127,7 +131,7 @@ pub fn prepare_beside(new: &NewPool, open: &[OpenPool]) -> Result<Prepared, Asse
     let mut drives = Vec::new();
     let mut holds = Vec::new();
     let uris: Vec<&DriveUri> = seated.into_iter().chain(&new.spares).collect();
-    for opened in open_all(&uris, open, new.force) {
+    for opened in open_all(&uris, open, new.force, access) {
         let Permitted { drive, holds: what } = opened?;
         holds.extend(what.map(|what| (drive.uri.to_string(), what)));
         drives.push(drive);
@@ -171,8 +175,9 @@ fn open_all(
     uris: &[&DriveUri],
     open: &[OpenPool],
     force: bool,
+    access: Access,
 ) -> Vec<Result<Permitted, AssembleError>> {
-    let look = |uri| open_for(Command::Create, uri, open, Meant::default(), force);
+    let look = |uri| open_for(Command::Create, uri, open, Meant::default(), force, access);
     std::thread::scope(|scope| {
         let looks: Vec<_> = { uris.iter() }
             .map(|uri| scope.spawn(move || look(uri)))

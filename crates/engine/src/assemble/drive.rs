@@ -4,7 +4,7 @@ use array::format::{LABEL_OFFSETS, LABEL_SLOT_BYTES, Label, label_copies, newest
 use array::pool::Proof;
 use block::Fault;
 
-use super::occupant::{Examined, Occupant, OpenPool, examine};
+use super::occupant::{Access, Examined, Occupant, OpenPool, examine};
 use super::permit::{Answer, Command, Meant, Permit, permit};
 use super::{AssembleError, io_error};
 use crate::drive::{self, Drive, DriveUri, sync};
@@ -25,7 +25,7 @@ pub struct Permitted {
     pub holds: Option<String>,
 }
 
-/// Opens the drive of a name for a command that is about to write, if [`permit`] allows that.
+/// Opens the drive of a name for a command that writes, or says what it would write, if [`permit`] allows that.
 ///
 /// # Errors
 /// Why the command does not write there.
@@ -35,12 +35,13 @@ pub fn open_for(
     pools: &[OpenPool],
     meant: Meant,
     force: bool,
+    access: Access,
 ) -> Result<Permitted, AssembleError> {
     let Examined {
         uri,
         occupant,
         drive,
-    } = examine(uri, pools);
+    } = examine(uri, pools, access);
     let answer = Answer::new(&occupant, meant);
     let permitted = match permit(command, answer) {
         Permit::Take => true,
@@ -98,7 +99,8 @@ pub fn refusal(uri: &DriveUri, occupant: Occupant) -> AssembleError {
 /// # Errors
 /// When it cannot be opened, or holds something and `force` is not given.
 pub fn open_empty(uri: &DriveUri, force: bool) -> Result<Drive, AssembleError> {
-    let opened = open_for(Command::Create, uri, &[], Meant::default(), force)?;
+    let meant = Meant::default();
+    let opened = open_for(Command::Create, uri, &[], meant, force, Access::Write)?;
     Ok(opened.drive)
 }
 

@@ -8,7 +8,7 @@ use array::pool::{FoundDrive, Opening};
 use block::{Fault, Full, Seat};
 
 use super::drive::{read_label, refusal, repair_label};
-use super::occupant::{Examined, Occupant, examine};
+use super::occupant::{Access, Examined, Occupant, examine};
 use super::permit::{Answer, Command, Meant, Permit, permit};
 use super::{AssembleError, FoundPool, OPENED};
 use crate::drive::{Drive, DriveSpec, DriveUri, OpenDriveError, sync};
@@ -137,7 +137,7 @@ fn examine_all(found: &FoundPool, paths: &[PathBuf]) -> Vec<Examined> {
     let uris: Vec<DriveUri> = paths.iter().map(uri).collect();
     std::thread::scope(|scope| {
         let looks: Vec<_> = { uris.iter() }
-            .map(|uri| scope.spawn(move || examine(uri, &[])))
+            .map(|uri| scope.spawn(move || examine(uri, &[], Access::Write)))
             .collect();
         { looks.into_iter() }
             .map(|look| look.join().expect("a look does not panic"))

@@ -34,7 +34,10 @@ pub use drive::{
 pub use find::{FoundPool, Names, choose, find, names, scan, with_label_of};
 pub use identify::{Identified, MemberLabel, identify};
 pub use import::{Without, import, repair_labels};
-pub use occupant::{ANSWER_WITHIN, Examined, Occupant, OpenPool, examine, examine_open, is_still};
+pub use occupant::{
+    ANSWER_WITHIN, Access, Examined, Occupant, OpenPool, examine, examine_open, examine_released,
+    is_still,
+};
 pub use permit::{Answer, Command, Meant, Permit, permit};
 pub use plan::{DRIVE_BYTES_PER_SECOND, PoolPlan, estimate};
 

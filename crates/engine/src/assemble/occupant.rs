@@ -172,6 +172,15 @@ impl fmt::Display for Occupant {
     }
 }
 
+/// What a command wants of the drives that it looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// To say what it would do.
+    Read,
+    /// To write to them.
+    Write,
+}
+
 /// A drive that was looked at.
 #[derive(Debug)]
 pub struct Examined {
@@ -185,16 +194,44 @@ pub struct Examined {
 
 /// Looks at the drive of a name. `pools` are all pools that are open here.
 #[must_use]
-pub fn examine(uri: &DriveUri, pools: &[OpenPool]) -> Examined {
+pub fn examine(uri: &DriveUri, pools: &[OpenPool], access: Access) -> Examined {
     let uri = uri.absolute();
-    let devices: Vec<Identity> = open_members(pools)
-        .filter_map(|(_, member)| member.device)
-        .collect();
+    let devices = open_devices(pools);
     let looked = {
         let uri = uri.clone();
         // A probe and then the look itself.
-        within(2 * ANSWER_WITHIN, move || look(&uri, &devices))
+        within(2 * ANSWER_WITHIN, move || look(&uri, &devices, access))
     };
+    judge(uri, looked, pools)
+}
+
+/// Looks at a drive that a pool had open until now, if its name still leads to it. The descriptor stays open from the
+/// pool to the command: whoever would take the drive in between, such as udev, does not come in its way.
+#[must_use]
+pub fn examine_released(drive: Drive, pools: &[OpenPool]) -> Examined {
+    let uri = drive.uri.clone();
+    let devices = open_devices(pools);
+    let looked = {
+        let uri = uri.clone();
+        within(2 * ANSWER_WITHIN, move || {
+            let Some(path) = uri.spec.path().filter(|path| answers(path)) else {
+                let drive = uri.to_string();
+                return Look::Unreadable(AssembleError::NoAnswer { drive });
+            };
+            match drive::identity(path) == drive.identity {
+                true => read(drive),
+                false => {
+                    // The name leads elsewhere by now.
+                    drop(drive);
+                    look(&uri, &devices, Access::Write)
+                }
+            }
+        })
+    };
+    judge(uri, looked, pools)
+}
+
+fn judge(uri: DriveUri, looked: Option<Look>, pools: &[OpenPool]) -> Examined {
     let no_answer = || {
         let drive = uri.to_string();
         Look::Unreadable(AssembleError::NoAnswer { drive })
@@ -299,7 +336,7 @@ enum Look {
     },
 }
 
-fn look(uri: &DriveUri, open: &[Identity]) -> Look {
+fn look(uri: &DriveUri, open: &[Identity], access: Access) -> Look {
     if uri.spec.path().is_some_and(|path| !answers(path)) {
         let drive = uri.to_string();
         return Look::Unreadable(AssembleError::NoAnswer { drive });
@@ -311,11 +348,16 @@ fn look(uri: &DriveUri, open: &[Identity]) -> Look {
     let how = Open {
         create_size: None,
         exclusive: true,
+        read_only: access == Access::Read,
     };
-    let drive = match drive::open(uri, how) {
-        Ok(drive) => drive,
-        Err(error) => return Look::NotOpened(error),
-    };
+    match drive::open(uri, how) {
+        Ok(drive) => read(drive),
+        Err(error) => Look::NotOpened(error),
+    }
+}
+
+/// What is on a drive that is open for this look.
+fn read(drive: Drive) -> Look {
     let label = match read_label(&drive) {
         Ok(found) => found.map(|(_, label)| label),
         Err(error) => return Look::Unreadable(error),
@@ -339,6 +381,11 @@ fn look(uri: &DriveUri, open: &[Identity]) -> Look {
         };
     }
     Look::Read { mark, drive, label }
+}
+
+fn open_devices(pools: &[OpenPool]) -> Vec<Identity> {
+    let members = open_members(pools);
+    members.filter_map(|(_, member)| member.device).collect()
 }
 
 fn open_members(pools: &[OpenPool]) -> impl Iterator<Item = (&OpenPool, &Member)> {

@@ -12,7 +12,8 @@ use block::{BlockDevice, Completed, Extent, Limits, Memory, Request, RequestKind
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use super::handle::{Handle, Medium, lock_exclusive};
+use super::claim::claims;
+use super::handle::{Handle, Medium, is_read_only, lock_exclusive, lock_shared};
 use super::telemetry::Telemetry;
 use super::ticket::Ticket;
 use super::uri::{Backend, FileOptions, Identity};
@@ -38,6 +39,18 @@ pub(super) const INLINE_BYTES_MAX: u64 = 48 << 10;
 
 /// How long opening is tried again while the drive is in use.
 const TAKEN_AT_MOST: Duration = Duration::from_millis(300);
+/// How long opening is tried again while a device is claimed and nothing shows by whom: udev reads its partition table.
+/// A guess: seconds on an emulated machine. A look at a drive takes longer before it is given up.
+const UDEV_AT_MOST: Duration = Duration::from_secs(8);
+/// How long while another program has the device open: udev's rules run some that end soon.
+const PROGRAM_AT_MOST: Duration = Duration::from_secs(2);
+/// How long the search for a process may take. What processes have open cannot be read while one of them is just being
+/// started and waits for a drive that hangs.
+const SEARCH_AT_MOST: Duration = Duration::from_secs(1);
+/// How often opening is tried meanwhile.
+const ASK_AGAIN: Duration = Duration::from_millis(100);
+/// What udev's processes are called, from version to version.
+const UDEV: [&str; 5] = ["systemd-udevd", "(udev-worker)", "udevd", "eudev", "mdev"];
 
 /// A regular file or block device.
 pub(crate) struct FileDrive {
@@ -208,7 +221,11 @@ fn open_and_lock(path: &Path, open: &Open) -> Result<(OwnedFd, DriveKind), OpenD
             source,
         },
     };
-    let mut flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOCTTY;
+    let access = match open.read_only {
+        true => OFlags::RDONLY,
+        false => OFlags::RDWR,
+    };
+    let mut flags = access | OFlags::CLOEXEC | OFlags::NOCTTY;
     let kind = match (fs::metadata(path), open.create_size) {
         (Ok(metadata), _) => {
             let file_type = metadata.file_type();
@@ -232,37 +249,81 @@ fn open_and_lock(path: &Path, open: &Open) -> Result<(OwnedFd, DriveKind), OpenD
         // Without O_CREAT, O_EXCL takes the device's exclusive claim, which mounts and md hold, too.
         flags |= OFlags::EXCL;
     }
-    let attempt = || rustix::fs::open(path, flags, Mode::empty());
-    let fd = match patiently(attempt, |errno| *errno == Errno::BUSY) {
-        Ok(fd) => fd,
-        Err(Errno::BUSY) => {
-            return Err(match holder_of(path, 0) {
-                holder @ Some(_) => OpenDriveError::InUse {
-                    path: path.to_owned(),
-                    holder,
-                },
-                None => OpenDriveError::Busy {
-                    path: path.to_owned(),
-                },
-            });
-        }
-        Err(errno) => return Err(fail("opening", errno.into())),
-    };
+    let fd = open_when_free(path, flags)?.map_err(|errno| fail("opening", errno.into()))?;
+    if open.read_only && !could_write(path, &fd) {
+        return Err(OpenDriveError::Denied {
+            path: path.to_owned(),
+        });
+    }
     if open.exclusive {
         let locked =
             |error: &io::Error| matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES));
-        match patiently(|| lock_exclusive(fd.as_fd()), locked) {
+        let lock = || match open.read_only {
+            // The other kind of lock takes a descriptor that can write. Both exclude the lock of a pool.
+            true => lock_shared(fd.as_fd()),
+            false => lock_exclusive(fd.as_fd()),
+        };
+        match patiently(lock, locked) {
             Ok(()) => {}
             Err(error) if locked(&error) => {
                 return Err(OpenDriveError::InUse {
                     path: path.to_owned(),
-                    holder: holder_of(path, 1),
+                    holder: holder_in_time(path, 1),
                 });
             }
             Err(error) => return Err(fail("locking", error)),
         }
     }
     Ok((fd, kind))
+}
+
+/// Opens a drive. Tries again while it is claimed, longer if nothing shows by whom. The inner error is any other one.
+fn open_when_free(path: &Path, flags: OFlags) -> Result<Result<OwnedFd, Errno>, OpenDriveError> {
+    let begun = Instant::now();
+    let mut searched_at: Option<Duration> = None;
+    loop {
+        match rustix::fs::open(path, flags, Mode::empty()) {
+            Err(Errno::BUSY) => {}
+            outcome => return Ok(outcome),
+        }
+        let waited = begun.elapsed();
+        if waited < TAKEN_AT_MOST {
+            std::thread::sleep(Duration::from_millis(5));
+            continue;
+        }
+        let claims = claims(path);
+        if !claims.is_empty() || waited >= UDEV_AT_MOST {
+            return Err(OpenDriveError::Busy {
+                path: path.to_owned(),
+                claims,
+            });
+        }
+        // A search through all processes is dear: one at first, and one before a program is blamed.
+        if searched_at.is_none_or(|at| at < PROGRAM_AT_MOST && waited >= PROGRAM_AT_MOST) {
+            searched_at = Some(waited);
+            let holder = holder_in_time(path, 0);
+            let at_once = holder.is_some() && Holder::is_ravelin(holder.as_ref());
+            if at_once || holder.is_some() && waited >= PROGRAM_AT_MOST {
+                return Err(OpenDriveError::InUse {
+                    path: path.to_owned(),
+                    holder,
+                });
+            }
+        }
+        std::thread::sleep(ASK_AGAIN);
+    }
+}
+
+/// Whether a drive that is open for reading could be opened for writing, too.
+fn could_write(path: &Path, fd: &OwnedFd) -> bool {
+    let access = rustix::fs::accessat(
+        rustix::fs::CWD,
+        path,
+        rustix::fs::Access::WRITE_OK,
+        rustix::fs::AtFlags::EACCESS,
+    );
+    let denied = [Errno::ACCESS, Errno::PERM, Errno::ROFS];
+    !matches!(access, Err(errno) if denied.contains(&errno)) && !is_read_only(fd.as_fd())
 }
 
 /// Tries again for a while if an attempt fails because the drive is in use: a process that is just being started has
@@ -315,7 +376,19 @@ impl Holder {
     }
 }
 
-/// The process that has `path` open, as far as /proc shows it to us. The kernel does not report the holder of an
+/// The same as [`holder_of`], on a thread of its own, which is not waited for without end.
+fn holder_in_time(path: &Path, ours: usize) -> Option<Holder> {
+    let path = path.to_owned();
+    let (to, found) = std::sync::mpsc::channel();
+    std::thread::Builder::new()
+        .name("drive-holder".to_owned())
+        // The receiver does not wait for a late answer.
+        .spawn(move || to.send(holder_of(&path, ours)).ok())
+        .ok()?;
+    found.recv_timeout(SEARCH_AT_MOST).ok().flatten()
+}
+
+/// The process that has `path` open, as far as /proc shows it to us. udev's do not count: they end soon. The kernel does not report the holder of an
 /// open-file-description lock. `ours` of this process's own descriptors do not count.
 fn holder_of(path: &Path, ours: usize) -> Option<Holder> {
     let target = fs::canonicalize(path).ok()?;
@@ -327,14 +400,17 @@ fn holder_of(path: &Path, ours: usize) -> Option<Holder> {
         let Ok(descriptors) = fs::read_dir(entry.path().join("fd")) else {
             continue;
         };
+        let command = fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
+        let command = command.trim().to_owned();
+        if UDEV.contains(&&*command) {
+            continue;
+        }
         let own = if pid == std::process::id() { ours } else { 0 };
         let open = descriptors
             .flatten()
             .filter(|descriptor| fs::read_link(descriptor.path()).is_ok_and(|link| link == target))
             .count();
         if open > own {
-            let command = fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
-            let command = command.trim().to_owned();
             return Some(Holder { pid, command });
         }
     }

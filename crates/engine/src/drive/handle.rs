@@ -73,7 +73,7 @@ pub(crate) struct Handle {
 }
 
 impl Handle {
-    /// Takes over `fd`, which is open for reading and writing, without `O_DIRECT`; turns `O_DIRECT` on if `direct` is
+    /// Takes over `fd`, which is open for reading and mostly for writing, without `O_DIRECT`; turns `O_DIRECT` on if `direct` is
     /// set and the file takes it.
     pub(crate) fn new(fd: OwnedFd, direct: bool) -> io::Result<Self> {
         let stat = rustix::fs::fstat(&fd)?;
@@ -590,6 +590,21 @@ fn queue_number(stat: &rustix::fs::Stat, name: &str) -> Option<u64> {
 pub(crate) fn lock_exclusive(fd: BorrowedFd<'_>) -> io::Result<()> {
     #[expect(clippy::cast_possible_truncation, reason = "libc's constant is 1")]
     set_lock(fd, libc::F_WRLCK as libc::c_short)
+}
+
+/// The same, shared: it takes a descriptor that reads, and excludes [`lock_exclusive`].
+pub(crate) fn lock_shared(fd: BorrowedFd<'_>) -> io::Result<()> {
+    #[expect(clippy::cast_possible_truncation, reason = "libc's constant is 0")]
+    set_lock(fd, libc::F_RDLCK as libc::c_short)
+}
+
+/// Whether an open block device takes no writes at all, as its `ro` in sysfs says.
+pub(crate) fn is_read_only(fd: BorrowedFd<'_>) -> bool {
+    let stat = rustix::fs::fstat(fd).ok();
+    let block =
+        stat.filter(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode).is_block_device());
+    let text = block.and_then(|stat| fs::read_to_string(sysfs(&stat).join("ro")).ok());
+    text.is_some_and(|text| text.trim() == "1")
 }
 
 fn set_lock(fd: BorrowedFd<'_>, kind: libc::c_short) -> io::Result<()> {

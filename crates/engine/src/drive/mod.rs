@@ -15,6 +15,7 @@
 //! answers requests that have not begun with [`block::Fault::Shutdown`], waits for the others, and
 //! ends the drive's threads.
 
+mod claim;
 mod compress;
 mod content;
 mod faulty;
@@ -39,6 +40,7 @@ use std::sync::Arc;
 
 use block::{BlockDevice, ByteSize, Hint};
 
+pub use claim::Claim;
 pub use content::{Content, content, give_up};
 pub use faulty::{Effect, FaultHandle, Trap};
 pub use file::{Holder, create_sparse};
@@ -67,6 +69,10 @@ pub struct Open {
     /// Take the drive's lock, and for a block device also the exclusive claim that mounts take.
     /// Only probing does without.
     pub exclusive: bool,
+    /// Only read. When a program closes a device that it could have written, udev reads the partition table of the
+    /// device again, and keeps everybody else from it meanwhile. So a command that only says what it would do opens
+    /// drives in this way. A drive that could not be opened for writing either is refused all the same.
+    pub read_only: bool,
 }
 
 /// What holds a drive's bytes, or wraps another drive.
@@ -187,10 +193,12 @@ pub enum OpenDriveError {
         holder: Option<Holder>,
     },
     /// The kernel has claimed it.
-    #[error("{}: in use by the kernel, such as a mounted file system or swap", path.display())]
+    #[error("{}: in use{}", path.display(), named(claims))]
     Busy {
         /// The drive.
         path: PathBuf,
+        /// For what, as far as the machine shows it.
+        claims: Vec<Claim>,
     },
     /// `zram:` before the name of another device.
     #[error("{}: not a zram device", path.display())]
@@ -252,7 +260,10 @@ impl Hint for OpenDriveError {
                 true => "export the pool there first",
                 false => "end that program first",
             },
-            Self::Busy { .. } => "unmount it first",
+            Self::Busy { claims, .. } => match claims.first() {
+                Some(claim) => return Some(claim.hint().into()),
+                None => "try again in a moment; `lsblk` shows what is made of it",
+            },
             Self::NotZram { .. } => "name it without `zram:`",
             Self::NoBytes { .. } => "give it a size first (files: truncate -s, zram: its disksize)",
             Self::ExposesMore { .. } => "leave out exposed=, or name a larger drive",
@@ -262,6 +273,21 @@ impl Hint for OpenDriveError {
         };
         Some(hint.into())
     }
+}
+
+/// The words for the owners of a drive in errors.
+fn named(claims: &[Claim]) -> String {
+    const SHOWN: usize = 3;
+    if claims.is_empty() {
+        return " by the kernel, which does not say for what".to_owned();
+    }
+    let mut shown: Vec<String> = { claims.iter().take(SHOWN) }
+        .map(ToString::to_string)
+        .collect();
+    if claims.len() > SHOWN {
+        shown.push(format!("and {} more", claims.len() - SHOWN));
+    }
+    format!(": {}", shown.join(", "))
 }
 
 /// Opens the drive that `uri` names.

@@ -63,6 +63,7 @@ fn neither_label_nor_journal_of_an_earlier_life_is_left_on_a_drive_that_takes_a_
         let how = Open {
             create_size: None,
             exclusive: true,
+            read_only: false,
         };
         let drive = drive::open(&uri, how).unwrap();
         let length = usize::try_from(map.journal_bytes).unwrap();

@@ -12,6 +12,7 @@ use crate::drive::{DriveKind, Open, OpenDriveError, open, signatures, sync};
 const EXCLUSIVE: Open = Open {
     create_size: None,
     exclusive: true,
+    read_only: false,
 };
 
 fn refused(uri: &str) -> OpenDriveError {

@@ -46,6 +46,7 @@ pub(crate) fn open_sized(uri: &str, size: u64) -> Drive {
     let how = Open {
         create_size: Some(size),
         exclusive: true,
+        read_only: false,
     };
     open(&uri.parse().unwrap(), how).unwrap_or_else(|error| panic!("{uri}: {error}"))
 }
