@@ -27,6 +27,7 @@ use crate::api::{
     ScrubPool, Status,
 };
 use crate::hooks::{HookEvent, Hooks};
+use crate::scrub_file;
 use crate::state::StateFile;
 pub use drives::Change;
 use exports::Exported;
@@ -72,7 +73,9 @@ struct Reserved<'a> {
 impl Reserved<'_> {
     fn fill(self, handle: PoolHandle) {
         self.daemon.tell("pool_open", self.name, "the pool is open");
+        let handle = Arc::new(handle);
         self.daemon.keep_events(&handle);
+        self.daemon.keep_scrubs(&handle);
         if let Some(hooks) = self.daemon.hooks.clone() {
             let pool = self.name.to_owned();
             handle.listen(Box::new(move |event| {
@@ -85,7 +88,7 @@ impl Reserved<'_> {
             }));
         }
         let mut pools = self.daemon.pools();
-        pools.insert(self.name.to_owned(), Some(Arc::new(handle)));
+        pools.insert(self.name.to_owned(), Some(handle));
     }
 }
 
@@ -132,6 +135,19 @@ impl Daemon {
         handle.number_events_after(last);
         let files = files.clone();
         handle.listen(Box::new(move |event| files.keep(&status.uuid, event)));
+    }
+
+    /// Records the pool's scrubs from now on, when they end.
+    fn keep_scrubs(&self, handle: &Arc<PoolHandle>) {
+        let Some(scrubs) = self.state.as_ref().map(StateFile::scrubs) else {
+            return;
+        };
+        let (scrubs, pool) = (scrubs.clone(), Arc::downgrade(handle));
+        handle.listen(Box::new(move |event| {
+            if event.event == "scrub_ends" {
+                scrubs.has_ended(&pool);
+            }
+        }));
     }
 
     fn pools(&self) -> MutexGuard<'_, BTreeMap<String, Option<Arc<PoolHandle>>>> {
@@ -202,9 +218,13 @@ impl Daemon {
     pub fn status(&self, name: &str) -> Result<Status, Failure> {
         let what = format!("the status of pool `{name}` cannot be told");
         let handle = self.handle(name, &what)?;
-        let pool = handle
+        let mut pool = handle
             .status()
             .map_err(|error| Failure::pool(&what, &error))?;
+        pool.last_scrub = match &self.state {
+            Some(state) => state.scrubs().last(&pool),
+            None => scrub_file::ended(&pool),
+        };
         let exports = self.exports_of(name, None);
         Ok(Status { pool, exports })
     }
@@ -462,6 +482,7 @@ impl Daemon {
         };
         if let Some(state) = &self.state {
             state.events().forget(&status.uuid);
+            state.scrubs().forget(&status.uuid);
         }
         tracing::info!(pool = name, "destroyed");
         failed
@@ -475,6 +496,9 @@ impl Daemon {
         }
         // A pool that has already stopped has no status. Close it all the same and report the error afterwards.
         let status = handle.status().map_err(|error| Failure::pool(what, &error));
+        if let (Some(state), Ok(status)) = (&self.state, &status) {
+            state.scrubs().note(status);
+        }
         drop(handle);
         let (reserved, handle) = {
             let mut pools = self.pools();

@@ -19,6 +19,7 @@ pub mod exports;
 mod failure;
 pub mod hooks;
 mod routes;
+mod scrub_file;
 pub mod server;
 pub mod state;
 mod supervisor;

@@ -14,10 +14,12 @@ use std::sync::{Mutex, MutexGuard};
 
 use block::Hint;
 use rustix::fs::{FlockOperation, flock};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::api::Attach;
 use crate::event_files::EventFiles;
+use crate::scrub_file::ScrubFile;
 
 const FILE: &str = "exports.json";
 /// Locked by the daemon that uses the directory.
@@ -108,6 +110,8 @@ pub struct StateFile {
     pools: Mutex<Vec<SavedPool>>,
     /// The events of pools.
     events: EventFiles,
+    /// Their last scrubs.
+    scrubs: ScrubFile,
 }
 
 impl StateFile {
@@ -147,16 +151,19 @@ impl StateFile {
         lock.set_len(0).map_err(failed)?;
         writeln!(lock, "{}", std::process::id()).map_err(failed)?;
         let path = directory.join(FILE);
-        let pools = match fs::read(&path) {
-            Ok(bytes) => read(&path, &bytes).map_err(failed)?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-            Err(error) => return Err(failed(error)),
+        let is_ours = |document: &Document| match document.version {
+            VERSION => Ok(()),
+            version => Err(format!("its version is {version}")),
         };
+        let lost = "import pools and attach volumes by hand";
+        let document = read_or_set_aside(&path, is_ours, lost).map_err(failed)?;
+        let pools = document.map_or_else(Vec::new, |document| document.pools);
         Ok(Self {
             path,
             _lock: lock,
             pools: Mutex::new(pools),
             events: EventFiles::open(directory).map_err(failed)?,
+            scrubs: ScrubFile::open(directory).map_err(failed)?,
         })
     }
 
@@ -167,6 +174,11 @@ impl StateFile {
     /// What has happened to pools.
     pub(crate) const fn events(&self) -> &EventFiles {
         &self.events
+    }
+
+    /// When pools were scrubbed.
+    pub(crate) const fn scrubs(&self) -> &ScrubFile {
+        &self.scrubs
     }
 
     /// All pools that are recorded as open.
@@ -288,20 +300,30 @@ impl StateFile {
     }
 }
 
-fn read(path: &Path, bytes: &[u8]) -> io::Result<Vec<SavedPool>> {
-    let why = match serde_json::from_slice::<Document>(bytes) {
-        Ok(document) if document.version == VERSION => return Ok(document.pools),
-        Ok(document) => format!("its version is {}", document.version),
-        Err(error) => error.to_string(),
+/// Reads a file of the state. One that is not understood is renamed; `lost` says what that means.
+pub(crate) fn read_or_set_aside<T: DeserializeOwned>(
+    path: &Path,
+    is_ours: impl FnOnce(&T) -> Result<(), String>,
+    lost: &str,
+) -> io::Result<Option<T>> {
+    let bytes = match fs::read(path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let document = serde_json::from_slice::<T>(&bytes).map_err(|error| error.to_string());
+    let why = match document.and_then(|document| is_ours(&document).map(|()| document)) {
+        Ok(document) => return Ok(Some(document)),
+        Err(why) => why,
     };
     let aside = path.with_extension("json.unreadable");
     fs::rename(path, &aside)?;
     tracing::error!(
-        "{} is not understood ({why}) and now called {}: import pools and attach volumes by hand",
+        "{} is not understood ({why}) and now called {}: {lost}",
         path.display(),
         aside.display()
     );
-    Ok(Vec::new())
+    Ok(None)
 }
 
 fn write(path: &Path, pools: &[SavedPool]) -> io::Result<()> {
@@ -309,7 +331,12 @@ fn write(path: &Path, pools: &[SavedPool]) -> io::Result<()> {
         version: VERSION,
         pools: pools.to_vec(),
     };
-    let mut bytes = serde_json::to_vec_pretty(&document)?;
+    write_whole(path, &document)
+}
+
+/// Writes a file of the state anew: a reader finds the old or the new content, whole.
+pub(crate) fn write_whole(path: &Path, document: &impl Serialize) -> io::Result<()> {
+    let mut bytes = serde_json::to_vec_pretty(document)?;
     bytes.push(b'\n');
     let new = path.with_extension("json.new");
     let mut file = OpenOptions::new()

@@ -1,7 +1,7 @@
 //! The state of a pool, as a value that can be sent.
 
 use std::collections::VecDeque;
-use std::time::SystemTime;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use array::pool::{self, OutReason, Pool, Report, SeatFacts, SeatState};
 use block::{Instant, Seat};
@@ -144,9 +144,15 @@ pub struct PoolStatus {
     pub rebuild: Option<RebuildStatus>,
     /// The scrub under way or the last one since the pool was opened.
     pub scrub: Option<ScrubStatus>,
+    /// The last scrub that has ended, also if the daemon has been started again since.
+    #[serde(default)]
+    pub last_scrub: Option<ScrubStatus>,
     /// Days from one scrub to the next; 0: only on command.
     #[serde(default)]
     pub scrub_every_days: u32,
+    /// When the next planned scrub begins, in milliseconds since 1970; `None` if none is planned, or one is under way.
+    #[serde(default)]
+    pub next_scrub_at_milliseconds: Option<u64>,
     /// Data that is lost.
     #[serde(default)]
     pub lost: LostStatus,
@@ -325,12 +331,57 @@ pub struct ScrubStatus {
     pub failed_groups: u64,
     /// Time since it began, or that it took.
     pub seconds: f64,
+    /// It has begun and not ended, and goes on when it is resumed.
+    #[serde(default)]
+    pub paused: bool,
+    /// Bytes read per second since it began, was resumed, or the pool was opened.
+    #[serde(default)]
+    pub bytes_per_second: f64,
+    /// Time left at the present rate.
+    #[serde(default)]
+    pub eta_seconds: Option<f64>,
+    /// When it ended, in milliseconds since 1970 by the wall clock.
+    #[serde(default)]
+    pub ended_at_milliseconds: Option<u64>,
+}
+
+/// The wall clock, in milliseconds since 1970.
+fn wall_milliseconds() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    u64::try_from(since.unwrap_or_default().as_millis()).unwrap_or(u64::MAX)
+}
+
+/// When the next planned scrub begins.
+fn next_scrub(pool: &Pool) -> Option<u64> {
+    const DAY_MILLISECONDS: u64 = 86_400_000;
+    let facts = &pool.facts().scrub;
+    if facts.every_days == 0 || pool.is_scrubbing() || pool.is_scrub_paused() {
+        return None;
+    }
+    // The days are counted from the first time at which the pool gets the wall clock.
+    let from = match facts.counted_from {
+        Some(seconds) => seconds.saturating_mul(1000),
+        None => wall_milliseconds(),
+    };
+    Some(from.saturating_add(u64::from(facts.every_days) * DAY_MILLISECONDS))
 }
 
 fn scrub(pool: &Pool, now: Instant) -> Option<ScrubStatus> {
     let progress = pool.scrub_progress();
-    let running = pool.is_scrubbing();
-    (running || progress.ended.is_some()).then(|| ScrubStatus {
+    let paused = pool.is_scrub_paused();
+    let running = pool.is_scrubbing() && !paused;
+    if !running && !paused && progress.ended.is_none() {
+        return None;
+    }
+    let until = progress.ended.unwrap_or(now);
+    let (from, groups_before, blocks_before) = progress.rate_from;
+    let seconds = until.since(from).as_secs_f64();
+    let read = progress.blocks.saturating_sub(blocks_before) * block::BLOCK_BYTES;
+    let groups = progress.groups_done.saturating_sub(groups_before);
+    let left = progress.groups_total.saturating_sub(progress.groups_done);
+    #[expect(clippy::cast_precision_loss, reason = "a rate")]
+    let (read, groups, left) = (read as f64, groups as f64, left as f64);
+    Some(ScrubStatus {
         running,
         groups_done: progress.groups_done,
         groups_total: progress.groups_total,
@@ -339,11 +390,14 @@ fn scrub(pool: &Pool, now: Instant) -> Option<ScrubStatus> {
         repaired_blocks: progress.mended,
         lost_blocks: progress.lost,
         failed_groups: progress.failed,
-        seconds: progress
-            .ended
-            .unwrap_or(now)
-            .since(progress.began)
-            .as_secs_f64(),
+        seconds: until.since(progress.began).as_secs_f64(),
+        paused,
+        bytes_per_second: if seconds > 0.0 { read / seconds } else { 0.0 },
+        eta_seconds: (running && groups > 0.0).then(|| left * seconds / groups),
+        ended_at_milliseconds: progress.ended.filter(|_| !running).map(|ended| {
+            let ago = u64::try_from(now.since(ended).as_millis()).unwrap_or(u64::MAX);
+            wall_milliseconds().saturating_sub(ago)
+        }),
     })
 }
 
@@ -392,7 +446,10 @@ impl PoolStatus {
                 .collect(),
             rebuild: rebuild(pool, now),
             scrub: scrub(pool, now),
+            // The driver of the pool does not know of earlier openings.
+            last_scrub: None,
             scrub_every_days: facts.scrub.every_days,
+            next_scrub_at_milliseconds: next_scrub(pool),
             lost: lost(pool),
             journal: facts.regions.is_some(),
             taken_over: None,

@@ -47,6 +47,9 @@ pub struct ScrubProgress {
     pub began: Instant,
     /// When it ended.
     pub ended: Option<Instant>,
+    /// Since when it has been running without a pause, with the groups and blocks that were done then: the rate is
+    /// counted from here.
+    pub rate_from: (Instant, u64, u64),
 }
 
 /// What the scrub of a group has found.
@@ -116,6 +119,12 @@ impl Pool {
         !self.scrub.is_idle()
     }
 
+    /// Whether a scrub has begun, has not ended, and is paused.
+    #[must_use]
+    pub const fn is_scrub_paused(&self) -> bool {
+        self.scrub.running && self.scrub.paused
+    }
+
     /// Begins a scrub of all volumes; `ticket` is done when it has ended.
     ///
     /// # Errors
@@ -125,7 +134,9 @@ impl Pool {
         if self.facts.regions.is_none() {
             return Err(PoolError::NoChecksums);
         }
-        self.scrub.paused = false;
+        if std::mem::take(&mut self.scrub.paused) {
+            self.rate_scrub_from_now();
+        }
         self.scrub.tickets.push(ticket);
         if !self.scrub.running {
             self.begin_scrub();
@@ -201,6 +212,7 @@ impl Pool {
             began: self.now,
             ..ScrubProgress::default()
         };
+        self.rate_scrub_from_now();
     }
 
     /// After opening: a scrub that was under way continues at its recorded group.
@@ -216,6 +228,7 @@ impl Pool {
         progress.failed = facts.failed;
         progress.mended = facts.mended;
         progress.lost = facts.lost;
+        self.rate_scrub_from_now();
         self.report(Report::ScrubResumed { group });
         self.scrub_ended();
     }
@@ -245,7 +258,13 @@ impl Pool {
     pub fn pause_scrub(&mut self, now: Instant, paused: bool) {
         self.now = now;
         self.scrub.paused = paused;
+        self.rate_scrub_from_now();
         self.advance();
+    }
+
+    fn rate_scrub_from_now(&mut self) {
+        let progress = &mut self.scrub.progress;
+        progress.rate_from = (self.now, progress.groups_done, progress.blocks);
     }
 
     /// These groups belong to no volume any more: they need not be scrubbed.

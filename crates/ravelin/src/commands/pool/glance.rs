@@ -2,7 +2,7 @@
 
 use clap::Args;
 use control::api::{Pools, Status};
-use engine::status::Health;
+use engine::status::{Health, ScrubStatus};
 use serde_json::{Value, json};
 
 use super::status::{advice, rebuild_line, word};
@@ -63,8 +63,9 @@ impl GlanceArguments {
                 if let Some(rebuild) = pool.rebuild.as_ref().filter(|rebuild| rebuild.running) {
                     writeln!(out, "{name}: rebuild {}", rebuild_line(rebuild))?;
                 }
-                if let Some(running) = pool.scrub.as_ref().filter(|scrub| scrub.running) {
-                    writeln!(out, "{name}: scrub {}", scrub::line(running))?;
+                let under_way = |scrub: &&ScrubStatus| scrub.running || scrub.paused;
+                if let Some(scrub) = pool.scrub.as_ref().filter(under_way) {
+                    writeln!(out, "{name}: scrub {}", scrub::line(scrub))?;
                 }
                 if let Some((wrong, action)) = advice(pool) {
                     writeln!(out, "{name}: {wrong}")?;
@@ -108,6 +109,8 @@ fn fields(status: &Status) -> Value {
         "exports": status.exports.len(),
         "rebuild": pool.rebuild,
         "scrub": pool.scrub,
+        "last_scrub": pool.last_scrub,
+        "next_scrub_at_milliseconds": pool.next_scrub_at_milliseconds,
         "problem": advice.as_ref().map(|(wrong, _)| wrong),
         "action": advice.as_ref().map(|(_, action)| action),
     })

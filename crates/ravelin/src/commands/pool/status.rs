@@ -13,7 +13,7 @@ use super::{ask, events, table, write_failed_restores};
 use crate::commands::common::{Context, Ended, Exit, Failure, count, drive_state, size, time};
 use crate::commands::table::{Cell, Table};
 
-/// Cells of the rebuild's bar.
+/// Cells of a bar.
 const BAR: usize = 24;
 
 /// What the exit code of `--check` is about.
@@ -136,6 +136,9 @@ pub(super) fn fields(status: &Status) -> Value {
     let mut fields = serde_json::to_value(status).expect("a status has only plain fields");
     let lines: Vec<Value> = status.pool.events.iter().map(events::fields).collect();
     fields["events"] = json!(lines);
+    let advice = advice(&status.pool);
+    fields["problem"] = json!(advice.as_ref().map(|(wrong, _)| wrong));
+    fields["action"] = json!(advice.as_ref().map(|(_, action)| action));
     fields
 }
 
@@ -178,7 +181,7 @@ fn write(out: &mut dyn Write, status: &Status) -> io::Result<()> {
     if let Some(rebuild) = &pool.rebuild {
         writeln!(out, "rebuild: {}", rebuild_line(rebuild))?;
     }
-    super::scrub::write(out, pool.scrub.as_ref(), pool.scrub_every_days)?;
+    super::scrub::write(out, pool)?;
     super::lost::write(out, status)?;
     if !pool.journal {
         writeln!(
@@ -406,6 +409,23 @@ pub(super) fn reason(seat: &SeatStatus) -> String {
     seat.detail.clone().unwrap_or_else(known)
 }
 
+/// `[#########...............] 37.5 %`
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a bar for display"
+)]
+pub(super) fn bar(share: f64) -> String {
+    let filled = ((share * BAR as f64) as usize).min(BAR);
+    format!(
+        "[{}{}] {:.1} %",
+        "#".repeat(filled),
+        ".".repeat(BAR - filled),
+        share * 100.0
+    )
+}
+
 #[expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
@@ -432,16 +452,13 @@ pub(super) fn rebuild_line(rebuild: &RebuildStatus) -> String {
         );
     }
     let share = rebuild.done_bytes as f64 / rebuild.total_bytes.max(1) as f64;
-    let filled = ((share * BAR as f64) as usize).min(BAR);
     let eta = rebuild.eta_seconds.map_or_else(
         || "rate not known yet".to_owned(),
         |left| format!("{rate}/s, ETA {}", time(left)),
     );
     format!(
-        "[{}{}] {:.1} %, {} of {}{copied}, {eta}{lost}",
-        "#".repeat(filled),
-        ".".repeat(BAR - filled),
-        share * 100.0,
+        "{}, {} of {}{copied}, {eta}{lost}",
+        bar(share),
         size(rebuild.done_bytes),
         size(rebuild.total_bytes)
     )

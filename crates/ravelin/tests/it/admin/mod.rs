@@ -12,6 +12,7 @@ mod identify;
 mod package;
 mod plans;
 mod schemes;
+mod scrubs;
 mod small;
 mod tables;
 mod tls;

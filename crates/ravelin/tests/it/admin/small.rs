@@ -68,24 +68,6 @@ fn a_reader_that_has_had_enough_is_no_error() {
     assert!(ended.status.success(), "{ended:?}");
 }
 
-/// Regression: only JSON showed when the next scrub is planned.
-#[test]
-fn status_shows_when_there_will_be_a_scrub() {
-    let bench = Bench::new("planned");
-    let drives = bench.drives("d", 3, 40 * MIB);
-    assert_eq!(bench.create("tank", "raid5", &drives, &[]).code, 0);
-    bench.ok(&["pool", "scrub", "tank", "--every", "month"]);
-    let text = bench.ok(&["pool", "status", "tank"]);
-    assert!(
-        text.contains("scrub: none yet; one every 30 days"),
-        "{text}"
-    );
-    bench.ok(&["volume", "create", "tank/v", "--size", "4M"]);
-    bench.ok(&["pool", "scrub", "tank", "--wait"]);
-    let text = bench.ok(&["pool", "status", "tank"]);
-    assert!(text.contains("nothing wrong; one every 30 days"), "{text}");
-}
-
 #[test]
 fn a_volume_is_renamed_while_nobody_knows_it_by_its_name() {
     let mut bench = Bench::new("rename");

@@ -133,6 +133,7 @@ impl Session {
             "generation",
             "seconds",
             "at_milliseconds",
+            "ended_at_milliseconds",
             "bytes_per_second",
             "reads",
             "writes",
