@@ -245,6 +245,9 @@ pub struct Scan {
     /// Directories, files and devices; all block devices if empty.
     #[serde(default)]
     pub places: Vec<PathBuf>,
+    /// Pools that were destroyed and can be brought back, instead of those that can be imported.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub destroyed: bool,
 }
 
 /// Answer to [`Scan`].
@@ -272,6 +275,9 @@ pub struct FoundPool {
     /// Drives of which only the copy of the label at the end was found.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub overwritten: Vec<PathBuf>,
+    /// Drives of a destroyed pool that are in use again: nothing brings them back.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub used_again: Vec<Overwrite>,
 }
 
 /// `POST pools/import`.
@@ -295,6 +301,9 @@ pub struct Import {
     /// The labels of drives whose beginning is overwritten are written anew, by the copies at their ends.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub repair_labels: bool,
+    /// The pool was destroyed: its drives get their labels back.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub destroyed: bool,
 }
 
 /// `GET pools/{name}/status`.
@@ -429,6 +438,41 @@ pub struct WipedDrive {
     pub holds: Option<String>,
     /// True if these contents are wiped now.
     pub wiped: bool,
+    /// True if the label can be restored until the drive is used again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub restorable: bool,
+}
+
+/// `POST drives/restore-label`: gives a drive its label back, which a command has taken or something has overwritten.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RestoreLabel {
+    /// The drive.
+    pub drive: String,
+    /// The drive's name again, as a confirmation: what was written over the label is lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confirm: Option<String>,
+    /// Report what would come back, and change nothing.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// Answer to [`RestoreLabel`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RestoredLabel {
+    /// The drive.
+    pub drive: String,
+    /// The pool's name.
+    pub pool: String,
+    /// The pool's identity.
+    pub uuid: String,
+    /// The number of the drive.
+    pub seat: u16,
+    /// What was written over the label and is lost, if anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub over: Option<String>,
+    /// True if the drive has the label again.
+    pub restored: bool,
 }
 
 /// `PATCH pools/{name}/volumes/{volume}`.

@@ -24,7 +24,7 @@ use engine::{PoolHandle, RunOptions};
 use crate::Failure;
 use crate::api::{
     CreatePool, CreatedPool, DestroyPool, FailedRestore, FoundPool, Import, Overwrite, PoolSummary,
-    ScrubPool, Status,
+    Scan, ScrubPool, Status,
 };
 use crate::hooks::{HookEvent, Hooks};
 use crate::scrub_file;
@@ -316,17 +316,32 @@ impl Daemon {
 
     /// Pools whose labels are found in these places, without those that are open here.
     #[must_use]
-    pub fn scan(&self, places: &[PathBuf]) -> Vec<FoundPool> {
+    pub fn scan(&self, request: &Scan) -> Vec<FoundPool> {
         let open: BTreeSet<String> = self.statuses().into_iter().map(|pool| pool.uuid).collect();
-        let found = assemble::scan(places).into_iter();
+        let pools = self.open_pools();
+        let found = match request.destroyed {
+            true => assemble::scan_destroyed(&request.places),
+            false => assemble::scan(&request.places),
+        };
+        let used_again = |pool: &assemble::FoundPool| match request.destroyed {
+            true => assemble::used_again(pool, &pools),
+            false => Vec::new(),
+        };
         found
+            .into_iter()
             .map(|pool| FoundPool {
+                used_again: { used_again(&pool).into_iter() }
+                    .map(|(path, holds)| Overwrite {
+                        drive: path.display().to_string(),
+                        holds,
+                    })
+                    .collect(),
                 name: pool.name,
                 uuid: pool.uuid.to_string(),
                 scheme: pool.scheme,
                 generation: pool.generation,
                 drives: pool.drives,
-                paths: pool.paths,
+                paths: [pool.paths, pool.destroyed].concat(),
                 overwritten: pool.overwritten,
             })
             .filter(|pool| !open.contains(&pool.uuid))
@@ -352,7 +367,10 @@ impl Daemon {
             ));
         }
         let find = || {
-            let found = assemble::scan(&request.places);
+            let found = match request.destroyed {
+                true => assemble::scan_destroyed(&request.places),
+                false => assemble::scan(&request.places),
+            };
             assemble::choose(&found, &request.name, &request.places).cloned()
         };
         let mut chosen = find().map_err(|error| failed(&error))?;

@@ -107,6 +107,7 @@ impl Failure {
             AssembleError::Occupied { .. }
             | AssembleError::SameDevice { .. }
             | AssembleError::InUseHere { .. }
+            | AssembleError::NoLabelLeft { .. }
             | AssembleError::Listed { .. }
             | AssembleError::NoAnswer { .. }
             | AssembleError::Label { .. }

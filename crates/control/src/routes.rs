@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 use crate::api::{
     Alive, Attach, BODY_BYTES_MAX, ClosePool, CreatePool, CreateVolume, DeleteVolume, DestroyPool,
     Done, DriveChange, Events, Exports, FoundPools, Idle, Import, Pools, RenameVolume,
-    ResizeVolume, Scan, ScrubPool, Volumes, WipeDrive,
+    ResizeVolume, RestoreLabel, Scan, ScrubPool, Volumes, WipeDrive,
 };
 use crate::daemon::Change;
 use crate::{Daemon, Failure};
@@ -54,6 +54,7 @@ pub(crate) fn router(daemon: Arc<Daemon>) -> Router {
         .route("/pools/scan", post(scan))
         .route("/pools/import", post(import))
         .route("/drives/wipe", post(wipe_drive))
+        .route("/drives/restore-label", post(restore_label))
         .route("/pools/{name}", get(status).delete(destroy))
         .nest("/pools/{name}", pool);
     Router::new()
@@ -182,7 +183,7 @@ async fn create_pool(
 async fn scan(State(daemon): Shared, Body(request): Body<Scan>) -> Answer<FoundPools> {
     blocking(move || {
         Ok(FoundPools {
-            pools: daemon.scan(&request.places),
+            pools: daemon.scan(&request),
         })
     })
     .await
@@ -275,6 +276,13 @@ async fn wipe_drive(
     Body(request): Body<WipeDrive>,
 ) -> Answer<crate::api::WipedDrive> {
     blocking(move || daemon.wipe_drive(&request)).await
+}
+
+async fn restore_label(
+    State(daemon): Shared,
+    Body(request): Body<RestoreLabel>,
+) -> Answer<crate::api::RestoredLabel> {
+    blocking(move || daemon.restore_label(&request)).await
 }
 
 async fn rename_volume(

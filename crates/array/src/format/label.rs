@@ -15,6 +15,8 @@ use crate::pool::PoolFacts;
 
 /// The first eight bytes of every label.
 pub const LABEL_MAGIC: [u8; 8] = *b"RAVELIN\0";
+/// The first eight bytes instead, after a command has taken the label from its drive and could give it back.
+pub const RETIRED_MAGIC: [u8; 8] = *b"RVGONE\0\0";
 /// The format that this code writes.
 pub const FORMAT: u32 = 1;
 /// Features that this code supports: name in the label's payload, bit in its header.

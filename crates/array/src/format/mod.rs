@@ -29,7 +29,7 @@ pub use journal::{Anchor, BatchHeader, DESCRIPTOR_BYTES, Descriptor, RING_HEAD_B
 pub use label::{
     DERIVED_PARITY, DIRECT_WRITES, FEATURES, FORMAT, FREE_STRIPES, INTERLEAVED_VOLUMES,
     LABEL_MAGIC, LABEL_OFFSETS, LABEL_SLOT_BYTES, LAZY_INITIALIZATION, Label, LabelError,
-    LabelReader, PAGE_COPIES, Payload, label_copies, newest_label,
+    LabelReader, PAGE_COPIES, Payload, RETIRED_MAGIC, label_copies, newest_label,
 };
 pub use map::{DriveMap, DriveMapError};
 pub use page::{

@@ -17,7 +17,9 @@ use uuid::Uuid;
 
 use super::Daemon;
 use crate::Failure;
-use crate::api::{ChangedDrive, DriveChange, Overwrite, WipeDrive, WipedDrive};
+use crate::api::{
+    ChangedDrive, DriveChange, Overwrite, RestoreLabel, RestoredLabel, WipeDrive, WipedDrive,
+};
 
 /// How long closing a drive may take after its pool has released it.
 const LET_GO: Duration = Duration::from_secs(5);
@@ -309,6 +311,7 @@ impl Daemon {
             assemble::open_for(Command::Wipe, &uri, &pools, Meant::default(), false, access)
         };
         let Permitted { drive, holds } = open().map_err(failed)?;
+        let mut restorable = false;
         if !request.dry_run {
             if request.confirm.as_deref() != Some(&*request.drive) {
                 return Err(Failure::request(
@@ -317,13 +320,49 @@ impl Daemon {
                     "put \"confirm\" with the drive's name into the body if it is meant",
                 ));
             }
-            assemble::give_up(&drive).map_err(failed)?;
+            restorable = assemble::wipe_drive(&drive, &self.open_pools()).map_err(failed)?;
             tracing::info!(drive = request.drive, "wiped");
         }
         Ok(WipedDrive {
             drive: request.drive.clone(),
             holds,
             wiped: !request.dry_run,
+            restorable,
+        })
+    }
+
+    /// Gives a drive its label back.
+    pub fn restore_label(&self, request: &RestoreLabel) -> Result<RestoredLabel, Failure> {
+        let what = format!("the label of {} was not restored", request.drive);
+        let uri = typed(&request.drive, &what)?;
+        let pools = self.open_pools();
+        let restore = |dry_run| {
+            assemble::restore_label(&uri, &pools, access(dry_run))
+                .map_err(|error| Failure::assemble(&what, &error, ""))
+        };
+        let mut found = restore(true)?;
+        if !request.dry_run {
+            if found.over.is_some() && request.confirm.as_deref() != Some(&*request.drive) {
+                return Err(Failure::request(
+                    what,
+                    "it loses data, and the request's body does not name the drive a second time",
+                    "put \"confirm\" with the drive's name into the body if it is meant",
+                ));
+            }
+            found = restore(false)?;
+            tracing::info!(
+                drive = request.drive,
+                pool = found.pool,
+                "has its label again"
+            );
+        }
+        Ok(RestoredLabel {
+            drive: request.drive.clone(),
+            pool: found.pool,
+            uuid: found.uuid.to_string(),
+            seat: found.number,
+            over: found.over,
+            restored: !request.dry_run,
         })
     }
 

@@ -3,11 +3,13 @@
 use array::format::{LABEL_OFFSETS, LABEL_SLOT_BYTES, Label, label_copies, newest_label};
 use array::pool::Proof;
 use block::Fault;
+use uuid::Uuid;
 
 use super::occupant::{Access, Examined, Occupant, OpenPool, examine};
 use super::permit::{Answer, Command, Meant, Permit, permit};
+use super::retired::{give_back, retire, retired_of};
 use super::{AssembleError, io_error};
-use crate::drive::{self, Drive, DriveUri, sync};
+use crate::drive::{self, Content, Drive, DriveUri, sync};
 
 /// Bytes of a block.
 const BLOCK: usize = 4096;
@@ -125,13 +127,98 @@ pub(super) fn wipe(drive: &Drive, tables: std::ops::Range<u64>) -> Result<(), As
     sync::flush(&*drive.device).map_err(error)
 }
 
-/// Removes any label from a drive, and marks what is left on the drive as given up.
+/// Takes the label from a drive, so that it counts as empty; [`restore_label`] gives it back until the drive is used
+/// again. A drive without a label of its own loses all marks for good.
 ///
 /// # Errors
-/// When it cannot be written.
+/// When it cannot be read or written.
 pub fn wipe_label(drive: &Drive) -> Result<(), AssembleError> {
+    if retire(drive)? {
+        return Ok(());
+    }
     wipe(drive, 0..0)?;
     drive::give_up(&*drive.device).map_err(|fault| io_error(drive, "writing", fault))
+}
+
+/// Empties a drive that belongs to no pool that is open here. If the label of a pool is all that it holds, that can be
+/// given back by [`restore_label`]. True in this case.
+///
+/// # Errors
+/// When it cannot be read or written.
+pub fn wipe_drive(drive: &Drive, pools: &[OpenPool]) -> Result<bool, AssembleError> {
+    let label = read_label(drive)?.map(|(_, label)| label);
+    let is_open = |label: &Label| pools.iter().any(|pool| pool.uuid == label.facts.uuid);
+    // A drive that an open pool has dropped could be added to this pool again, and its journal must not come with it.
+    if label.is_some_and(|label| !is_open(&label)) && retire(drive)? {
+        let left = drive::content(drive).map_err(|fault| io_error(drive, "reading", fault))?;
+        if left == Content::Empty {
+            return Ok(true);
+        }
+    }
+    give_up(drive).map(|()| false)
+}
+
+/// What [`restore_label`] gives back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Restorable {
+    /// The pool's name.
+    pub pool: String,
+    /// The pool's identity.
+    pub uuid: Uuid,
+    /// The number of the drive.
+    pub number: u16,
+    /// What was written over the label, and goes; `None` if a command has taken the label.
+    pub over: Option<String>,
+}
+
+/// Gives a drive its label back: one that a command has taken, or whose copies at the end are left. With
+/// [`Access::Read`] nothing is written.
+///
+/// # Errors
+/// When there is none, the drive is in use, or it cannot be read or written.
+pub fn restore_label(
+    uri: &DriveUri,
+    pools: &[OpenPool],
+    access: Access,
+) -> Result<Restorable, AssembleError> {
+    let Examined {
+        uri,
+        occupant,
+        drive,
+    } = examine(uri, pools, access);
+    let found = |label: &Label, over| Restorable {
+        pool: label.facts.name.clone(),
+        uuid: label.facts.uuid,
+        number: label.facts.number(label.seat),
+        over,
+    };
+    match (&occupant, drive) {
+        (Occupant::Empty, Some(drive)) => {
+            if let Some(retired) = retired_of(&drive) {
+                if access == Access::Write {
+                    give_back(&drive, &retired)?;
+                }
+                return Ok(found(&retired.label, None));
+            }
+        }
+        (Occupant::Overlaid { what, .. }, Some(drive)) => {
+            // A label at the beginning is beside what was written, and not below.
+            if let (None, Some(label)) = (read_label(&drive)?, read_label_copy(&drive)) {
+                if access == Access::Write {
+                    repair_label(&drive)?;
+                }
+                return Ok(found(&label, Some(what.clone())));
+            }
+        }
+        (Occupant::Taken(_) | Occupant::Missing(_) | Occupant::NoAnswer(_), _) => {
+            return Err(refusal(&uri, occupant));
+        }
+        _ => {}
+    }
+    Err(AssembleError::NoLabelLeft {
+        drive: uri.to_string(),
+        what: occupant.to_string(),
+    })
 }
 
 /// Removes the label and the journal of a drive that leaves its pool, and marks what is left as given up.
@@ -150,7 +237,9 @@ pub fn give_up(drive: &Drive) -> Result<(), AssembleError> {
 /// When it cannot be read or written. The label is removed last: another attempt finds the journal again.
 pub fn forget_earlier_life(drive: &Drive) -> Result<(), AssembleError> {
     let label = read_label(drive)?.map(|(_, label)| label);
-    let label = label.or_else(|| read_label_copy(drive));
+    let label = { label }
+        .or_else(|| read_label_copy(drive))
+        .or_else(|| Some(retired_of(drive)?.label));
     if let Some(Label { facts, .. }) = label
         && let Some(regions) = facts.regions
     {

@@ -18,9 +18,13 @@ use uuid::Uuid;
 
 use super::AssembleError;
 use super::drive::is_copy;
-use super::occupant::ANSWER_WITHIN;
+use super::occupant::{ANSWER_WITHIN, Access, Occupant, OpenPool, examine};
 use super::probe::answers;
-use crate::drive::{DriveUri, Identity, identity};
+use super::retired::retired;
+use crate::drive::{DriveUri, Identity, identity, probe};
+
+/// How much of each end of a drive has marks of other uses.
+const MARKED_BYTES: usize = 256 << 10;
 
 /// A pool of which drives were found.
 #[derive(Clone, Debug)]
@@ -37,6 +41,8 @@ pub struct FoundPool {
     pub paths: Vec<PathBuf>,
     /// Drives of which only the copy of the label at the end was found.
     pub overwritten: Vec<PathBuf>,
+    /// Drives from which a command has taken the label; only [`scan_destroyed`] finds them.
+    pub destroyed: Vec<PathBuf>,
     /// Drives that the newest label lists.
     pub drives: usize,
     /// Names that the newest label gives the drives, by path.
@@ -64,6 +70,7 @@ impl FoundPool {
             generation: 0,
             paths: Vec::new(),
             overwritten: Vec::new(),
+            destroyed: Vec::new(),
             drives: 0,
             names: BTreeMap::new(),
             seen: BTreeSet::new(),
@@ -119,6 +126,51 @@ pub fn scan(places: &[PathBuf]) -> Vec<FoundPool> {
         }
     }
     pools.into_values().collect()
+}
+
+/// Searches, in the same places, for pools that were destroyed and whose labels can be given back. Drives that still have
+/// their label belong to them as well.
+#[must_use]
+pub fn scan_destroyed(places: &[PathBuf]) -> Vec<FoundPool> {
+    let mut pools: BTreeMap<Uuid, FoundPool> = BTreeMap::new();
+    for seen in seen(candidates(places)) {
+        let (label, retired) = match (seen.label, seen.retired) {
+            (Ok(label), _) => (label, false),
+            (Err(_), Some(label)) => (label, true),
+            (Err(_), None) => continue,
+        };
+        let pool = pools.entry(label.facts.uuid);
+        let pool = pool.or_insert_with(|| FoundPool::new(&label));
+        if retired {
+            pool.destroyed.push(seen.path);
+            pool.seen.insert(label.drive);
+            pool.take_facts(&label);
+        } else {
+            pool.add(seen.path, &label);
+        }
+    }
+    pools.retain(|_, pool| !pool.destroyed.is_empty());
+    pools.into_values().collect()
+}
+
+/// Drives of a destroyed pool that hold something else by now, by the newest label: name and content. What is open here
+/// is in `open`.
+#[must_use]
+pub fn used_again(found: &FoundPool, open: &[OpenPool]) -> Vec<(PathBuf, String)> {
+    let known: BTreeSet<Identity> = { found.paths.iter() }
+        .chain(&found.destroyed)
+        .filter_map(|path| identity(path))
+        .collect();
+    let missing = { found.names.iter() }
+        .filter(|(path, _)| identity(path).is_some_and(|own| !known.contains(&own)));
+    missing
+        .filter_map(
+            |(path, uri)| match examine(uri, open, Access::Read).occupant {
+                Occupant::Missing(_) => None,
+                occupant => Some((path.clone(), occupant.to_string())),
+            },
+        )
+        .collect()
 }
 
 /// Searches for one pool where its drives were, and, for those that are not there, on all block devices: names change
@@ -216,6 +268,8 @@ struct Seen {
     label: Result<Label, LabelError>,
     /// The copy at the end of a drive that has no label.
     copy: Option<Label>,
+    /// The label that a command has taken from the drive.
+    retired: Option<Label>,
 }
 
 /// Looks behind all names at once, in the order of the names. A drive has many names (`/dev/disk/by-id`), and counts
@@ -232,12 +286,17 @@ fn seen(paths: Vec<PathBuf>) -> Vec<Seen> {
             return None;
         }
         let link = path.symlink_metadata();
-        let (label, copy) = label_of(&path);
+        let Labels {
+            label,
+            copy,
+            retired,
+        } = labels_at(&path);
         Some(Seen {
             identity: identity(&path),
             is_link: link.is_ok_and(|found| found.is_symlink()),
             label,
             copy,
+            retired,
             path,
         })
     };
@@ -311,11 +370,25 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The label of a drive, and the copy at its end if the drive has no label. A drive that cannot be opened has neither.
-fn label_of(path: &Path) -> (Result<Label, LabelError>, Option<Label>) {
+/// What a drive has as a label.
+pub(super) struct Labels {
+    /// The label itself.
+    pub(super) label: Result<Label, LabelError>,
+    /// The copy at the end, if there is no label.
+    pub(super) copy: Option<Label>,
+    /// The label that a command has taken from the drive, if there is neither.
+    pub(super) retired: Option<Label>,
+}
+
+/// The labels of the drive at a path. A drive that cannot be opened has none.
+fn labels_at(path: &Path) -> Labels {
     match open_for_labels(path) {
         Ok(file) => labels_of(&file),
-        Err(_) => (Err(LabelError::Absent), None),
+        Err(_) => Labels {
+            label: Err(LabelError::Absent),
+            copy: None,
+            retired: None,
+        },
     }
 }
 
@@ -327,8 +400,8 @@ pub(super) fn open_for_labels(path: &Path) -> Result<OwnedFd, Errno> {
     open(flags | OFlags::DIRECT).or_else(|_| open(flags))
 }
 
-/// The label of a drive, and the copy at its end if the drive has no label.
-pub(super) fn labels_of(file: &OwnedFd) -> (Result<Label, LabelError>, Option<Label>) {
+/// The labels of a drive.
+pub(super) fn labels_of(file: &OwnedFd) -> Labels {
     let newest = |offsets: [u64; 2]| {
         let slots = offsets.map(|offset| {
             let page = read_up_to(file, offset, PAGE_BYTES);
@@ -342,11 +415,34 @@ pub(super) fn labels_of(file: &OwnedFd) -> (Result<Label, LabelError>, Option<La
     };
     let label = newest(LABEL_OFFSETS);
     if !matches!(label, Err(LabelError::Absent | LabelError::Damaged { .. })) {
-        return (label, None);
+        return Labels {
+            label,
+            copy: None,
+            retired: None,
+        };
     }
     let size_bytes = rustix::fs::seek(file, SeekFrom::End(0)).unwrap_or(0);
     let copy = label_copies(size_bytes, 0).and_then(|offsets| newest(offsets).ok());
-    (label, copy.filter(|copy| is_copy(copy, size_bytes)))
+    let copy = copy.filter(|copy| is_copy(copy, size_bytes));
+    let taken = match &copy {
+        Some(_) => None,
+        None => retired(|offset, length| read_up_to(file, offset, length))
+            .filter(|_| !is_marked(file, size_bytes)),
+    };
+    Labels {
+        label,
+        copy,
+        retired: taken.map(|taken| taken.label),
+    }
+}
+
+/// Whether either end of a drive has the mark of another use.
+fn is_marked(file: &OwnedFd, size_bytes: u64) -> bool {
+    let head = read_up_to(file, 0, MARKED_BYTES);
+    let tail_at =
+        size_bytes.saturating_sub(MARKED_BYTES as u64) / PAGE_BYTES as u64 * PAGE_BYTES as u64;
+    let tail = read_up_to(file, tail_at, 2 * MARKED_BYTES);
+    !probe(&head, &tail, size_bytes).is_empty()
 }
 
 /// Reads at `offset` as far as the file goes, or until a read fails.

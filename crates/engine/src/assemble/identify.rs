@@ -56,6 +56,8 @@ pub enum Identified {
     Unreadable(LabelError),
     /// What is at the beginning is no label; the copy of one is at the end.
     Overwritten(MemberLabel),
+    /// A command has taken the label from the drive, and can give it back.
+    Retired(MemberLabel),
     /// It has no label.
     Other,
 }
@@ -70,6 +72,7 @@ impl Identified {
             Self::Unreadable(LabelError::EarlyFormat) => Some(0),
             Self::Unreadable(LabelError::Absent | LabelError::Damaged { .. })
             | Self::Overwritten(_)
+            | Self::Retired(_)
             | Self::Other => None,
         }
     }
@@ -81,10 +84,12 @@ impl Identified {
 /// When it cannot be opened.
 pub fn identify(path: &Path) -> io::Result<Identified> {
     let file = open_for_labels(path)?;
-    Ok(match labels_of(&file) {
-        (Ok(label), _) => Identified::Member(MemberLabel::new(&label)),
-        (Err(_), Some(copy)) => Identified::Overwritten(MemberLabel::new(&copy)),
-        (Err(LabelError::Absent), None) => Identified::Other,
-        (Err(error), None) => Identified::Unreadable(error),
+    let found = labels_of(&file);
+    Ok(match (found.label, found.copy, found.retired) {
+        (Ok(label), ..) => Identified::Member(MemberLabel::new(&label)),
+        (Err(_), Some(copy), _) => Identified::Overwritten(MemberLabel::new(&copy)),
+        (Err(_), None, Some(label)) => Identified::Retired(MemberLabel::new(&label)),
+        (Err(LabelError::Absent), None, None) => Identified::Other,
+        (Err(error), None, None) => Identified::Unreadable(error),
     })
 }

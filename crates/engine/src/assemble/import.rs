@@ -10,8 +10,9 @@ use block::{Fault, Full, Seat};
 use super::drive::{read_label, refusal, repair_label};
 use super::occupant::{Access, Examined, Occupant, examine};
 use super::permit::{Answer, Command, Meant, Permit, permit};
+use super::retired::{give_back, retired_of};
 use super::{AssembleError, FoundPool, OPENED};
-use crate::drive::{Drive, DriveSpec, DriveUri, OpenDriveError, sync};
+use crate::drive::{Drive, DriveSpec, DriveUri, OpenDriveError, show_to_udev, sync};
 use crate::run::{PoolHandle, RunOptions, lease};
 
 /// Which drives an opening may do without.
@@ -34,7 +35,10 @@ pub fn import(
 ) -> Result<PoolHandle, AssembleError> {
     let mut drives = Vec::new();
     let mut labels = Vec::new();
-    for examined in examine_all(found, &found.paths) {
+    // The drives of which a command has taken the label: nothing is written before all checks have been made.
+    let mut taken = Vec::new();
+    let paths = [&found.paths[..], &found.destroyed].concat();
+    for examined in examine_all(found, &paths) {
         let Examined {
             uri,
             occupant,
@@ -45,6 +49,22 @@ pub fn import(
             drive: None,
         };
         let takes = permit(Command::Import, Answer::new(&occupant, meant)) == Permit::Take;
+        if let (Occupant::Empty, Some(drive)) = (&occupant, &drive)
+            && found.destroyed.iter().any(|path| Some(&**path) == uri.spec.path())
+            // It may have been used again since it was found.
+            && let Some(retired) = retired_of(drive).filter(|it| it.label.facts.uuid == found.uuid)
+        {
+            labels.push(FoundDrive {
+                path: drive.uri.to_string(),
+                label: retired.label.clone(),
+                label_slot: retired.slot,
+                size_bytes: drive.size_bytes,
+                fault: None,
+            });
+            drives.push(drive.clone());
+            taken.push((drive.clone(), retired));
+            continue;
+        }
         let Some(drive) = drive.filter(|_| takes) else {
             match occupant {
                 Occupant::Taken(error) => return Err(error.into()),
@@ -88,18 +108,17 @@ pub fn import(
         }
     }
     let pool = opening.finish(tables, &slots, OPENED)?;
+    for (drive, retired) in &taken {
+        give_back(drive, retired)?;
+    }
     let all: Vec<Drive> = seats.iter().flatten().cloned().collect();
     let held = |_| AssembleError::Held {
         name: found.name.clone(),
     };
     let reservation = lease::reserve(pool.facts().uuid, pool.generation(), &all).map_err(held)?;
-    Ok(PoolHandle::start(
-        pool,
-        seats,
-        OPENED,
-        reservation,
-        options,
-    )?)
+    let started = PoolHandle::start(pool, seats, OPENED, reservation, options)?;
+    { taken.iter() }.for_each(|(drive, _)| show_to_udev(drive));
+    Ok(started)
 }
 
 /// Writes the labels of those drives anew whose beginning is overwritten, by the copies at their ends. What was written

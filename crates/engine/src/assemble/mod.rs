@@ -15,6 +15,7 @@ mod occupant;
 mod permit;
 mod plan;
 mod probe;
+mod retired;
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -29,9 +30,12 @@ use crate::run::StartError;
 pub use create::{NewPool, Prepared, create, prepare, prepare_beside};
 pub(crate) use drive::proof;
 pub use drive::{
-    Permitted, forget_earlier_life, give_up, open_empty, open_for, refusal, wipe_label,
+    Permitted, Restorable, forget_earlier_life, give_up, open_empty, open_for, refusal,
+    restore_label, wipe_drive, wipe_label,
 };
-pub use find::{FoundPool, Names, choose, find, names, scan, with_label_of};
+pub use find::{
+    FoundPool, Names, choose, find, names, scan, scan_destroyed, used_again, with_label_of,
+};
 pub use identify::{Identified, MemberLabel, identify};
 pub use import::{Without, import, repair_labels};
 pub use occupant::{
@@ -53,6 +57,14 @@ pub enum AssembleError {
     /// A drive holds something.
     #[error("{drive} holds {what}")]
     Occupied {
+        /// Which drive.
+        drive: String,
+        /// What was found there.
+        what: String,
+    },
+    /// A drive has no label that could be given back.
+    #[error("{drive} has no label that could be restored: it holds {what}")]
+    NoLabelLeft {
         /// Which drive.
         drive: String,
         /// What was found there.
@@ -183,6 +195,7 @@ impl Hint for AssembleError {
             Self::Io { .. } => return None,
             Self::Labels { .. } => "is the file system below them full?",
             Self::Occupied { .. } => "name another drive, or give --force to destroy what is on it",
+            Self::NoLabelLeft { .. } => "a label is lost once the drive is used again",
             Self::InUseHere { .. } => "name another drive",
             Self::Listed {
                 pool,

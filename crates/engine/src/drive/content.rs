@@ -31,7 +31,7 @@ const PIECE_BYTES: u64 = 1 << 20;
 const HEAD_BYTES: u64 = (2 << 20) + BLOCK;
 
 /// The beginning of the first page of a drive that was given up.
-const GIVEN_UP: &[u8] =
+pub(crate) const GIVEN_UP: &[u8] =
     b"RAVELIN: this drive was given up, and what is left on it does not count\n";
 
 /// What a drive without a Ravelin label holds.

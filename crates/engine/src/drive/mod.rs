@@ -41,6 +41,7 @@ use std::sync::Arc;
 use block::{BlockDevice, ByteSize, Hint};
 
 pub use claim::Claim;
+pub(crate) use content::GIVEN_UP;
 pub use content::{Content, content, give_up};
 pub use faulty::{Effect, FaultHandle, Trap};
 pub use file::{Holder, create_sparse};

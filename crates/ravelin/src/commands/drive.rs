@@ -1,10 +1,11 @@
-//! `ravelin drive fail | offline | online | replace | add | remove | clear | wipe | identify`.
+//! `ravelin drive fail | offline | online | replace | add | remove | clear | wipe |
+//! restore-label | identify`.
 
 mod identify;
 
 use clap::Subcommand;
 use control::Client;
-use control::api::{ChangedDrive, DriveChange, WipeDrive, WipedDrive};
+use control::api::{ChangedDrive, DriveChange, RestoreLabel, RestoredLabel, WipeDrive, WipedDrive};
 use control::client::path;
 use serde_json::json;
 
@@ -126,6 +127,16 @@ pub(crate) enum DriveCommand {
         #[arg(long)]
         yes: bool,
     },
+    /// Give a drive its label back, after `drive wipe` or where something has overwritten it. Not after another use.
+    #[command(after_long_help = examples::DRIVE_RESTORE_LABEL)]
+    RestoreLabel {
+        /// The drive.
+        #[arg(add = complete::drives())]
+        drive: String,
+        /// Do not ask for the drive's name where something was written over the label, which is lost.
+        #[arg(long)]
+        yes: bool,
+    },
     /// Say which pool and seat a drive belongs to, by its label. Reads only, and needs no daemon.
     #[command(after_long_help = examples::DRIVE_IDENTIFY)]
     Identify {
@@ -154,6 +165,9 @@ impl DriveCommand {
             return identify::run(context, &drive, udev);
         }
         let client = context.client();
+        if let Self::RestoreLabel { drive, yes } = &self {
+            return restore_label(context, &client, &absolute(drive), *yes);
+        }
         match self.asked() {
             Ok(asked) => change(context, &client, asked),
             Err((drive, yes)) => wipe(context, &client, &drive, yes),
@@ -221,7 +235,9 @@ impl DriveCommand {
                 Asked { yes, ..asked }
             }
             Self::Wipe { drive, yes } => return Err((absolute(&drive), yes)),
-            Self::Identify { .. } => unreachable!("it asks no daemon"),
+            Self::Identify { .. } | Self::RestoreLabel { .. } => {
+                unreachable!("these change no pool")
+            }
         })
     }
 }
@@ -298,7 +314,39 @@ fn wipe(context: &Context, client: &Client, drive: &str, yes: bool) -> Result<()
     request.confirm = Some(request.drive.clone());
     let wiped: WipedDrive = client.send("POST", "drives/wipe", &request)?;
     context.print("drive wipe", &wiped, |out| match &wiped.holds {
+        Some(held) if wiped.restorable => writeln!(
+            out,
+            "{drive} is wiped; it held {held}; until it is used again, `ravelin drive restore-label {drive}` gives it its label back"
+        ),
         Some(held) => writeln!(out, "{drive} is wiped; it held {held}"),
         None => writeln!(out, "{drive} is wiped"),
+    })
+}
+
+fn restore_label(
+    context: &Context,
+    client: &Client,
+    drive: &str,
+    yes: bool,
+) -> Result<(), Failure> {
+    let mut request = RestoreLabel {
+        drive: drive.to_owned(),
+        confirm: None,
+        dry_run: true,
+    };
+    let plan: RestoredLabel = client.send("POST", "drives/restore-label", &request)?;
+    if let Some(over) = &plan.over {
+        let lost = format!("This loses what was written over the label of {drive}: {over}.");
+        context.confirm_by("drive", drive, &[lost], yes)?;
+    }
+    request.dry_run = false;
+    request.confirm = Some(request.drive.clone());
+    let restored: RestoredLabel = client.send("POST", "drives/restore-label", &request)?;
+    context.print("drive restore-label", &restored, |out| {
+        let RestoredLabel { pool, seat, .. } = &restored;
+        writeln!(
+            out,
+            "{drive} is the drive of seat {seat} of pool `{pool}` again"
+        )
     })
 }

@@ -52,6 +52,7 @@ pub(crate) const DRIVE_ADD: &str = "Examples:\n  ravelin drive add tank /dev/sdh
 pub(crate) const DRIVE_REMOVE: &str = "Examples:\n  ravelin drive remove tank /dev/sdh";
 pub(crate) const DRIVE_CLEAR: &str = "Examples:\n  ravelin drive clear tank 2";
 pub(crate) const DRIVE_WIPE: &str = "Examples:\n  ravelin drive wipe /dev/sdh";
+pub(crate) const DRIVE_RESTORE_LABEL: &str = "Examples:\n  ravelin drive restore-label /dev/sdh";
 pub(crate) const DRIVE_IDENTIFY: &str =
     "Examples:\n  ravelin drive identify /dev/sdh\n  ravelin drive identify /dev/sdh --udev";
 pub(crate) const VOLUME_CREATE: &str = "Examples:\n  ravelin volume create tank/home --size 100G";

@@ -206,7 +206,7 @@ fn destroy(
     let status = ask(client, name)?;
     let volumes = &status.pool.volumes;
     let mut lost = vec![format!(
-        "This loses pool `{name}` ({} on {}) with {} for good{}",
+        "This loses pool `{name}` ({} on {}) with {}{}",
         status.pool.scheme,
         count(status.pool.seats.len(), "a drive", "drives"),
         count(volumes.len(), "its volume", "volumes"),
@@ -224,6 +224,9 @@ fn destroy(
     };
     let Done {} = client.send("DELETE", &path(&["pools", name]), &request)?;
     context.print("pool destroy", &json!({ "name": name }), |out| {
-        writeln!(out, "pool `{name}` is destroyed")
+        writeln!(
+            out,
+            "pool `{name}` is destroyed; until its drives are used again, `ravelin pool import --destroyed {name}` brings it back"
+        )
     })
 }

@@ -83,6 +83,13 @@ pub(super) fn run(context: &Context, drive: &str, udev: bool) -> Result<(), Fail
             ),
             "`ravelin pool import --repair-labels` writes labels anew by their copies",
         )),
+        Identified::Retired(label) => Err(none(
+            format!(
+                "it was the drive of seat {} of pool `{}`, and was wiped or the pool destroyed",
+                label.number, label.pool
+            ),
+            "`ravelin pool import --destroyed` brings a pool back, `ravelin drive restore-label` a drive",
+        )),
         Identified::Other => Err(none(
             "there is no Ravelin label".to_owned(),
             "`wipefs DRIVE` shows what else a drive holds",
@@ -98,7 +105,8 @@ fn properties(found: &Identified) -> String {
     let mut set = |key: &str, value: &str| {
         writeln!(lines, "{key}={}", encoded(value)).expect("a string grows");
     };
-    if matches!(found, Identified::Other | Identified::Overwritten(_)) {
+    let has_none = matches!(found, Identified::Other);
+    if has_none || matches!(found, Identified::Overwritten(_) | Identified::Retired(_)) {
         return String::new();
     }
     set("ID_FS_TYPE", TYPE);

@@ -1,5 +1,6 @@
 //! `ravelin pool import`.
 
+use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::Args;
@@ -35,6 +36,9 @@ pub(crate) struct ImportArguments {
     /// What was written over them goes: the first MiB of these drives.
     #[arg(long)]
     repair_labels: bool,
+    /// Bring a destroyed pool back, as long as its drives are not used again; without a name show which could be.
+    #[arg(long, conflicts_with = "repair_labels")]
+    destroyed: bool,
     /// Do not ask for the pool's name before drives are given up or written to.
     #[arg(long)]
     yes: bool,
@@ -45,7 +49,7 @@ impl ImportArguments {
         let places = self.places.iter().map(std::path::absolute);
         let places = places.collect::<Result<Vec<PathBuf>, _>>()?;
         let Some(name) = self.name else {
-            return show(context, client, places);
+            return show(context, client, places, self.destroyed);
         };
         if !self.give_up.is_empty() {
             let seats = self.give_up.iter().map(u16::to_string);
@@ -53,12 +57,23 @@ impl ImportArguments {
             let lost = format!("what only the drives of the seats {seats} have, for good");
             context.confirm(&name, &[lost], self.yes)?;
         }
+        let is_meant = |pool: &&FoundPool| pool.name == name || pool.uuid == name;
+        if self.destroyed {
+            let scan = Scan {
+                places: places.clone(),
+                destroyed: true,
+            };
+            let found: FoundPools = client.send("POST", "pools/scan", &scan)?;
+            for pool in found.pools.iter().filter(is_meant) {
+                write_used_again(&mut io::stderr().lock(), pool)?;
+            }
+        }
         if self.repair_labels {
             let scan = Scan {
                 places: places.clone(),
+                destroyed: false,
             };
             let found: FoundPools = client.send("POST", "pools/scan", &scan)?;
-            let is_meant = |pool: &&FoundPool| pool.name == name || pool.uuid == name;
             let drives = { found.pools.iter() }
                 .filter(is_meant)
                 .flat_map(|pool| &pool.overwritten);
@@ -76,6 +91,7 @@ impl ImportArguments {
             degraded: self.degraded,
             give_up: self.give_up,
             repair_labels: self.repair_labels,
+            destroyed: self.destroyed,
         };
         let opened: Status = client.send("POST", "pools/import", &request)?;
         context.print("pool import", &status::fields(&opened), |out| {
@@ -90,13 +106,35 @@ impl ImportArguments {
     }
 }
 
-fn show(context: &Context, client: &Client, places: Vec<PathBuf>) -> Result<(), Failure> {
-    let found: FoundPools = client.send("POST", "pools/scan", &Scan { places })?;
+/// The drives of a destroyed pool that nothing brings back.
+fn write_used_again(out: &mut dyn Write, pool: &FoundPool) -> io::Result<()> {
+    for drive in &pool.used_again {
+        writeln!(
+            out,
+            "{}: {} is used again and does not come back: it holds {}",
+            pool.name, drive.drive, drive.holds
+        )?;
+    }
+    Ok(())
+}
+
+fn show(
+    context: &Context,
+    client: &Client,
+    places: Vec<PathBuf>,
+    destroyed: bool,
+) -> Result<(), Failure> {
+    let scan = Scan { places, destroyed };
+    let found: FoundPools = client.send("POST", "pools/scan", &scan)?;
     context.print("pool import", &found, |out| {
         if found.pools.is_empty() {
+            let which = match destroyed {
+                true => "no destroyed pools",
+                false => "no pools to import",
+            };
             return writeln!(
                 out,
-                "no pools to import here; name the directories of drives with --dir"
+                "{which} here; name the directories of drives with --dir"
             );
         }
         let mut lines = table(&["NAME", "SCHEME", "DRIVES", "FOUND", "IDENTITY"]);
@@ -111,6 +149,7 @@ fn show(context: &Context, client: &Client, places: Vec<PathBuf>) -> Result<(), 
         }
         writeln!(out, "{lines}")?;
         for pool in &found.pools {
+            write_used_again(out, pool)?;
             let (name, count) = (&pool.name, pool.overwritten.len());
             if count > 0 {
                 writeln!(

@@ -37,6 +37,11 @@ fn before(page: &str) -> &'static [&'static str] {
             "ravelin pool create old raid1 /dev/sdg /dev/sdh",
             "ravelin pool export old",
         ],
+        "drive-restore-label" => &[
+            "ravelin pool create old raid1 /dev/sdg /dev/sdh",
+            "ravelin pool export old",
+            "ravelin drive wipe /dev/sdh --yes",
+        ],
         "drive-identify" => &["ravelin pool create tank raid1 /dev/sdg /dev/sdh"],
         "volume-create" => &[POOL],
         "volume-detach" => &[
