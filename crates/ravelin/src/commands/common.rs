@@ -17,6 +17,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::code::CodeCommandError;
+use super::journal;
 use super::layout::LayoutError;
 
 /// Options of every command.
@@ -356,8 +357,12 @@ pub(crate) fn end<E: Exit>(context: &Context, outcome: Result<impl Into<Ended>, 
         // As with `| head`: the reader has closed the pipe.
         return ExitCode::SUCCESS;
     }
+    let mut message = format!("ravelin: {}\n", error.message());
+    if journal::has_stderr() {
+        message = journal::lines(journal::ERROR, &message);
+    }
     // If stderr is closed, the message is lost.
-    let _ = writeln!(io::stderr(), "ravelin: {}", error.message());
+    let _ = io::stderr().write_all(message.as_bytes());
     if context.json {
         let fields = json!({ "error": error.problem() });
         let _ = writeln!(io::stdout(), "{}", document("error", fields));

@@ -12,6 +12,7 @@ use control::state::StateFile;
 use serde_json::json;
 
 use super::common::{Context, Failure};
+use super::journal;
 
 /// Run the daemon in the foreground. It opens the pools that were open when it last ran, and serves
 /// their volumes where they were served.
@@ -70,11 +71,17 @@ impl DaemonArguments {
         }
         let socket = Socket::bind(&path)?;
         let state = self.state_directory(context);
-        tracing_subscriber::fmt()
-            .with_writer(io::stderr)
-            .with_ansi(io::stderr().is_terminal())
-            .with_target(false)
-            .init();
+        let log = tracing_subscriber::fmt().with_writer(io::stderr);
+        match journal::has_stderr() {
+            true => log
+                .with_ansi(false)
+                .event_format(journal::Priorities)
+                .init(),
+            false => log
+                .with_ansi(io::stderr().is_terminal())
+                .with_target(false)
+                .init(),
+        }
         // After the log is set up: opening the state may write log messages.
         let state = StateFile::open(&state).map_err(ServeError::from)?;
         if let Some(group) = &self.group

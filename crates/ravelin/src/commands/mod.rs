@@ -14,6 +14,7 @@ pub(crate) mod drive;
     expect(dead_code, reason = "some are of the studies")
 )]
 pub(crate) mod examples;
+pub(crate) mod journal;
 #[cfg(feature = "studies")]
 pub(crate) mod lab;
 pub(crate) mod layout;

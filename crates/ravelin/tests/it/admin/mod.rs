@@ -9,6 +9,7 @@ mod doors;
 mod drives;
 mod hardening;
 mod identify;
+mod journal;
 mod package;
 mod plans;
 mod schemes;

@@ -1,6 +1,5 @@
 //! What tests of several parts of the program use.
 
-#[expect(dead_code, reason = "shared with the program `service`")]
 pub(crate) mod bench;
 #[path = "../../e2e/common.rs"]
 #[expect(dead_code, reason = "shared with the program `e2e`")]
