@@ -83,7 +83,10 @@ impl Pool {
         }
         let cell_bytes = self.geometry.cell_bytes();
         self.fills.count(self.now, was_idle, waiting, cell_bytes);
-        if was_idle {
+        // Records of columns that a returned drive still has may be under way already, and no rebuild has begun.
+        let unannounced = !self.fills.announced && self.fills.progress.ended.is_none();
+        if was_idle || unannounced {
+            self.fills.announced = true;
             self.report(Report::RebuildBegins { cells: waiting });
         }
     }
@@ -407,8 +410,11 @@ impl Pool {
     fn fills_ended(&mut self) {
         if self.fills.is_idle() && self.fills.progress.ended.is_none() {
             self.fills.progress.ended = Some(self.now);
-            let cells = self.fills.progress.cells_done;
-            self.report(Report::RebuildEnds { cells });
+            // Columns that a returned drive still has are only recorded, and no rebuild of them begins.
+            if std::mem::take(&mut self.fills.announced) {
+                let cells = self.fills.progress.cells_done;
+                self.report(Report::RebuildEnds { cells });
+            }
             self.repair_unrecovered();
         }
     }

@@ -80,6 +80,8 @@ pub(in crate::pool) struct Fills {
     pub(in crate::pool) stopped: bool,
     /// No new fills: an administrator paused them.
     pub(super) paused: bool,
+    /// The beginning of a rebuild was reported, and not its end.
+    pub(super) announced: bool,
 }
 
 impl Default for Fills {
@@ -96,6 +98,7 @@ impl Default for Fills {
             progress: Progress::default(),
             stopped: false,
             paused: false,
+            announced: false,
         }
     }
 }

@@ -111,3 +111,36 @@ fn a_hook_that_hangs_delays_neither_the_pool_nor_the_end_of_the_daemon() {
     assert_eq!(bench.terminate(), Some(0));
     assert!(since.elapsed() < Duration::from_secs(20));
 }
+
+/// Regression: columns that a returned drive still had were recorded, and "rebuild ends" was reported of a rebuild that
+/// had never begun.
+#[test]
+fn a_rebuild_that_ends_has_begun() {
+    let bench = Bench::new("begun");
+    let drives = bench.drives("d", 4, 40 * MIB);
+    assert_eq!(bench.create("tank", "raid5", &drives, &[]).code, 0);
+    bench.ok(&["volume", "create", "tank/v", "--size", "16M"]);
+    super::stories::write_all(&bench, 4096, 1);
+    bench.ok(&["drive", "offline", "tank", "0"]);
+    bench.ok(&["drive", "offline", "tank", "1", "--force"]);
+    for seat in ["1", "0"] {
+        bench.ok(&["drive", "online", "tank", seat]);
+    }
+    bench.ok(&["pool", "wait", "tank"]);
+    let events = bench.json(&["pool", "events", "tank"]);
+    let words = events["events"].as_array().unwrap().iter();
+    let words: Vec<&str> = words.filter_map(|event| event["event"].as_str()).collect();
+    let mut begun = 0;
+    for word in &words {
+        match *word {
+            "rebuild_begins" => begun += 1,
+            "rebuild_ends" => {
+                assert_eq!(begun, 1, "{words:?}");
+                begun = 0;
+            }
+            _ => {}
+        }
+    }
+    assert!(words.contains(&"rebuild_ends"), "{words:?}");
+    assert_eq!(begun, 0, "{words:?}");
+}
