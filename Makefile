@@ -87,6 +87,7 @@ uninstall:
 	rm -f "$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/ravelin.fish"
 	rm -f "$(DESTDIR)/etc/systemd/system/ravelin.service"
 	rm -f "$(DESTDIR)/etc/udev/rules.d/65-ravelin.rules"
+	rm -f "$(DESTDIR)$(PREFIX)/share/doc/ravelin/examples/mail"
 
 # A Debian package in target/deb.
 deb:

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use engine::assemble::{self, AssembleError, NewPool, OpenPool, Without};
 use engine::drive::{DriveUri, OpenDriveError};
-use engine::status::{LoggedEvent, PoolStatus};
+use engine::status::{LoggedEvent, PoolStatus, Severity};
 use engine::traffic::PoolTraffic;
 use engine::{PoolHandle, RunOptions};
 
@@ -72,14 +72,17 @@ struct Reserved<'a> {
 
 impl Reserved<'_> {
     fn fill(self, handle: PoolHandle) {
-        self.daemon.tell("pool_open", self.name, "the pool is open");
+        let (name, info) = (self.name, Severity::Info);
+        self.daemon
+            .tell("pool_open", info, name, "the pool is open");
         let handle = Arc::new(handle);
         self.daemon.keep_events(&handle);
         self.daemon.keep_scrubs(&handle);
         if let Some(hooks) = self.daemon.hooks.clone() {
             let pool = self.name.to_owned();
             handle.listen(Box::new(move |event| {
-                let told = HookEvent::new(&event.event, &pool, event.at, event.text.clone());
+                let (kind, severity) = (&event.event, event.severity);
+                let told = HookEvent::new(kind, severity, &pool, event.at, event.text.clone());
                 hooks.send(HookEvent {
                     seat: event.seat,
                     path: event.path.clone(),
@@ -114,10 +117,11 @@ impl Daemon {
     }
 
     /// Sends an event to the hooks that the pool itself cannot report.
-    fn tell(&self, event: &str, pool: &str, text: &str) {
+    fn tell(&self, event: &str, severity: Severity, pool: &str, text: &str) {
         if let Some(hooks) = &self.hooks {
             let now = std::time::SystemTime::now();
-            hooks.send(HookEvent::new(event, pool, now, text.to_owned()));
+            let text = text.to_owned();
+            hooks.send(HookEvent::new(event, severity, pool, now, text));
         }
     }
 
@@ -535,7 +539,7 @@ impl Daemon {
         let closed = close(handle, what);
         drop(reserved);
         tracing::info!(pool = name, "closed");
-        self.tell("pool_closed", name, "the pool is closed");
+        self.tell("pool_closed", Severity::Info, name, "the pool is closed");
         closed.and(status)
     }
 

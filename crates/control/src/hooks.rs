@@ -22,6 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use engine::status::Severity;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use serde::Serialize;
@@ -40,6 +41,7 @@ pub(crate) struct HookEvent {
     /// `pool_open`, `pool_closed`, `pool_missing`, or a report of the pool: `drive_out`, …
     pub(crate) event: String,
     pub(crate) pool: String,
+    pub(crate) severity: Severity,
     pub(crate) at_milliseconds: u64,
     /// The event in words.
     pub(crate) text: String,
@@ -50,11 +52,18 @@ pub(crate) struct HookEvent {
 }
 
 impl HookEvent {
-    pub(crate) fn new(event: &str, pool: &str, at: SystemTime, text: String) -> Self {
+    pub(crate) fn new(
+        event: &str,
+        severity: Severity,
+        pool: &str,
+        at: SystemTime,
+        text: String,
+    ) -> Self {
         let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
         Self {
             event: event.to_owned(),
             pool: pool.to_owned(),
+            severity,
             at_milliseconds: u64::try_from(since.as_millis()).unwrap_or(u64::MAX),
             text,
             seat: None,
@@ -186,6 +195,15 @@ fn deliver(options: &HookOptions, event: &HookEvent, dropped: u64) {
     }
 }
 
+/// The severity as JSON has it.
+const fn word(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Info => "info",
+        Severity::Warning => "warning",
+        Severity::Error => "error",
+    }
+}
+
 fn run(options: &HookOptions, program: &Path, event: &HookEvent, line: &str) {
     let mut command = Command::new(program);
     command
@@ -195,6 +213,7 @@ fn run(options: &HookOptions, program: &Path, event: &HookEvent, line: &str) {
         .env("LANG", "C.UTF-8")
         .env("RAVELIN_EVENT", &event.event)
         .env("RAVELIN_POOL", &event.pool)
+        .env("RAVELIN_SEVERITY", word(event.severity))
         .env("RAVELIN_TEXT", &event.text)
         .env("RAVELIN_SOCKET", &options.socket)
         .current_dir("/")
@@ -259,7 +278,8 @@ mod tests {
         };
         for number in 0..5 {
             let text = number.to_string();
-            hooks.send(HookEvent::new("x", "tank", SystemTime::now(), text));
+            let now = SystemTime::now();
+            hooks.send(HookEvent::new("x", Severity::Info, "tank", now, text));
         }
         assert_eq!(hooks.dropped.load(Ordering::Relaxed), 3);
         let texts: Vec<String> = events.try_iter().map(|event| event.text).collect();

@@ -23,7 +23,7 @@ use block::Full;
 use engine::assemble;
 use engine::assemble::Without;
 use engine::drive::DriveUri;
-use engine::status::PoolStatus;
+use engine::status::{PoolStatus, Severity};
 use export::fuse::loops;
 
 use super::Daemon;
@@ -337,7 +337,7 @@ impl Daemon {
             None => "pool_missing",
             Some(_) => "export_missing",
         };
-        self.tell(event, pool, &text);
+        self.tell(event, Severity::Error, pool, &text);
         self.missing().push(FailedRestore {
             pool: pool.to_owned(),
             uuid: uuid.to_owned(),

@@ -25,6 +25,7 @@ use array::pool::{OutReason, SeatState};
 use block::{Full, Seat};
 use engine::assemble::{self, Command, Names};
 use engine::drive::Drive;
+use engine::status::Severity;
 use engine::{Member, PoolHandle};
 use uuid::Uuid;
 
@@ -243,7 +244,7 @@ impl Daemon {
                      `ravelin drive online {name} {number}` returns it"
                 );
                 tracing::warn!(pool = name, "{text}");
-                self.tell("drive_waits", name, &text);
+                self.tell("drive_waits", Severity::Warning, name, &text);
             }
             return;
         }

@@ -95,6 +95,7 @@ fn the_package_unpacks_into_a_fresh_tree_and_runs_the_demo_from_there() {
         "usr/share/bash-completion/completions/ravelin",
         "usr/share/zsh/vendor-completions/_ravelin",
         "usr/share/doc/ravelin/docs/coming-from.md",
+        "usr/share/doc/ravelin/examples/mail",
         "etc/ravelin/hooks.d",
     ] {
         assert!(tree.join(file).exists(), "{file}");

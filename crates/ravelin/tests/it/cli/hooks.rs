@@ -37,7 +37,7 @@ fn hooks_are_told_of_a_drive_that_fails_and_of_the_rebuild() {
     hook(
         &bench,
         "20-environment",
-        "echo \"$RAVELIN_EVENT $RAVELIN_POOL ${RAVELIN_SEAT:-none} $RAVELIN_SOCKET\" >> environment",
+        "echo \"$RAVELIN_EVENT $RAVELIN_POOL ${RAVELIN_SEAT:-none} $RAVELIN_SOCKET $RAVELIN_SEVERITY\" >> environment",
     );
     hook(&bench, "30-fails", "exit 3");
     bench.start_with(&["--hooks", bench.path("hooks").to_str().unwrap()]);
@@ -65,8 +65,14 @@ fn hooks_are_told_of_a_drive_that_fails_and_of_the_rebuild() {
         assert!(rest.any(|found| *found == word), "no {word} in {words:?}");
     }
     let socket = bench.path("socket");
-    let out = format!("drive_out tank 2 {}", socket.display());
-    assert!(lines.contains(&out), "{lines:?}");
+    for (event, severity) in [
+        ("drive_out tank 2", "warning"),
+        ("rebuild_begins tank none", "info"),
+        ("pool_closed tank none", "info"),
+    ] {
+        let line = format!("{event} {} {severity}", socket.display());
+        assert!(lines.contains(&line), "{lines:?}");
+    }
 
     let json = std::fs::read_to_string(bench.path("json")).unwrap();
     let events: Vec<Value> = json
@@ -79,6 +85,9 @@ fn hooks_are_told_of_a_drive_that_fails_and_of_the_rebuild() {
     assert_eq!(out["pool"], "tank");
     assert_eq!(out["seat"], 2);
     assert_eq!(out["dropped"], 0);
+    assert_eq!(out["severity"], "warning");
+    let opened = events.iter().find(|e| e["event"] == "pool_open").unwrap();
+    assert_eq!(opened["severity"], "info");
     assert!(out["text"].as_str().unwrap().contains("drive is out"));
     assert!(bench.log().contains("30-fails: exit status: 3"));
 }
@@ -110,6 +119,58 @@ fn a_hook_that_hangs_delays_neither_the_pool_nor_the_end_of_the_daemon() {
     assert!(bench.log().contains("hangs: killed, it took too long"));
     assert_eq!(bench.terminate(), Some(0));
     assert!(since.elapsed() < Duration::from_secs(20));
+}
+
+/// The hook that is shipped, with a program instead of `sendmail` that keeps the mails.
+#[test]
+fn the_shipped_hook_mails_what_is_wrong_once_and_that_it_has_ended() {
+    let mut bench = Bench::without_daemon("mail");
+    let sendmail = bench.path("sendmail");
+    let keeps = format!(
+        "#!/bin/sh\n(echo \"to $*\"; cat) >> {}/mails\n",
+        bench.directory.display()
+    );
+    std::fs::write(&sendmail, keeps).unwrap();
+    std::fs::set_permissions(&sendmail, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/examples/mail");
+    let script = std::fs::read_to_string(shipped).unwrap();
+    let name = "\nsendmail=sendmail\n";
+    assert!(script.contains(name), "where the program is named");
+    let script = script.replace(name, &format!("\nsendmail={}\n", sendmail.display()));
+    hook(&bench, "mail", "");
+    std::fs::write(bench.path("hooks/mail"), script).unwrap();
+    bench.start_with(&["--hooks", bench.path("hooks").to_str().unwrap()]);
+    let drives = bench.drives("d", 3, 40 * MIB);
+    assert_eq!(bench.create("tank", "raid5", &drives, &[]).code, 0);
+    let mailed = |subject: &str| {
+        let mails = std::fs::read_to_string(bench.path("mails")).unwrap_or_default();
+        let is_of = |line: &&str| line.starts_with("Subject: ") && line.ends_with(subject);
+        mails.lines().filter(is_of).count()
+    };
+    let (out, complete) = (
+        "pool tank: drive_out (warning)",
+        "pool tank: seat_complete (info)",
+    );
+    for round in 1..=2 {
+        bench.ok(&["drive", "offline", "tank", "1"]);
+        bench.ok(&["drive", "online", "tank", "1"]);
+        let until = Instant::now() + Duration::from_secs(30);
+        while mailed(complete) < round {
+            assert!(Instant::now() < until, "{}", bench.log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!(
+            mailed(out),
+            1,
+            "the second time within minutes is not mailed"
+        );
+    }
+    assert_eq!(mailed("pool tank: pool_open (info)"), 0);
+    let mails = std::fs::read_to_string(bench.path("mails")).unwrap();
+    for words in ["to -t\n", "To: root\n", "the drive is out: taken offline"] {
+        assert!(mails.contains(words), "{mails}");
+    }
+    assert!(!bench.log().contains("mail: "), "{}", bench.log());
 }
 
 /// Regression: columns that a returned drive still had were recorded, and "rebuild ends" was reported of a rebuild that
