@@ -37,3 +37,6 @@ until ravelin pool status tank >/dev/null 2>&1; do sleep 0.1; done
 ravelin pool destroy tank --yes >/dev/null
 until_shown loop1 ""
 say "destroyed: $(shown loop1)"
+ravelin pool import --destroyed tank >/dev/null
+until_shown loop1 "ravelin_member tank"
+say "brought back: $(shown loop1)"

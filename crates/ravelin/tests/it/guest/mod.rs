@@ -78,6 +78,7 @@ fn lsblk_names_the_drives_of_a_pool_and_not_those_of_a_destroyed_one() {
             "added: ravelin_member tank RAVELIN_SEAT=3",
             "without a daemon: ravelin_member tank RAVELIN_SEAT=0",
             "destroyed:",
+            "brought back: ravelin_member tank",
         ],
     );
 }

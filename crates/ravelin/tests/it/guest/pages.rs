@@ -1,4 +1,4 @@
-//! Documents whose commands need what only a guest has: the kernel's NBD client, device mapper.
+//! Documents whose commands need what only a guest has: the kernel's NBD client, device mapper, md.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -95,6 +95,20 @@ fn luks_is_on_a_volume_as_the_page_says() {
             "crypto/xts.ko",
             "crypto/af_alg.ko",
             "crypto/algif_skcipher.ko",
+        ],
+    );
+}
+
+#[test]
+fn a_mirror_of_md_moves_to_a_pool_with_one_new_drive_as_the_page_says() {
+    page_works(
+        "docs/moving-from-md.md",
+        &["mdadm", "mkfs.ext4", "losetup"],
+        &[
+            "drivers/block/loop.ko",
+            "fs/fuse/fuse.ko",
+            "drivers/md/md-mod.ko",
+            "drivers/md/raid1.ko",
         ],
     );
 }
