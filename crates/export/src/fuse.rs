@@ -30,6 +30,8 @@
 
 mod file;
 mod in_flight;
+mod inbox;
+pub mod kept;
 pub mod loops;
 mod place;
 mod replies;
@@ -39,7 +41,7 @@ mod wire;
 use std::borrow::Cow;
 use std::fmt;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -48,8 +50,10 @@ use std::time::{Duration, Instant};
 use block::{BlockDevice, Hint};
 use fuser::{Config, MountOption, Session, SessionACL, SessionUnmounter};
 
-use file::DeviceFile;
+use file::{DeviceFile, Ended};
 use in_flight::InFlight;
+use inbox::{About, Inbox};
+use kept::{Keeping, Kept, Names};
 use place::{MountState, Place};
 
 /// The mounts' source name in the kernel's mount table.
@@ -100,6 +104,14 @@ pub enum FuseError {
         /// Its error.
         source: io::Error,
     },
+    /// A file that an earlier process has served cannot be served again.
+    #[error("{} was kept over the restart and cannot be taken up: {source}", .file.display())]
+    TakeUp {
+        /// The file.
+        file: PathBuf,
+        /// What prevents it.
+        source: io::Error,
+    },
 }
 
 impl Hint for FuseError {
@@ -111,6 +123,9 @@ impl Hint for FuseError {
             Self::Busy { .. } => "detach it where it was attached, or choose another name",
             Self::Prepare { .. } => "check that its directory exists and may be written",
             Self::Mount { .. } => "run as root, or install `fusermount3`",
+            Self::TakeUp { .. } => {
+                "unmount what is mounted on it, detach the volume and attach it again"
+            }
         };
         Some(hint.into())
     }
@@ -120,8 +135,11 @@ impl Hint for FuseError {
 pub struct FuseFile {
     place: Place,
     in_flight: Arc<InFlight>,
-    unmounter: SessionUnmounter,
+    /// `None`: an earlier process has mounted it.
+    unmounter: Option<SessionUnmounter>,
     thread: Option<JoinHandle<()>>,
+    /// What a supervisor keeps of it for the next process.
+    kept: Option<Names>,
 }
 
 impl fmt::Debug for FuseFile {
@@ -140,6 +158,18 @@ impl FuseFile {
     /// # Errors
     /// If there is no FUSE, the file cannot be mounted over, or the mount is refused.
     pub fn mount(file: &Path, device: Arc<dyn BlockDevice>) -> Result<Self, FuseError> {
+        Self::mount_kept(file, device, None)
+    }
+
+    /// As [`FuseFile::mount`], for a file that a supervisor keeps for the next process.
+    ///
+    /// # Errors
+    /// As for [`FuseFile::mount`]. If the file cannot be kept, it ends with this process, and a warning is logged.
+    pub fn mount_kept(
+        file: &Path,
+        device: Arc<dyn BlockDevice>,
+        keeping: Option<&Keeping>,
+    ) -> Result<Self, FuseError> {
         place::check_fuse()?;
         let mut place = Place::prepare(file)?;
         let mount_error = |source| FuseError::Mount {
@@ -167,26 +197,105 @@ impl FuseFile {
         let mut session = Session::new(file, place.path(), &config).map_err(mount_error)?;
         let kernel = session.as_fd().try_clone_to_owned().map_err(mount_error)?;
         in_flight.reply_to(kernel);
-        let unmounter = session.unmount_callable();
-        let thread = std::thread::Builder::new()
-            .name("fuse".to_owned())
-            .spawn(move || {
-                if let Err(error) = rustix::process::configure_io_flusher_behavior(true) {
-                    tracing::debug!("no PR_SET_IO_FLUSHER: {error}");
-                }
-                if let Err(error) = served.serve(session.as_fd()) {
-                    tracing::warn!("a FUSE session ended: {error}");
-                }
+        let kept = keeping.and_then(|keeping| {
+            let kept = keep(
+                keeping,
+                session.as_fd(),
+                &served,
+                (&in_flight, place.path()),
+            );
+            kept.inspect_err(|error| {
+                tracing::warn!(file = %place.path().display(), "it ends with the daemon: {error}");
             })
-            .map_err(mount_error)?;
+            .ok()
+        });
+        let unmounter = session.unmount_callable();
+        let thread = serve_on_a_thread(move || {
+            let ended = served.serve(session.as_fd());
+            if matches!(ended, Ok(Ended::Left)) {
+                // Dropping it would unmount the file.
+                std::mem::forget(session);
+            }
+            ended
+        })
+        .map_err(mount_error)?;
         // From here on a drop unmounts, also if the next step fails.
         place.mounted();
         Ok(Self {
             place,
             in_flight,
-            unmounter,
+            unmounter: Some(unmounter),
             thread: Some(thread),
+            kept,
         })
+    }
+
+    /// Serves a file that an earlier process has served, with another handle to the same device. What that process
+    /// has read from the kernel and not answered is answered now.
+    ///
+    /// # Errors
+    /// If something else was served there. The file ends then.
+    pub fn take_up(
+        kept: Kept,
+        device: Arc<dyn BlockDevice>,
+        keeping: &Keeping,
+    ) -> Result<Self, FuseError> {
+        let failed = |source| FuseError::TakeUp {
+            file: kept.path().to_owned(),
+            source,
+        };
+        if kept.what() != keeping.what {
+            let other = format!("it was {} and is {} now", kept.what(), keeping.what);
+            return Err(failed(io::Error::other(other)));
+        }
+        if let Err(error) = kept.mount_again() {
+            tracing::warn!(file = %kept.path().display(), "has no path any more: {error}");
+        }
+        let in_flight = Arc::new(InFlight::new(device));
+        let replies = kept.kernel.try_clone().map_err(failed)?;
+        in_flight.reply_to(replies);
+        let left = kept.inbox.left();
+        let (kernel, file) = (kept.kernel.as_fd(), (kept.path(), kept.about.device));
+        let names = Names::keep(keeping, (kernel, &kept.inbox), file, Some(&kept));
+        let names = names.inspect_err(|error| {
+            tracing::warn!(file = %kept.path().display(), "it ends with the daemon: {error}");
+        });
+        let place = Place::of_before(kept.path(), kept.about.device);
+        let served = DeviceFile::since(Arc::clone(&in_flight), kept.about.since);
+        in_flight.keep_in(kept.inbox);
+        let (kernel, path) = (kept.kernel, kept.about.path);
+        let unanswered = left.len();
+        let thread = serve_on_a_thread(move || {
+            served.take_up(left);
+            served.serve(kernel.as_fd())
+        })
+        .map_err(|source| FuseError::TakeUp {
+            file: path.clone(),
+            source,
+        })?;
+        tracing::info!(file = %path.display(), unanswered, "taken up from the process before");
+        Ok(Self {
+            place,
+            in_flight,
+            unmounter: None,
+            thread: Some(thread),
+            kept: names.ok(),
+        })
+    }
+
+    /// Ends the service and leaves the file as it is: requests wait for the process that takes it up. False, and the
+    /// file is unmounted, if nothing keeps it. Waits until the requests that the device has are completed, for a few
+    /// seconds.
+    pub fn leave(self) -> bool {
+        if self.kept.is_none() {
+            return false;
+        }
+        self.in_flight.leave();
+        if !self.in_flight.wait_completed(Instant::now() + GOODBYE) {
+            tracing::info!(file = %self.place.path().display(), "requests are left to the next process");
+        }
+        std::mem::forget(self);
+        true
     }
 
     /// The file.
@@ -213,6 +322,41 @@ impl FuseFile {
     }
 }
 
+/// Gives a file's descriptors to its keeper, and the file an inbox that outlives this process.
+fn keep(
+    keeping: &Keeping,
+    kernel: BorrowedFd<'_>,
+    served: &DeviceFile,
+    (in_flight, path): (&InFlight, &Path),
+) -> io::Result<Names> {
+    let device = place::device_of(path)?;
+    let inbox = Inbox::create(&About {
+        room: served.room(),
+        device,
+        since: served.times(),
+        path: path.to_owned(),
+        what: keeping.what.clone(),
+    })?;
+    let names = Names::keep(keeping, (kernel, &inbox), (path, device), None)?;
+    in_flight.keep_in(inbox);
+    Ok(names)
+}
+
+fn serve_on_a_thread(
+    serve: impl FnOnce() -> io::Result<Ended> + Send + 'static,
+) -> io::Result<JoinHandle<()>> {
+    std::thread::Builder::new()
+        .name("fuse".to_owned())
+        .spawn(move || {
+            if let Err(error) = rustix::process::configure_io_flusher_behavior(true) {
+                tracing::debug!("no PR_SET_IO_FLUSHER: {error}");
+            }
+            if let Err(error) = serve() {
+                tracing::warn!("a FUSE session ended: {error}");
+            }
+        })
+}
+
 /// Removes what a killed process left behind at `file`: the dead mount, loop devices over it, and the empty file
 /// below the mount. Anything else there stays as it is.
 ///
@@ -224,6 +368,10 @@ pub fn remove_dead(file: &Path) -> io::Result<()> {
 
 impl Drop for FuseFile {
     fn drop(&mut self) {
+        // A descriptor that is kept would keep requests waiting for ever.
+        if let Some(kept) = self.kept.take() {
+            kept.release();
+        }
         match self.place.state() {
             MountState::Ours => {
                 // The loop devices end with the file. Write back their file systems while the file is still served.
@@ -235,7 +383,11 @@ impl Drop for FuseFile {
         match self.place.state() {
             MountState::Ours => {
                 // Busy, usually because a loop device still has the file open: force it.
-                if self.unmounter.unmount().is_err() {
+                let unmounted = match &mut self.unmounter {
+                    Some(unmounter) => unmounter.unmount().is_ok(),
+                    None => self.place.unmount().is_ok(),
+                };
+                if !unmounted {
                     self.place.cut_off();
                 }
             }

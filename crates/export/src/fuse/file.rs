@@ -11,7 +11,8 @@ use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::Errno;
 
 use super::in_flight::{InFlight, Wanted};
-use super::replies::{Body, Reply};
+use super::inbox::{Left, Reader};
+use super::replies::{Body, Reply, Ticket};
 use super::seek;
 use super::wire::{Ask, Attributes, WRITE_HEAD_BYTES, attributes, opened, parse, size_of_system};
 
@@ -23,6 +24,15 @@ const BACKGROUND_MAX: u16 = 256;
 /// The block size in `stat`, and the unit in which a loop device discards.
 const BLOCK_BYTES: u32 = 4096;
 
+/// Why a file is not served any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// It is unmounted.
+    Unmounted,
+    /// Another process will take it up.
+    Left,
+}
+
 /// The device as an inode.
 #[derive(Clone)]
 pub(super) struct DeviceFile {
@@ -33,12 +43,24 @@ pub(super) struct DeviceFile {
 
 impl DeviceFile {
     pub(super) fn new(in_flight: Arc<InFlight>) -> Self {
-        Self {
-            in_flight,
-            since: SystemTime::now()
-                .duration_since(SystemTime::UNIX_EPOCH)
-                .unwrap_or_default(),
-        }
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        Self::since(in_flight, now.unwrap_or_default())
+    }
+
+    /// One that has these times.
+    pub(super) const fn since(in_flight: Arc<InFlight>, since: Duration) -> Self {
+        Self { in_flight, since }
+    }
+
+    pub(super) const fn times(&self) -> Duration {
+        self.since
+    }
+
+    /// Bytes of the longest message: every read of the FUSE device needs room for the longest write that was
+    /// negotiated.
+    pub(super) fn room(&self) -> usize {
+        let longest = self.transfer_bytes_max() as usize + WRITE_HEAD_BYTES;
+        longest.next_multiple_of(PAGE_BYTES) + PAGE_BYTES
     }
 
     fn size_bytes(&self) -> u64 {
@@ -116,22 +138,39 @@ impl DeviceFile {
         TRANSFER_BYTES_MAX.min(longest.max(BLOCK_BYTES))
     }
 
-    /// Serves the kernel's requests from `kernel` until the file is unmounted.
-    pub(super) fn serve(&self, kernel: BorrowedFd<'_>) -> io::Result<()> {
-        // Every read of the FUSE device needs room for the longest write that was negotiated.
-        let room = self.transfer_bytes_max() as usize + WRITE_HEAD_BYTES;
-        let mut message = vec![0; room.next_multiple_of(PAGE_BYTES) + PAGE_BYTES];
+    /// Serves the kernel's requests from `kernel` until the file is unmounted, or left to another process.
+    pub(super) fn serve(&self, kernel: BorrowedFd<'_>) -> io::Result<Ended> {
+        let inbox = self.in_flight.inbox();
+        let mut own = match inbox {
+            Some(_) => Vec::new(),
+            None => vec![0; self.room()],
+        };
+        let mut reader = Reader::new();
         loop {
-            let length = match rustix::io::read(kernel, &mut *message) {
-                Ok(length) => length,
-                // A request was aborted before it was read.
-                Err(Errno::NOENT | Errno::INTR | Errno::AGAIN) => continue,
-                // The file is unmounted.
-                Err(Errno::NODEV) => return Ok(()),
-                Err(error) => return Err(error.into()),
+            let landing = inbox.map(|inbox| (inbox, inbox.vacant()));
+            let message = match landing {
+                Some((inbox, slot)) => inbox.landing(slot, &mut reader),
+                None => &mut *own,
             };
+            let length = loop {
+                match rustix::io::read(kernel, &mut *message) {
+                    Ok(length) => break length,
+                    // A request was aborted before it was read.
+                    Err(Errno::NOENT | Errno::INTR | Errno::AGAIN) => {}
+                    // The file is unmounted.
+                    Err(Errno::NODEV) => return Ok(Ended::Unmounted),
+                    Err(error) => return Err(error.into()),
+                }
+            };
+            if let Some((inbox, slot)) = landing {
+                inbox.taken(slot);
+                if self.in_flight.leaves() {
+                    return Ok(Ended::Left);
+                }
+            }
+            let slot = landing.map(|(_, slot)| slot);
             match parse(&message[..length]) {
-                Some((unique, ask)) => self.answer(unique, ask),
+                Some((unique, ask)) => self.answer(Ticket { unique, slot }, ask),
                 None => {
                     let error = "the kernel sends requests of a form that is not known";
                     return Err(io::Error::new(io::ErrorKind::InvalidData, error));
@@ -140,16 +179,44 @@ impl DeviceFile {
         }
     }
 
-    fn answer(&self, unique: u64, ask: Ask<'_>) {
+    /// Answers what an earlier process has read and not answered.
+    pub(super) fn take_up(&self, left: Vec<Left>) {
+        for Left {
+            slot,
+            message,
+            outcome,
+        } in left
+        {
+            let Some((unique, ask)) = parse(&message) else {
+                tracing::warn!("a request of the process before is not whole");
+                continue;
+            };
+            let ticket = Ticket {
+                unique,
+                slot: Some(slot),
+            };
+            match outcome {
+                None => self.answer(ticket, ask),
+                Some(outcome) => self.reply(ticket, decided(ask, outcome)),
+            }
+        }
+    }
+
+    fn answer(&self, ticket: Ticket, ask: Ask<'_>) {
         let bytes = match ask {
-            Ask::Forget => return,
-            Ask::Read { offset, length } => return self.read(unique, offset, length),
+            Ask::Forget => {
+                if let (Some(inbox), Some(slot)) = (self.in_flight.inbox(), ticket.slot) {
+                    inbox.free(slot);
+                }
+                return;
+            }
+            Ask::Read { offset, length } => return self.read(ticket, offset, length),
             Ask::Write {
                 offset,
                 flags,
                 bytes,
-            } => return self.write(unique, offset, flags, bytes),
-            Ask::Flush => return self.begin(unique, RequestKind::Flush, 0, 0),
+            } => return self.write(ticket, offset, flags, bytes),
+            Ask::Flush => return self.begin(ticket, RequestKind::Flush, 0, 0),
             Ask::Allocate {
                 offset,
                 length,
@@ -157,7 +224,7 @@ impl DeviceFile {
             } => match allocate(mode.cast_signed(), offset, length, self.size_bytes()) {
                 Allocate::Nothing => Ok(Vec::new()),
                 Allocate::Refused(errno) => Err(errno),
-                Allocate::Do(kind) => return self.begin(unique, kind, offset, length),
+                Allocate::Do(kind) => return self.begin(ticket, kind, offset, length),
             },
             // `O_TRUNC` requests a truncation to 0; like a block device, the file ignores it. The current size is
             // accepted, any other is refused. Changes of other attributes are ignored.
@@ -184,14 +251,14 @@ impl DeviceFile {
                         let bytes = at.to_ne_bytes();
                         Body::Data(Memory::from_bytes(&bytes), bytes.len())
                     };
-                    file.reply(unique, found.map(body).map_err(Errno::raw_os_error));
+                    file.reply(ticket, found.map(body).map_err(Errno::raw_os_error));
                 });
             }
             Ask::Destroy => Ok(Vec::new()),
             Ask::Other => Err(Errno::NOSYS.raw_os_error()),
         };
         self.reply(
-            unique,
+            ticket,
             bytes.map(|bytes| {
                 let length = bytes.len();
                 Body::Data(Memory::from_bytes(&bytes), length)
@@ -199,26 +266,26 @@ impl DeviceFile {
         );
     }
 
-    fn reply(&self, unique: u64, answer: Result<Body, i32>) {
-        self.in_flight.reply(&mut [Reply::new(unique, answer)]);
+    fn reply(&self, ticket: Ticket, answer: Result<Body, i32>) {
+        self.in_flight.reply(&mut [Reply::new(ticket, answer)]);
     }
 
-    fn begin(&self, unique: u64, kind: RequestKind, offset: u64, length: u64) {
+    fn begin(&self, ticket: Ticket, kind: RequestKind, offset: u64, length: u64) {
         let request = Request {
             kind,
             offset,
             length,
             fua: false,
         };
-        let done = (unique, Wanted::Done);
+        let done = (ticket, Wanted::Done);
         self.in_flight.submit(request, Memory::empty(), done);
     }
 
-    fn read(&self, unique: u64, offset: u64, size: u32) {
+    fn read(&self, ticket: Ticket, offset: u64, size: u32) {
         let left = self.size_bytes().saturating_sub(offset);
         let length = u64::from(size).min(left);
         if length == 0 {
-            return self.reply(unique, Ok(Body::Nothing));
+            return self.reply(ticket, Ok(Body::Nothing));
         }
         let request = Request {
             kind: RequestKind::Read,
@@ -228,22 +295,22 @@ impl DeviceFile {
         };
         let memory = self.in_flight.buffer(size as usize);
         self.in_flight
-            .submit(request, memory, (unique, Wanted::Data));
+            .submit(request, memory, (ticket, Wanted::Data));
     }
 
-    fn write(&self, unique: u64, offset: u64, flags: u32, data: &[u8]) {
+    fn write(&self, ticket: Ticket, offset: u64, flags: u32, data: &[u8]) {
         if data.is_empty() {
-            return self.reply(unique, Ok(Body::Written(0)));
+            return self.reply(ticket, Ok(Body::Written(0)));
         }
         let left = self.size_bytes().saturating_sub(offset);
         let length = usize::try_from(left).map_or(data.len(), |left| left.min(data.len()));
         if length == 0 {
-            return self.reply(unique, Err(Errno::NOSPC.raw_os_error()));
+            return self.reply(ticket, Err(Errno::NOSPC.raw_os_error()));
         }
         let data = &data[..length];
         let mut memory = self.in_flight.buffer(length);
         let Some(bytes) = memory.unique_mut() else {
-            return self.reply(unique, Err(Errno::IO.raw_os_error()));
+            return self.reply(ticket, Err(Errno::IO.raw_os_error()));
         };
         bytes[..length].copy_from_slice(data);
         let request = Request {
@@ -252,8 +319,17 @@ impl DeviceFile {
             length: length as u64,
             fua: OFlags::from_bits_retain(flags).contains(OFlags::DSYNC),
         };
-        let written = (unique, Wanted::Written);
+        let written = (ticket, Wanted::Written);
         self.in_flight.submit(request, memory, written);
+    }
+}
+
+/// The answer to a request whose outcome an earlier process has recorded.
+fn decided(ask: Ask<'_>, outcome: i32) -> Result<Body, i32> {
+    match (u32::try_from(outcome), ask) {
+        (Err(_), _) => Err(-outcome),
+        (Ok(length), Ask::Write { .. }) => Ok(Body::Written(length)),
+        (Ok(_), _) => Ok(Body::Nothing),
     }
 }
 

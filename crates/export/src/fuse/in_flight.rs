@@ -1,14 +1,15 @@
 //! Requests in flight on the device, and their replies to the kernel.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 use std::time::Instant;
 
 use block::{BlockDevice, Completed, Fault, Memory, Outcome, Request};
 use rustix::io::Errno;
 
-use super::replies::{self, Body, Reply};
+use super::inbox::Inbox;
+use super::replies::{self, Body, Reply, Ticket};
 use crate::nbd::buffers::Buffers;
 use crate::nbd::slab::{Key, Slab};
 
@@ -24,8 +25,7 @@ pub(super) enum Wanted {
 }
 
 struct PendingRequest {
-    /// The kernel's number of the request.
-    unique: u64,
+    ticket: Ticket,
     wanted: Wanted,
     /// The whole buffer; the device has a slice of it.
     memory: Memory,
@@ -55,6 +55,10 @@ pub(super) struct InFlight {
     state: Mutex<State>,
     completed: Condvar,
     opens: AtomicUsize,
+    /// Where messages outlive this process; set when the file is mounted, if a supervisor keeps it.
+    inbox: OnceLock<Inbox>,
+    /// Another process takes up the file: what this one does not answer any more, that one does.
+    leaves: AtomicBool,
 }
 
 const fn errno(fault: Fault) -> Errno {
@@ -82,6 +86,8 @@ impl InFlight {
             }),
             completed: Condvar::new(),
             opens: AtomicUsize::new(0),
+            inbox: OnceLock::new(),
+            leaves: AtomicBool::new(false),
         }
     }
 
@@ -98,10 +104,41 @@ impl InFlight {
         assert!(self.kernel.set(kernel).is_ok(), "a file is mounted once");
     }
 
+    /// From now on messages outlive this process.
+    pub(super) fn keep_in(&self, inbox: Inbox) {
+        let opens = inbox.opens().load(Ordering::Relaxed);
+        self.opens.store(opens as usize, Ordering::Relaxed);
+        assert!(self.inbox.set(inbox).is_ok(), "a file has one inbox");
+    }
+
+    pub(super) fn inbox(&self) -> Option<&Inbox> {
+        self.inbox.get()
+    }
+
+    /// From now on requests that the device has not completed are left to the process that takes up the file.
+    pub(super) fn leave(&self) {
+        self.leaves.store(true, Ordering::SeqCst);
+    }
+
+    pub(super) fn leaves(&self) -> bool {
+        self.leaves.load(Ordering::SeqCst)
+    }
+
     /// Sends replies, outside of the lock: the kernel copies their bytes.
     pub(super) fn reply(&self, replies: &mut [Reply]) {
+        if let Some(inbox) = self.inbox() {
+            for (slot, outcome) in replies.iter().filter_map(Reply::slot) {
+                if let Some(outcome) = outcome {
+                    inbox.decided(slot, outcome);
+                }
+            }
+        }
         if let (Some(kernel), false) = (self.kernel.get(), replies.is_empty()) {
             replies::send(kernel.as_fd(), replies);
+        }
+        if let Some(inbox) = self.inbox() {
+            let slots = replies.iter().filter_map(Reply::slot);
+            slots.for_each(|(slot, _)| inbox.free(slot));
         }
     }
 
@@ -110,11 +147,21 @@ impl InFlight {
     }
 
     pub(super) fn opened(&self) {
-        self.opens.fetch_add(1, Ordering::Relaxed);
+        self.set_opens(self.opens() + 1);
     }
 
     pub(super) fn released(&self) {
-        self.opens.fetch_sub(1, Ordering::Relaxed);
+        // A process that was killed may have counted an open file and not recorded it.
+        self.set_opens(self.opens().saturating_sub(1));
+    }
+
+    /// Only the reader counts.
+    fn set_opens(&self, opens: usize) {
+        self.opens.store(opens, Ordering::Relaxed);
+        if let Some(inbox) = self.inbox() {
+            let opens = u32::try_from(opens).unwrap_or(u32::MAX);
+            inbox.opens().store(opens, Ordering::Relaxed);
+        }
     }
 
     /// A buffer of at least `length` bytes, at least 1. Waits while too much is in flight: requests complete on other
@@ -135,7 +182,7 @@ impl InFlight {
         self: &Arc<Self>,
         request: Request,
         memory: Memory,
-        (unique, wanted): (u64, Wanted),
+        (ticket, wanted): (Ticket, Wanted),
     ) {
         let length = match wanted {
             Wanted::Data | Wanted::Written => {
@@ -145,7 +192,7 @@ impl InFlight {
         };
         let part = memory.slice(0..length);
         let pending = PendingRequest {
-            unique,
+            ticket,
             wanted,
             memory,
             length,
@@ -179,7 +226,7 @@ impl InFlight {
 /// The reply of a completed request, and the request's buffer if the reply does not contain it.
 fn complete(
     PendingRequest {
-        unique,
+        ticket,
         wanted,
         mut memory,
         length,
@@ -199,7 +246,7 @@ fn complete(
             None => Err(Errno::IO.raw_os_error()),
         },
     };
-    (Reply::new(unique, answer), memory)
+    (Reply::new(ticket, answer), memory)
 }
 
 impl InFlight {
@@ -222,6 +269,11 @@ impl InFlight {
             charge += pending.memory.len();
             if let Some(elsewhere) = elsewhere.take() {
                 pending.memory = elsewhere;
+            }
+            // The pool closes under the request: the next process asks again.
+            if outcome == Err(Fault::Shutdown) && self.inbox().is_some() && self.leaves() {
+                buffers.push(pending.memory);
+                continue;
             }
             let (reply, memory) = complete(pending, outcome);
             replies.push(reply);

@@ -40,6 +40,26 @@ impl LoopDevice {
         })
     }
 
+    /// A device that an earlier process created, if its sequence number is still the same.
+    #[must_use]
+    pub fn of_before(path: &Path, made: Option<u64>) -> Option<Self> {
+        let sequence = sequence(path);
+        (made.is_some() && made == sequence).then(|| Self {
+            sequence,
+            below: below(path),
+            path: path.to_owned(),
+        })
+    }
+
+    /// Writes back file systems on the device, and detaches it. The kernel detaches a device that is still mounted
+    /// when it is unmounted.
+    pub fn end(&self, file: &Path) {
+        if let Some(device) = self.path() {
+            write_back(device);
+            detach(device, file);
+        }
+    }
+
     /// The device, unless another one has its number by now.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{major, minor, statfs};
+use rustix::fs::{AtFlags, CWD, StatxFlags, major, makedev, minor, statfs, statx};
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 
@@ -90,6 +90,15 @@ impl Place {
         })
     }
 
+    /// The place of a file that an earlier process has mounted.
+    pub(super) fn of_before(path: &Path, device: u64) -> Self {
+        Self {
+            path: path.to_owned(),
+            created: true,
+            device: Some(device),
+        }
+    }
+
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
@@ -105,6 +114,11 @@ impl Place {
             Err(error) if is_dead(&error) => MountState::Dead,
             Ok(_) | Err(_) => MountState::NotOurs,
         }
+    }
+
+    /// Unmounts if the file is not open.
+    pub(super) fn unmount(&self) -> io::Result<()> {
+        Ok(unmount(&self.path, UnmountFlags::empty())?)
     }
 
     /// Unmounts even if the file is open: its users get errors from now on.
@@ -148,6 +162,12 @@ impl Drop for Place {
     fn drop(&mut self) {
         self.clean_up();
     }
+}
+
+/// The device number of a mount whose requests are not answered yet.
+pub(super) fn device_of(path: &Path) -> io::Result<u64> {
+    let found = statx(CWD, path, AtFlags::STATX_DONT_SYNC, StatxFlags::empty())?;
+    Ok(makedev(found.stx_dev_major, found.stx_dev_minor))
 }
 
 /// The path in the kernel's form: the parent directory resolved, the last component appended as it is, because a dead

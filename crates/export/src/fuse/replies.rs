@@ -33,15 +33,34 @@ pub(super) enum Body {
     Data(Memory, usize),
 }
 
-/// A reply to request `unique`.
+/// A request of the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ticket {
+    /// The kernel's number of the request.
+    pub(super) unique: u64,
+    /// Its message's slot, if the file has an inbox.
+    pub(super) slot: Option<u32>,
+}
+
+/// A reply to a request.
 pub(super) struct Reply {
+    ticket: Ticket,
+    /// Bytes, or a negative error number; `None` if the reply has data, which only the device knows.
+    outcome: Option<i32>,
     head: [u8; REPLY_HEAD_BYTES + 8],
     head_bytes: usize,
     body: Option<(Memory, usize)>,
 }
 
 impl Reply {
-    pub(super) fn new(unique: u64, answer: Result<Body, i32>) -> Self {
+    pub(super) fn new(ticket: Ticket, answer: Result<Body, i32>) -> Self {
+        let outcome = match &answer {
+            Ok(Body::Data(..)) => None,
+            Ok(Body::Nothing) => Some(0),
+            Ok(Body::Written(length)) => Some(length.cast_signed()),
+            Err(errno) => Some(-errno),
+        };
+        let unique = ticket.unique;
         let (errno, body) = match answer {
             Ok(body) => (0, body),
             Err(errno) => (errno, Body::Nothing),
@@ -61,10 +80,17 @@ impl Reply {
             Body::Nothing | Body::Written(_) => None,
         };
         Self {
+            ticket,
+            outcome,
             head,
             head_bytes,
             body,
         }
+    }
+
+    /// The slot of its request, and the outcome if it has no data.
+    pub(super) fn slot(&self) -> Option<(u32, Option<i32>)> {
+        Some((self.ticket.slot?, self.outcome))
     }
 
     /// The buffer of its data.

@@ -7,8 +7,10 @@
 #![expect(clippy::print_stdout, reason = "tests say what they skip")]
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, IoSlice, IoSliceMut, Read, Write};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -16,10 +18,15 @@ use std::time::{Duration, Instant};
 
 use crate::support::{MemoryDevice, PAGE, Pace, limits};
 use block::{BlockDevice, Fault, Memory};
+use export::fuse::kept::{Keeper, Keeping, Kept};
 use export::fuse::loops::LoopDevice;
 use export::fuse::{FuseError, FuseFile};
 use rustix::fs::{FallocateFlags, OFlags, SeekFrom, fallocate};
 use rustix::io::Errno;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
 
 const SIZE: u64 = 4 << 20;
 const SHUFFLED: Pace = Pace::Shuffled {
@@ -28,6 +35,9 @@ const SHUFFLED: Pace = Pace::Shuffled {
 };
 /// Names the file that another process mounts and serves until it is killed.
 const SERVE: &str = "RAVELIN_TEST_FUSE_SERVE";
+
+/// The same for a file whose descriptors are kept.
+const KEEP: &str = "RAVELIN_TEST_FUSE_KEEP";
 
 /// A directory for one test, removed also after a failure.
 struct Place(PathBuf);
@@ -371,6 +381,189 @@ fn what_a_killed_process_left_mounted_is_replaced() {
     assert_eq!(&bytes, b"new");
     drop(mounted);
     assert!(!place.file().exists(), "nothing is left behind");
+}
+
+/// Sends descriptors to the process at the other end of a socket, with their names, as systemd's store gets them.
+struct Sender(UnixDatagram);
+
+impl Keeper for Sender {
+    fn keep(&self, name: &str, descriptor: BorrowedFd<'_>) -> std::io::Result<()> {
+        let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut rights = SendAncillaryBuffer::new(&mut space);
+        let descriptors = [descriptor];
+        assert!(rights.push(SendAncillaryMessage::ScmRights(&descriptors)));
+        let text = [IoSlice::new(name.as_bytes())];
+        sendmsg(&self.0, &text, &mut rights, SendFlags::empty())?;
+        Ok(())
+    }
+
+    fn release(&self, name: &str) {
+        self.0.send(format!("-{name}").as_bytes()).unwrap();
+    }
+}
+
+/// A process that is killed at the end, also after a failure.
+struct Killed(std::process::Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+/// A message of [`Sender`].
+fn receive(socket: &UnixDatagram) -> (String, Option<OwnedFd>) {
+    let mut bytes = [0; 256];
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut rights = RecvAncillaryBuffer::new(&mut space);
+    let got = recvmsg(
+        socket,
+        &mut [IoSliceMut::new(&mut bytes)],
+        &mut rights,
+        RecvFlags::CMSG_CLOEXEC,
+    );
+    let length = got.unwrap().bytes;
+    let descriptor = rights.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+        _ => None,
+    });
+    let name = String::from_utf8(bytes[..length].to_vec()).unwrap();
+    (name, descriptor)
+}
+
+#[test]
+fn serves_and_keeps_until_it_is_killed() {
+    // Runs only as the other process of the next test.
+    let Some(file) = std::env::var_os(KEEP) else {
+        return;
+    };
+    let file = Path::new(&file);
+    let socket = UnixDatagram::unbound().unwrap();
+    socket.connect(file.with_extension("socket")).unwrap();
+    let keeping = Keeping {
+        keeper: Arc::new(Sender(socket)),
+        what: "tank/home".to_owned(),
+    };
+    let device = MemoryDevice::new(limits(SIZE), Pace::Fast);
+    // Requests of clients are never answered here.
+    let _held = device.hold();
+    let _mounted = FuseFile::mount_kept(file, device, Some(&keeping)).unwrap();
+    println!("\nserving");
+    std::thread::sleep(Duration::from_secs(60));
+}
+
+/// A write that a killed process has read and not answered, one that comes while no process serves the file, and one
+/// that comes later, all end well: their clients have only waited.
+#[test]
+fn what_a_killed_process_has_not_answered_is_answered_by_the_next_one() {
+    if !fuse_is_here() {
+        return;
+    }
+    let place = Place::new("kept");
+    let socket = UnixDatagram::bind(place.file().with_extension("socket")).unwrap();
+    socket
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
+    let test = "fuse::serves_and_keeps_until_it_is_killed";
+    let child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture"])
+        .env(KEEP, place.file())
+        .stdout(Stdio::piped())
+        .spawn();
+    let mut child = Killed(child.unwrap());
+    let lines = BufReader::new(child.0.stdout.take().unwrap()).lines();
+    let serving = lines.map_while(Result::ok).any(|l| l.contains("serving"));
+    assert!(serving);
+    let mut descriptors = Vec::new();
+    while !descriptors
+        .iter()
+        .any(|(name, _): &(String, OwnedFd)| name.ends_with("-kernel"))
+    {
+        let (name, descriptor) = receive(&socket);
+        descriptors.push((name, descriptor.unwrap()));
+    }
+
+    let file = Arc::new(open(&place.file()));
+    let write = |byte: u8, offset: u64| {
+        let file = Arc::clone(&file);
+        std::thread::spawn(move || file.write_all_at(&[byte; 8192], offset))
+    };
+    let unanswered = [write(1, 0), write(2, 8192)];
+    // The process has read them when its inbox has their messages.
+    let inbox = descriptors
+        .iter()
+        .find(|(name, _)| name.ends_with("-requests"));
+    let inbox = File::from(inbox.unwrap().1.try_clone().unwrap());
+    let has = |byte: u8| {
+        let mut bytes = vec![0; 4 << 20];
+        inbox.read_exact_at(&mut bytes, 0).unwrap();
+        bytes.windows(8192).any(|some| some == [byte; 8192])
+    };
+    eventually("both are read", || has(1) && has(2));
+    drop(child);
+    let waiting = write(3, 16384);
+    std::thread::sleep(Duration::from_millis(50));
+    assert!(!waiting.is_finished() && unanswered.iter().all(|one| !one.is_finished()));
+
+    let device = MemoryDevice::new(limits(SIZE), Pace::Fast);
+    let (mut files, useless) = Kept::among(descriptors);
+    assert!(useless.is_empty());
+    let kept = files.pop().unwrap();
+    assert_eq!((kept.path(), kept.what()), (&*place.file(), "tank/home"));
+    let (here, _there) = UnixDatagram::pair().unwrap();
+    let keeping = Keeping {
+        keeper: Arc::new(Sender(here)),
+        what: "tank/home".to_owned(),
+    };
+    let mounted = FuseFile::take_up(kept, Arc::clone(&device) as _, &keeping).unwrap();
+    for thread in unanswered.into_iter().chain([waiting, write(4, 24576)]) {
+        thread.join().unwrap().unwrap();
+    }
+    for (byte, at) in [(1, 0), (2, 8192), (3, 16384), (4, 24576)] {
+        assert!(device.bytes()[at..at + 8192] == [byte; 8192], "{byte}");
+    }
+    assert_eq!(mounted.opens(), 1, "it was opened before");
+    drop(file);
+    eventually("released", || mounted.opens() == 0);
+    drop(mounted);
+    assert!(!place.file().exists(), "nothing is left behind");
+}
+
+#[test]
+fn a_kept_file_is_not_served_with_something_else_and_ends() {
+    if !fuse_is_here() {
+        return;
+    }
+    let place = Place::new("other");
+    let (here, there) = UnixDatagram::pair().unwrap();
+    let keeping = |what: &str, socket: &UnixDatagram| Keeping {
+        keeper: Arc::new(Sender(socket.try_clone().unwrap())),
+        what: what.to_owned(),
+    };
+    let device = MemoryDevice::new(limits(SIZE), Pace::Fast);
+    let home = keeping("tank/home", &here);
+    let mounted = FuseFile::mount_kept(&place.file(), Arc::clone(&device) as _, Some(&home));
+    let mounted = mounted.unwrap();
+    let mut descriptors = Vec::new();
+    while descriptors
+        .last()
+        .is_none_or(|(name, _): &(String, OwnedFd)| !name.ends_with("-kernel"))
+    {
+        let (name, descriptor) = receive(&there);
+        descriptors.push((name, descriptor.unwrap()));
+    }
+    let file = open(&place.file());
+    assert!(mounted.leave(), "it is kept");
+    let kept = Kept::among(descriptors).0.pop().unwrap();
+    let other = FuseFile::take_up(kept, device, &keeping("tank/other", &here));
+    let said = other.unwrap_err();
+    assert!(matches!(said, FuseError::TakeUp { .. }), "{said}");
+    // The thread of the process before has the connection, as in no real next process: end it, too.
+    rustix::mount::unmount(place.file(), rustix::mount::UnmountFlags::FORCE).ok();
+    assert!(file.write_all_at(&[1; 4096], 0).is_err());
+    drop(file);
+    rustix::mount::unmount(place.file(), rustix::mount::UnmountFlags::DETACH).ok();
 }
 
 #[test]
