@@ -27,6 +27,7 @@ use crate::api::{
     Scan, ScrubPool, Status,
 };
 use crate::hooks::{HookEvent, Hooks};
+use crate::kept::KeptFiles;
 use crate::scrub_file;
 use crate::state::StateFile;
 pub use drives::Change;
@@ -61,6 +62,8 @@ pub struct Daemon {
     failed_restores: Mutex<Vec<FailedRestore>>,
     /// Progress of the restoration.
     restoration: restore::Restoration,
+    /// Files of volumes that outlive the daemon.
+    pub(crate) kept: KeptFiles,
 }
 
 /// A name that is reserved while its pool is opened or closed. Dropping this frees the name, unless the pool has been
@@ -107,11 +110,17 @@ impl Drop for Reserved<'_> {
 impl Daemon {
     /// A daemon without pools. `Daemon::restore` opens the pools of an earlier run.
     #[must_use]
-    pub fn new(state: StateFile, hooks: Option<Hooks>, links: Option<PathBuf>) -> Self {
+    pub fn new(
+        state: StateFile,
+        hooks: Option<Hooks>,
+        links: Option<PathBuf>,
+        kept: KeptFiles,
+    ) -> Self {
         Self {
             state: Some(state),
             hooks,
             links,
+            kept,
             ..Self::default()
         }
     }
@@ -543,11 +552,14 @@ impl Daemon {
         closed.and(status)
     }
 
-    /// Ends all exports and closes all pools.
+    /// Ends all exports and closes all pools. With `restarts`, exports that outlive the daemon are left to the next one.
     ///
     /// # Errors
     /// The failures, by pool; all pools are closed all the same.
-    pub fn close(&self) -> Result<(), Vec<Failure>> {
+    pub fn close(&self, restarts: bool) -> Result<(), Vec<Failure>> {
+        if restarts {
+            self.leave_exports();
+        }
         let names: Vec<String> = self.pools().keys().cloned().collect();
         let failures: Vec<Failure> = names
             .iter()

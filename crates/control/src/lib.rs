@@ -18,11 +18,15 @@ mod event_files;
 pub mod exports;
 mod failure;
 pub mod hooks;
+mod kept;
 mod routes;
 mod scrub_file;
 pub mod server;
 pub mod state;
 mod supervisor;
+
+pub use kept::KeptFiles;
+pub use supervisor::kept_files;
 
 pub use client::{Client, ClientError};
 pub use daemon::{Change, Daemon};

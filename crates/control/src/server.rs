@@ -12,6 +12,7 @@ use export::socket::{SocketError, SocketFile};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::hooks::{HookOptions, Hooks};
+use crate::kept::{KeptFiles, WAIT_MAX};
 use crate::state::{StateError, StateFile};
 use crate::{Daemon, Failure, connections, routes, supervisor};
 
@@ -160,6 +161,8 @@ pub struct Options {
     pub late_drives: Duration,
     /// How often in ten minutes a drive that is back may return to its pool without a command.
     pub returns: usize,
+    /// Files of volumes that outlive the daemon.
+    pub kept: KeptFiles,
 }
 
 /// Restores the pools of the state directory, answers requests meanwhile, and serves until SIGTERM or SIGINT. Then
@@ -175,6 +178,7 @@ pub fn run(socket: &Socket, options: Options, ready: impl FnOnce()) -> Result<()
         links,
         late_drives,
         returns,
+        kept,
     } = options;
     let (hooks, hooks_end) = hooks.map(Hooks::start).transpose()?.unzip();
     // After the hook thread's start, so that programs started by that thread do not inherit the setting.
@@ -184,7 +188,7 @@ pub fn run(socket: &Socket, options: Options, ready: impl FnOnce()) -> Result<()
         .enable_all()
         .thread_name("api")
         .build()?;
-    let daemon = Arc::new(Daemon::new(state, hooks, links));
+    let daemon = Arc::new(Daemon::new(state, hooks, links, kept));
     let ended = runtime.block_on(async {
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
@@ -222,6 +226,12 @@ pub fn run(socket: &Socket, options: Options, ready: impl FnOnce()) -> Result<()
                     living = Some(tokio::spawn(supervisor::live(Arc::clone(&daemon))));
                     let waiting = Arc::clone(&daemon);
                     late = Some(tokio::task::spawn_blocking(move || waiting.open_late_pools()));
+                    let waiting = Arc::clone(&daemon);
+                    tokio::spawn(async move {
+                        tokio::time::sleep(WAIT_MAX).await;
+                        let ending = tokio::task::spawn_blocking(move || waiting.kept.end_waiting());
+                        restored_well(ending.await);
+                    });
                     let watching = Arc::clone(&daemon);
                     // Not waited for at the end: it may just be asking a drive that hangs.
                     drop(tokio::task::spawn_blocking(move || watching.return_drives(returns)));
@@ -261,7 +271,10 @@ pub fn run(socket: &Socket, options: Options, ready: impl FnOnce()) -> Result<()
         if tokio::time::timeout(LAST_REQUESTS, serving).await.is_err() {
             tracing::warn!("requests are still under way; going on without them");
         }
-        let closing = tokio::task::spawn_blocking(move || daemon.close());
+        let closing = tokio::task::spawn_blocking(move || {
+            let restarts = daemon.kept.are_kept() && supervisor::restarts();
+            daemon.close(restarts)
+        });
         match closing.await {
             Ok(closed) => closed.map_err(|failures| ServeError::Unclean { failures }),
             Err(error) => Err(io::Error::other(error).into()),

@@ -283,19 +283,21 @@ impl FuseFile {
         })
     }
 
-    /// Ends the service and leaves the file as it is: requests wait for the process that takes it up. False, and the
-    /// file is unmounted, if nothing keeps it. Waits until the requests that the device has are completed, for a few
-    /// seconds.
-    pub fn leave(self) -> bool {
+    /// Ends the service and leaves the file as it is: requests wait for the process that takes it up. Waits until the
+    /// requests that the device has are completed, for a few seconds.
+    ///
+    /// # Errors
+    /// The file, if nothing keeps it.
+    pub fn leave(self) -> Result<(), Self> {
         if self.kept.is_none() {
-            return false;
+            return Err(self);
         }
         self.in_flight.leave();
         if !self.in_flight.wait_completed(Instant::now() + GOODBYE) {
             tracing::info!(file = %self.place.path().display(), "requests are left to the next process");
         }
         std::mem::forget(self);
-        true
+        Ok(())
     }
 
     /// The file.

@@ -14,7 +14,7 @@ use super::links::DeviceLink;
 use crate::Failure;
 use crate::api::{Attach, Export};
 use crate::exports::{self, EXPORTS, Served, Serving};
-use crate::state::SavedExport;
+use crate::state::{SavedDevice, SavedExport};
 
 /// How long a client that has disconnected may still be counted as connected.
 const GOODBYE: Duration = Duration::from_secs(1);
@@ -100,7 +100,7 @@ impl Daemon {
         let what = format!("volume `{pool}/{name}` was not attached");
         let uuid = self.status(pool)?.pool.uuid;
         let noted = self.remember_export(&uuid, name, request, &what)?;
-        let served = self.serve(pool, name, request, false, &what);
+        let served = self.serve(pool, name, request, (false, None), &what);
         // The same request with the port that was assigned, so that the next start uses the same port.
         let taken = served.as_ref().ok().and_then(|(_, taken)| taken.clone());
         if noted && (taken.is_some() || served.is_err()) {
@@ -127,8 +127,8 @@ impl Daemon {
         // The sockets and mounts of a killed daemon remain in use until the kernel has torn the process down.
         let deadline = Instant::now() + GOODBYE;
         loop {
-            remove_dead(export);
-            match self.serve(pool, name, request, true, &what) {
+            self.remove_dead(export);
+            match self.serve(pool, name, request, (true, export.device.as_ref()), &what) {
                 Err(failure)
                     if failure.status == StatusCode::CONFLICT && Instant::now() < deadline =>
                 {
@@ -146,10 +146,11 @@ impl Daemon {
         pool: &str,
         name: &str,
         request: &Attach,
-        restored: bool,
+        (restored, device_before): (bool, Option<&SavedDevice>),
         what: &str,
     ) -> Result<(Export, Option<Attach>), Failure> {
         let handle = self.handle(pool, what)?;
+        let uuid = self.status(pool)?.pool.uuid;
         let device = handle.volume(name).ok_or_else(|| {
             let name = name.to_owned();
             Failure::pool(what, &array::pool::PoolError::NoVolume { name })
@@ -171,6 +172,9 @@ impl Daemon {
                 restored,
                 what,
                 served_at: &served_at,
+                identity: format!("{uuid}/{name}"),
+                kept: &self.kept,
+                device_before,
             },
         )?;
         let taken = served.place().filter(|taken| taken != place).map(|taken| {
@@ -267,6 +271,21 @@ impl Daemon {
         Ok(())
     }
 
+    /// Leaves all exports that outlive the daemon to the next one. The others stay.
+    pub(super) fn leave_exports(&self) {
+        let exports: Vec<Exported> = self.exports().drain(..).collect();
+        for mut exported in exports {
+            let volume = format!("{}/{}", exported.pool, exported.volume);
+            if exported.served.leave() {
+                tracing::info!(volume, "left to the next daemon");
+                // The device stays, and its name with it.
+                exported.link.map(DeviceLink::leave);
+            } else {
+                self.exports().push(exported);
+            }
+        }
+    }
+
     /// Ends the exports of a volume, or of every volume of a pool.
     pub(super) fn end_exports(&self, pool: &str, volume: Option<&str>) -> Vec<Export> {
         let ended: Vec<Exported> = self
@@ -300,11 +319,15 @@ fn used_by(export: &Export) -> Option<String> {
     Some(format!("{} is open in {by}", device.display()))
 }
 
-/// Removes sockets, mounts and devices of an export that a killed daemon left behind, if they are no longer in use.
-pub(super) fn remove_dead(export: &SavedExport) {
-    for kind in EXPORTS {
-        if let Some(place) = export.attach.at.get(kind.name()) {
-            kind.remove_dead(place, export.device.as_ref());
+impl Daemon {
+    /// Removes sockets, mounts and devices of an export that a killed daemon left behind, if they are no longer in use.
+    pub(super) fn remove_dead(&self, export: &SavedExport) {
+        for kind in EXPORTS {
+            if let Some(place) = export.attach.at.get(kind.name())
+                && !self.kept.waits(Path::new(place))
+            {
+                kind.remove_dead(place, export.device.as_ref());
+            }
         }
     }
 }

@@ -34,6 +34,11 @@ impl DeviceLink {
         Ok(Self { path, device })
     }
 
+    /// Leaves the link to the next daemon.
+    pub(super) fn leave(self) {
+        std::mem::forget(self);
+    }
+
     pub(super) fn path(&self) -> &Path {
         &self.path
     }

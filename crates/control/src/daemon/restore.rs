@@ -27,7 +27,6 @@ use engine::status::{PoolStatus, Severity};
 use export::fuse::loops;
 
 use super::Daemon;
-use super::exports::remove_dead;
 use crate::Failure;
 use crate::api::{Attach, Export, FailedRestore, Kind, Problem};
 use crate::state::{SavedDevice, SavedExport, SavedPool, StateFile};
@@ -291,7 +290,8 @@ impl Daemon {
             // A request has imported or forgotten the pool meanwhile.
             Err(_) if !self.is_coming(&saved.uuid) || self.is_open(&saved.uuid) => {}
             Err(failure) => {
-                saved.exports.iter().for_each(remove_dead);
+                let exports = saved.exports.iter();
+                exports.for_each(|export| self.remove_dead(export));
                 self.missing().retain(|missing| missing.uuid != saved.uuid);
                 self.did_not_return(&saved.name, &saved.uuid, None, failure);
             }

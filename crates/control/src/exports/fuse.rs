@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use axum::http::StatusCode;
 use block::BlockDevice;
+use export::fuse::kept::Keeping;
 use export::fuse::loops::{self, LoopDevice};
 use export::fuse::{FuseError, FuseFile};
 
@@ -19,8 +20,24 @@ pub(super) struct Fuse;
 
 /// A mounted file, and the loop device made over it.
 struct File {
-    file: FuseFile,
+    /// `None` if it is left to the next daemon.
+    file: Option<FuseFile>,
     device: Option<LoopDevice>,
+}
+
+impl File {
+    fn file(&self) -> &FuseFile {
+        self.file.as_ref().expect("it is not left yet")
+    }
+}
+
+impl Drop for File {
+    /// A loop device whose file has lost its name with the daemon before is not found by that name.
+    fn drop(&mut self) {
+        if let (Some(file), Some(device)) = (&self.file, &self.device) {
+            device.end(file.path());
+        }
+    }
 }
 
 impl ExportKind for Fuse {
@@ -45,14 +62,33 @@ impl ExportKind for Fuse {
     }
 
     fn serve(&self, place: &str, serving: &Serving<'_>) -> Result<Box<dyn Served>, Failure> {
-        let what = serving.what;
-        let file = mount(Path::new(place), serving.device(), what)?;
-        let attach = serving.attach;
-        let device = attach
-            .loop_device
-            .then(|| loop_over(&file, attach.read_only, what));
-        let device = device.transpose()?;
-        Ok(Box::new(File { file, device }))
+        let (what, attach) = (serving.what, serving.attach);
+        let place = Path::new(place);
+        let keeping = serving.kept.keeping(&serving.identity);
+        let waiting = keeping.as_ref().zip(serving.kept.take(place));
+        let (file, before) = match waiting {
+            Some((keeping, kept)) => {
+                let file = FuseFile::take_up(kept, serving.device(), keeping)
+                    .map_err(|error| failure(what, &error))?;
+                let before = serving.device_before;
+                let device =
+                    before.and_then(|saved| LoopDevice::of_before(&saved.path, saved.sequence));
+                (file, device)
+            }
+            None => (
+                mount(place, serving.device(), what, keeping.as_ref())?,
+                None,
+            ),
+        };
+        let device = match (before, attach.loop_device) {
+            (Some(before), _) => Some(before),
+            (None, true) => Some(loop_over(&file, attach.read_only, what)?),
+            (None, false) => None,
+        };
+        Ok(Box::new(File {
+            file: Some(file),
+            device,
+        }))
     }
 
     fn remove_dead(&self, place: &str, device: Option<&SavedDevice>) {
@@ -97,18 +133,26 @@ impl Served for File {
     }
 
     fn uri(&self) -> String {
-        self.file.path().display().to_string()
+        self.file().path().display().to_string()
     }
 
     /// How often the file is open. With a loop device: opens besides the loop device's own, plus 1 if the loop device
     /// is in use.
     fn clients(&self) -> usize {
         match self.own_device() {
-            None => self.file.opens(),
+            None => self.file().opens(),
             Some(device) => {
-                self.file.opens().saturating_sub(1) + usize::from(loops::is_held(device))
+                self.file().opens().saturating_sub(1) + usize::from(loops::is_held(device))
             }
         }
+    }
+
+    fn leave(&mut self) -> bool {
+        self.file = match self.file.take().map(FuseFile::leave) {
+            Some(Err(file)) => Some(file),
+            Some(Ok(())) | None => None,
+        };
+        self.file.is_none()
     }
 
     fn own_device(&self) -> Option<&Path> {
@@ -117,13 +161,18 @@ impl Served for File {
 
     fn resized(&self) -> io::Result<()> {
         match self.own_device() {
-            Some(device) => loops::take_size(device, self.file.path()),
+            Some(device) => loops::take_size(device, self.file().path()),
             None => Ok(()),
         }
     }
 }
 
-fn mount(file: &Path, volume: Arc<dyn BlockDevice>, what: &str) -> Result<FuseFile, Failure> {
+fn mount(
+    file: &Path,
+    volume: Arc<dyn BlockDevice>,
+    what: &str,
+    keeping: Option<&Keeping>,
+) -> Result<FuseFile, Failure> {
     if !file.is_absolute() {
         return Err(Failure::request(
             what,
@@ -131,19 +180,23 @@ fn mount(file: &Path, volume: Arc<dyn BlockDevice>, what: &str) -> Result<FuseFi
             "the daemon runs in another directory; give the whole path",
         ));
     }
-    FuseFile::mount(file, volume).map_err(|error| {
-        let status = match &error {
-            FuseError::NotAFile { .. } | FuseError::Exists { .. } | FuseError::Busy { .. } => {
-                StatusCode::CONFLICT
-            }
-            FuseError::Prepare { source, .. } if source.kind() == io::ErrorKind::NotFound => {
-                StatusCode::NOT_FOUND
-            }
-            FuseError::Prepare { .. } => StatusCode::CONFLICT,
-            FuseError::NoFuse { .. } | FuseError::Mount { .. } => StatusCode::INTERNAL_SERVER_ERROR,
-        };
-        Failure::of(status, what, &error)
-    })
+    FuseFile::mount_kept(file, volume, keeping).map_err(|error| failure(what, &error))
+}
+
+fn failure(what: &str, error: &FuseError) -> Failure {
+    let status = match error {
+        FuseError::NotAFile { .. } | FuseError::Exists { .. } | FuseError::Busy { .. } => {
+            StatusCode::CONFLICT
+        }
+        FuseError::Prepare { source, .. } if source.kind() == io::ErrorKind::NotFound => {
+            StatusCode::NOT_FOUND
+        }
+        FuseError::Prepare { .. } => StatusCode::CONFLICT,
+        FuseError::NoFuse { .. } | FuseError::Mount { .. } | FuseError::TakeUp { .. } => {
+            StatusCode::INTERNAL_SERVER_ERROR
+        }
+    };
+    Failure::of(status, what, error)
 }
 
 fn loop_over(file: &FuseFile, read_only: bool, what: &str) -> Result<LoopDevice, Failure> {

@@ -21,6 +21,7 @@ use block::BlockDevice;
 
 use crate::Failure;
 use crate::api::{Attach, Export};
+use crate::kept::KeptFiles;
 use crate::state::SavedDevice;
 use read_only::ReadOnly;
 
@@ -88,6 +89,12 @@ pub struct Serving<'a> {
     pub what: &'a str,
     /// Returns the volume that is served at an address.
     pub served_at: &'a dyn Fn(&str) -> Option<String>,
+    /// The identity of its pool, and its name: what is served, for kinds of exports that outlive the daemon.
+    pub identity: String,
+    /// Files that outlive the daemon.
+    pub kept: &'a KeptFiles,
+    /// The loop device that the daemon before has made.
+    pub device_before: Option<&'a SavedDevice>,
 }
 
 impl Serving<'_> {
@@ -132,6 +139,12 @@ pub trait Served: Send {
     /// The block device that was created with this export and is removed with it.
     fn own_device(&self) -> Option<&Path> {
         None
+    }
+
+    /// Ends the service so that the next daemon goes on with the same clients. False if this kind of export cannot;
+    /// otherwise dropping it changes nothing any more.
+    fn leave(&mut self) -> bool {
+        false
     }
 
     /// Updates the export after the volume was resized.

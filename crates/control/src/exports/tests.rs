@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use block::{BlockDevice, Completed, Fault, Limits, Memory, Request, RequestKind};
 
 use super::{EXPORTS, ExportKind, Served, Serving, chosen};
+use crate::KeptFiles;
 use crate::api::Attach;
 
 /// Bytes of the volume: not a multiple of the stream's read size.
@@ -143,6 +144,9 @@ fn serve(kind: &dyn ExportKind, place: &Path) -> Box<dyn Served> {
             restored: false,
             what: "not served",
             served_at: &|_| None,
+            identity: "tank/home".to_owned(),
+            kept: &KeptFiles::default(),
+            device_before: None,
         },
     );
     served.map_err(|failure| failure.problem.why).unwrap()

@@ -82,7 +82,8 @@ impl DaemonArguments {
                 .with_target(false)
                 .init(),
         }
-        // After the log is set up: opening the state may write log messages.
+        // After the log is set up: these may write log messages.
+        let kept = control::kept_files();
         let state = StateFile::open(&state).map_err(ServeError::from)?;
         if let Some(group) = &self.group
             && let Err(error) = socket.open_to_group(&path, group)
@@ -120,6 +121,7 @@ impl DaemonArguments {
             links: links.and_then(|links| std::path::absolute(links).ok()),
             late_drives: Duration::from_secs(self.wait_drives),
             returns: self.returns,
+            kept,
         };
         Ok(server::run(&socket, options, ready)?)
     }

@@ -7,6 +7,8 @@
 //!
 //! Tests that need root or a missing tool are reported as skipped.
 
+mod kept;
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

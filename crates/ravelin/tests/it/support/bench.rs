@@ -141,6 +141,11 @@ impl Bench {
         self.spawn_by(program, options, environment);
     }
 
+    /// Starts the daemon by a program that executes it, in an environment, and does not wait.
+    pub(crate) fn launch_by(&mut self, program: Command, environment: &[(&str, &str)]) {
+        self.spawn_by(program, &[], environment);
+    }
+
     /// Starts the daemon through a program that executes it.
     fn spawn_by(&mut self, program: Command, options: &[&str], environment: &[(&str, &str)]) {
         let log = std::fs::File::create(self.path("daemon.log")).unwrap();
