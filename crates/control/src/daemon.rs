@@ -32,6 +32,7 @@ use crate::scrub_file;
 use crate::state::StateFile;
 pub use drives::Change;
 use exports::Exported;
+pub use links::LinkPlaces;
 
 /// How long closing a pool waits for requests of this daemon that still have a reference to it. These requests end in
 /// bounded time; the longest one is [`Daemon::idle`].
@@ -57,7 +58,7 @@ pub struct Daemon {
     /// Programs to run for each event.
     hooks: Option<Hooks>,
     /// Directory of stable names (links) for the devices of attached volumes.
-    links: Option<PathBuf>,
+    links: Option<LinkPlaces>,
     /// Pools and exports of an earlier run that are not restored: the attempt failed, or is not finished.
     failed_restores: Mutex<Vec<FailedRestore>>,
     /// Progress of the restoration.
@@ -113,7 +114,7 @@ impl Daemon {
     pub fn new(
         state: StateFile,
         hooks: Option<Hooks>,
-        links: Option<PathBuf>,
+        links: Option<LinkPlaces>,
         kept: KeptFiles,
     ) -> Self {
         Self {

@@ -29,5 +29,5 @@ pub use kept::KeptFiles;
 pub use supervisor::kept_files;
 
 pub use client::{Client, ClientError};
-pub use daemon::{Change, Daemon};
+pub use daemon::{Change, Daemon, LinkPlaces};
 pub use failure::Failure;

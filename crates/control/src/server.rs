@@ -14,7 +14,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::hooks::{HookOptions, Hooks};
 use crate::kept::{KeptFiles, WAIT_MAX};
 use crate::state::{StateError, StateFile};
-use crate::{Daemon, Failure, connections, routes, supervisor};
+use crate::{Daemon, Failure, LinkPlaces, connections, routes, supervisor};
 
 /// Signals that follow the first one within this time count as the same request to stop. Programs like `timeout`
 /// signal a process and its group, and so do a terminal and a script together; that must not abort the clean end.
@@ -155,7 +155,7 @@ pub struct Options {
     /// Programs to run for each event.
     pub hooks: Option<HookOptions>,
     /// Directory of stable names for the devices of attached volumes, `POOL/VOLUME`.
-    pub links: Option<PathBuf>,
+    pub links: Option<LinkPlaces>,
     /// How long the start waits for missing drives. A pool that is opened without a drive puts that drive out, and
     /// the drive would have to be filled again.
     pub late_drives: Duration,

@@ -211,7 +211,7 @@ impl Daemon {
 
     /// Creates the stable name of a device. Without a link the device can still be used by its number.
     fn link_to(&self, device: Option<&Path>, (pool, name): (&str, &str)) -> Option<DeviceLink> {
-        let made = DeviceLink::make(self.links.as_ref()?, pool, name, device?);
+        let made = DeviceLink::make(self.links.as_ref()?, (pool, name), device?);
         made.inspect_err(|error| tracing::warn!(pool, name, "no link to its device: {error}"))
             .ok()
     }

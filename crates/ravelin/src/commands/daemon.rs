@@ -2,10 +2,11 @@
 
 use std::io::{self, IsTerminal};
 use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use control::LinkPlaces;
 use control::hooks::HookOptions;
 use control::server::{self, ServeError, Socket};
 use control::state::StateFile;
@@ -111,14 +112,19 @@ impl DaemonArguments {
             socket: std::path::absolute(&path).unwrap_or_else(|_| path.clone()),
         });
         let usual = context.socket.is_none() && rustix::process::geteuid().is_root();
-        let links = self
-            .links
-            .as_deref()
-            .or(usual.then_some(Path::new("/dev/ravelin")));
+        let links = match &self.links {
+            Some(links) => std::path::absolute(links).ok(),
+            None => usual.then(|| PathBuf::from("/dev/ravelin")),
+        };
+        let links = links.map(|links| LinkPlaces {
+            links,
+            // udev's rule is for the usual daemon.
+            udev: usual.then(|| PathBuf::from("/run/ravelin/devices")),
+        });
         let options = server::Options {
             state,
             hooks,
-            links: links.and_then(|links| std::path::absolute(links).ok()),
+            links,
             late_drives: Duration::from_secs(self.wait_drives),
             returns: self.returns,
             kept,

@@ -6,6 +6,7 @@
 //! the kernel that is installed here. Missing parts are named, and the test is skipped.
 
 mod pages;
+mod systemd;
 
 use std::path::Path;
 

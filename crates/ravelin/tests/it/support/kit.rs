@@ -25,6 +25,19 @@ mount -t tmpfs run /run
 say() { echo "@guest $*"; }
 for module in $(cat /modules.order); do insmod $module || say "no module $module"; done
 "#;
+/// systemd does not run well in the first root, of which no mount can be moved.
+const SYSTEMD: &str = r#"
+mkdir /root.new
+mount -t tmpfs -o size=90% root /root.new
+for part in /*; do
+    case $part in
+        /proc | /sys | /dev | /run | /root.new) mkdir -p /root.new$part ;;
+        *) cp -a $part /root.new/ ;;
+    esac
+done
+umount /run
+exec switch_root /root.new /lib/systemd/systemd systemd.show_status=0 systemd.log_level=warning
+"#;
 const END: &str = "\nsay end\npoweroff -f\n";
 
 /// What a machine needs to run guests.
@@ -71,6 +84,7 @@ impl Kit {
             root: place.join("root"),
             place,
             time_limit: TIMEOUT,
+            disks: Vec::new(),
         };
         for directory in ["bin", "proc", "sys", "dev", "tmp", "modules", "usr/bin"] {
             fs::create_dir_all(guest.root.join(directory)).unwrap();
@@ -100,6 +114,7 @@ pub(crate) struct Guest<'a> {
     root: PathBuf,
     /// How long the whole run of the guest may take.
     time_limit: Duration,
+    disks: Vec<PathBuf>,
 }
 
 impl Guest<'_> {
@@ -149,13 +164,51 @@ impl Guest<'_> {
         to
     }
 
+    /// Adds a disk, `/dev/vda` and so on; its file stays when the guest has ended.
+    pub(crate) fn disk(&mut self, file: PathBuf) {
+        self.disks.push(file);
+    }
+
+    /// Puts a program that is not on the path, and the libraries that it loads, at the same place into the guest.
+    pub(crate) fn helper(&self, program: impl AsRef<Path>) {
+        let program = program.as_ref();
+        self.copy_program(program, program.to_str().unwrap());
+    }
+
+    /// Writes a file of the guest.
+    pub(crate) fn text(&self, path: &str, text: &str) {
+        let to = self.root.join(path.trim_start_matches('/'));
+        fs::create_dir_all(to.parent().unwrap()).unwrap();
+        fs::write(to, text).unwrap();
+    }
+
+    /// Makes a symbolic link in the guest.
+    pub(crate) fn link(&self, to: &str, path: &str) {
+        let from = self.root.join(path.trim_start_matches('/'));
+        fs::create_dir_all(from.parent().unwrap()).unwrap();
+        symlink(to, from).unwrap();
+    }
+
     /// Runs a script as the guest's first process; returns the output of the script.
     ///
     /// # Panics
     /// When the guest does not reach the end of the script.
     pub(crate) fn run(self, script: &str) -> String {
+        self.run_init(&[BEGIN, script, END].concat())
+    }
+
+    /// Runs systemd as the guest's first process; one of its services runs the script `/test.sh`, which says `end`.
+    ///
+    /// # Panics
+    /// When the guest does not reach the end of the script.
+    pub(crate) fn run_systemd(self, script: &str) -> String {
+        self.text("/test.sh", script);
+        self.run_init(&[BEGIN, SYSTEMD].concat())
+    }
+
+    fn run_init(self, script: &str) -> String {
         let init = self.root.join("init");
-        fs::write(&init, [BEGIN, script, END].concat()).unwrap();
+        fs::write(&init, script).unwrap();
         fs::set_permissions(&init, fs::Permissions::from_mode(0o755)).unwrap();
         let image = self.place.join("initramfs");
         let packed = Command::new("sh")
@@ -189,6 +242,10 @@ impl Guest<'_> {
             .arg(&self.kit.kernel)
             .arg("-initrd")
             .arg(image)
+            .args(self.disks.iter().flat_map(|disk| {
+                let drive = format!("file={},format=raw,if=virtio", disk.display());
+                ["-drive".to_owned(), drive]
+            }))
             .stdin(Stdio::null())
             .stdout(fs::File::create(&console).unwrap())
             .stderr(Stdio::inherit())
