@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use export::fuse::kept::{Keeper, Keeping, Kept};
+use export::fuse::kept::{Keeper, Kept, Retention};
 
 /// How long a file waits for its volume after a start. Whatever uses the file waits as long; then it gets errors. A pool
 /// whose drives are not there would make every process hang that looks at a file system on it.
@@ -46,8 +46,8 @@ impl KeptFiles {
     }
 
     /// How a file of this volume is kept, if it is.
-    pub(crate) fn keeping(&self, what: &str) -> Option<Keeping> {
-        Some(Keeping {
+    pub(crate) fn retention(&self, what: &str) -> Option<Retention> {
+        Some(Retention {
             keeper: Arc::clone(self.keeper.as_ref()?),
             what: what.to_owned(),
         })

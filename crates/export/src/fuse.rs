@@ -53,7 +53,7 @@ use fuser::{Config, MountOption, Session, SessionACL, SessionUnmounter};
 use file::{DeviceFile, Ended};
 use in_flight::InFlight;
 use inbox::{About, Inbox};
-use kept::{Keeping, Kept, Names};
+use kept::{Kept, Names, Retention};
 use place::{MountState, Place};
 
 /// The mounts' source name in the kernel's mount table.
@@ -168,7 +168,7 @@ impl FuseFile {
     pub fn mount_kept(
         file: &Path,
         device: Arc<dyn BlockDevice>,
-        keeping: Option<&Keeping>,
+        retention: Option<&Retention>,
     ) -> Result<Self, FuseError> {
         place::check_fuse()?;
         let mut place = Place::prepare(file)?;
@@ -197,9 +197,9 @@ impl FuseFile {
         let mut session = Session::new(file, place.path(), &config).map_err(mount_error)?;
         let kernel = session.as_fd().try_clone_to_owned().map_err(mount_error)?;
         in_flight.reply_to(kernel);
-        let kept = keeping.and_then(|keeping| {
+        let kept = retention.and_then(|retention| {
             let kept = keep(
-                keeping,
+                retention,
                 session.as_fd(),
                 &served,
                 (&in_flight, place.path()),
@@ -238,14 +238,14 @@ impl FuseFile {
     pub fn take_up(
         kept: Kept,
         device: Arc<dyn BlockDevice>,
-        keeping: &Keeping,
+        retention: &Retention,
     ) -> Result<Self, FuseError> {
         let failed = |source| FuseError::TakeUp {
             file: kept.path().to_owned(),
             source,
         };
-        if kept.what() != keeping.what {
-            let other = format!("it was {} and is {} now", kept.what(), keeping.what);
+        if kept.what() != retention.what {
+            let other = format!("it was {} and is {} now", kept.what(), retention.what);
             return Err(failed(io::Error::other(other)));
         }
         if let Err(error) = kept.mount_again() {
@@ -256,7 +256,7 @@ impl FuseFile {
         in_flight.reply_to(replies);
         let left = kept.inbox.left();
         let (kernel, file) = (kept.kernel.as_fd(), (kept.path(), kept.about.device));
-        let names = Names::keep(keeping, (kernel, &kept.inbox), file, Some(&kept));
+        let names = Names::keep(retention, (kernel, &kept.inbox), file, Some(&kept));
         let names = names.inspect_err(|error| {
             tracing::warn!(file = %kept.path().display(), "it ends with the daemon: {error}");
         });
@@ -283,21 +283,20 @@ impl FuseFile {
         })
     }
 
-    /// Ends the service and leaves the file as it is: requests wait for the process that takes it up. Waits until the
-    /// requests that the device has are completed, for a few seconds.
-    ///
-    /// # Errors
-    /// The file, if nothing keeps it.
-    pub fn leave(self) -> Result<(), Self> {
-        if self.kept.is_none() {
-            return Err(self);
-        }
+    /// True if a supervisor keeps the file for the next process.
+    #[must_use]
+    pub const fn is_kept(&self) -> bool {
+        self.kept.is_some()
+    }
+
+    /// Ends the service and leaves a file that is kept as it is: requests wait for the process that takes it up. Waits
+    /// until the requests that the device has are completed, for a few seconds.
+    pub fn leave(self) {
         self.in_flight.leave();
         if !self.in_flight.wait_completed(Instant::now() + GOODBYE) {
             tracing::info!(file = %self.place.path().display(), "requests are left to the next process");
         }
         std::mem::forget(self);
-        Ok(())
     }
 
     /// The file.
@@ -326,7 +325,7 @@ impl FuseFile {
 
 /// Gives a file's descriptors to its keeper, and the file an inbox that outlives this process.
 fn keep(
-    keeping: &Keeping,
+    retention: &Retention,
     kernel: BorrowedFd<'_>,
     served: &DeviceFile,
     (in_flight, path): (&InFlight, &Path),
@@ -337,9 +336,9 @@ fn keep(
         device,
         since: served.times(),
         path: path.to_owned(),
-        what: keeping.what.clone(),
+        what: retention.what.clone(),
     })?;
-    let names = Names::keep(keeping, (kernel, &inbox), (path, device), None)?;
+    let names = Names::keep(retention, (kernel, &inbox), (path, device), None)?;
     in_flight.keep_in(inbox);
     Ok(names)
 }

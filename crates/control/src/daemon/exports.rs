@@ -279,7 +279,9 @@ impl Daemon {
             if exported.served.leave() {
                 tracing::info!(volume, "left to the next daemon");
                 // The device stays, and its name with it.
-                exported.link.map(DeviceLink::leave);
+                if let Some(link) = exported.link {
+                    link.leave();
+                }
             } else {
                 self.exports().push(exported);
             }

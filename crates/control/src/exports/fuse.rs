@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use axum::http::StatusCode;
 use block::BlockDevice;
-use export::fuse::kept::Keeping;
+use export::fuse::kept::Retention;
 use export::fuse::loops::{self, LoopDevice};
 use export::fuse::{FuseError, FuseFile};
 
@@ -64,11 +64,11 @@ impl ExportKind for Fuse {
     fn serve(&self, place: &str, serving: &Serving<'_>) -> Result<Box<dyn Served>, Failure> {
         let (what, attach) = (serving.what, serving.attach);
         let place = Path::new(place);
-        let keeping = serving.kept.keeping(&serving.identity);
-        let waiting = keeping.as_ref().zip(serving.kept.take(place));
+        let retention = serving.kept.retention(&serving.identity);
+        let waiting = retention.as_ref().zip(serving.kept.take(place));
         let (file, before) = match waiting {
-            Some((keeping, kept)) => {
-                let file = FuseFile::take_up(kept, serving.device(), keeping)
+            Some((retention, kept)) => {
+                let file = FuseFile::take_up(kept, serving.device(), retention)
                     .map_err(|error| failure(what, &error))?;
                 let before = serving.device_before;
                 let device =
@@ -76,7 +76,7 @@ impl ExportKind for Fuse {
                 (file, device)
             }
             None => (
-                mount(place, serving.device(), what, keeping.as_ref())?,
+                mount(place, serving.device(), what, retention.as_ref())?,
                 None,
             ),
         };
@@ -148,11 +148,8 @@ impl Served for File {
     }
 
     fn leave(&mut self) -> bool {
-        self.file = match self.file.take().map(FuseFile::leave) {
-            Some(Err(file)) => Some(file),
-            Some(Ok(())) | None => None,
-        };
-        self.file.is_none()
+        let kept = self.file.take_if(|file| file.is_kept());
+        kept.map(FuseFile::leave).is_some()
     }
 
     fn own_device(&self) -> Option<&Path> {
@@ -171,7 +168,7 @@ fn mount(
     file: &Path,
     volume: Arc<dyn BlockDevice>,
     what: &str,
-    keeping: Option<&Keeping>,
+    retention: Option<&Retention>,
 ) -> Result<FuseFile, Failure> {
     if !file.is_absolute() {
         return Err(Failure::request(
@@ -180,7 +177,7 @@ fn mount(
             "the daemon runs in another directory; give the whole path",
         ));
     }
-    FuseFile::mount_kept(file, volume, keeping).map_err(|error| failure(what, &error))
+    FuseFile::mount_kept(file, volume, retention).map_err(|error| failure(what, &error))
 }
 
 fn failure(what: &str, error: &FuseError) -> Failure {

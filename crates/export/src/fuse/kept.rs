@@ -38,16 +38,16 @@ pub trait Keeper: Send + Sync {
 
 /// How a file that is mounted is kept.
 #[derive(Clone)]
-pub struct Keeping {
+pub struct Retention {
     /// By whom.
     pub keeper: Arc<dyn Keeper>,
     /// What is served. The next process serves the file again only if it serves the same.
     pub what: String,
 }
 
-impl std::fmt::Debug for Keeping {
+impl std::fmt::Debug for Retention {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Keeping")
+        f.debug_struct("Retention")
             .field("what", &self.what)
             .finish_non_exhaustive()
     }
@@ -72,7 +72,7 @@ impl std::fmt::Debug for Kept {
 
 impl Kept {
     /// Of the descriptors that a supervisor has kept, with their names: the files, and the names of all other
-    /// descriptors that [`Keeping`] has made, which are of no use any more.
+    /// descriptors that [`Retention`] has made, which are of no use any more.
     #[must_use]
     pub fn among(descriptors: Vec<(String, OwnedFd)>) -> (Vec<Self>, Vec<String>) {
         let mut parts: BTreeMap<u64, Vec<(Part, OwnedFd)>> = BTreeMap::new();
@@ -186,13 +186,13 @@ impl Names {
     /// # Errors
     /// If one cannot be kept. Then none is.
     pub(super) fn keep(
-        keeping: &Keeping,
+        retention: &Retention,
         (kernel, inbox): (BorrowedFd<'_>, &Inbox),
         (path, device): (&Path, u64),
         before: Option<&Kept>,
     ) -> io::Result<Self> {
         let mut kept = Self {
-            keeper: Arc::clone(&keeping.keeper),
+            keeper: Arc::clone(&retention.keeper),
             names: Vec::new(),
         };
         if let Some(before) = before {

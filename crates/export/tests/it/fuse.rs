@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::{MemoryDevice, PAGE, Pace, limits};
 use block::{BlockDevice, Fault, Memory};
-use export::fuse::kept::{Keeper, Keeping, Kept};
+use export::fuse::kept::{Keeper, Kept, Retention};
 use export::fuse::loops::LoopDevice;
 use export::fuse::{FuseError, FuseFile};
 use rustix::fs::{FallocateFlags, OFlags, SeekFrom, fallocate};
@@ -441,14 +441,14 @@ fn serves_and_keeps_until_it_is_killed() {
     let file = Path::new(&file);
     let socket = UnixDatagram::unbound().unwrap();
     socket.connect(file.with_extension("socket")).unwrap();
-    let keeping = Keeping {
+    let retention = Retention {
         keeper: Arc::new(Sender(socket)),
         what: "tank/home".to_owned(),
     };
     let device = MemoryDevice::new(limits(SIZE), Pace::Fast);
     // Requests of clients are never answered here.
     let _held = device.hold();
-    let _mounted = FuseFile::mount_kept(file, device, Some(&keeping)).unwrap();
+    let _mounted = FuseFile::mount_kept(file, device, Some(&retention)).unwrap();
     println!("\nserving");
     std::thread::sleep(Duration::from_secs(60));
 }
@@ -512,11 +512,11 @@ fn what_a_killed_process_has_not_answered_is_answered_by_the_next_one() {
     let kept = files.pop().unwrap();
     assert_eq!((kept.path(), kept.what()), (&*place.file(), "tank/home"));
     let (here, _there) = UnixDatagram::pair().unwrap();
-    let keeping = Keeping {
+    let retention = Retention {
         keeper: Arc::new(Sender(here)),
         what: "tank/home".to_owned(),
     };
-    let mounted = FuseFile::take_up(kept, Arc::clone(&device) as _, &keeping).unwrap();
+    let mounted = FuseFile::take_up(kept, Arc::clone(&device) as _, &retention).unwrap();
     for thread in unanswered.into_iter().chain([waiting, write(4, 24576)]) {
         thread.join().unwrap().unwrap();
     }
@@ -537,12 +537,12 @@ fn a_kept_file_is_not_served_with_something_else_and_ends() {
     }
     let place = Place::new("other");
     let (here, there) = UnixDatagram::pair().unwrap();
-    let keeping = |what: &str, socket: &UnixDatagram| Keeping {
+    let retention = |what: &str, socket: &UnixDatagram| Retention {
         keeper: Arc::new(Sender(socket.try_clone().unwrap())),
         what: what.to_owned(),
     };
     let device = MemoryDevice::new(limits(SIZE), Pace::Fast);
-    let home = keeping("tank/home", &here);
+    let home = retention("tank/home", &here);
     let mounted = FuseFile::mount_kept(&place.file(), Arc::clone(&device) as _, Some(&home));
     let mounted = mounted.unwrap();
     let mut descriptors = Vec::new();
@@ -554,9 +554,10 @@ fn a_kept_file_is_not_served_with_something_else_and_ends() {
         descriptors.push((name, descriptor.unwrap()));
     }
     let file = open(&place.file());
-    mounted.leave().unwrap();
+    assert!(mounted.is_kept());
+    mounted.leave();
     let kept = Kept::among(descriptors).0.pop().unwrap();
-    let other = FuseFile::take_up(kept, device, &keeping("tank/other", &here));
+    let other = FuseFile::take_up(kept, device, &retention("tank/other", &here));
     let said = other.unwrap_err();
     assert!(matches!(said, FuseError::TakeUp { .. }), "{said}");
     // The thread of the process before has the connection, as in no real next process: end it, too.

@@ -290,7 +290,7 @@ fn a_file_system_goes_on(test: &str, program: &[&str]) {
 }
 
 #[test]
-fn a_file_system_on_a_volume_goes_on_over_restarts_and_kills() {
+fn a_file_system_on_a_volume_goes_on_over_restarts_and_crashes() {
     a_file_system_goes_on("kept", &[]);
 }
 
