@@ -1,7 +1,11 @@
-//! `ravelin drive fail | offline | online | replace | add | remove | clear | wipe |
-//! restore-label | identify`.
+//! `ravelin drive list | fail | offline | online | replace | add | remove | clear | wipe |
+//! restore-label | identify | locate`.
 
 mod identify;
+mod list;
+mod machine;
+
+use std::path::PathBuf;
 
 use clap::Subcommand;
 use control::Client;
@@ -16,6 +20,36 @@ use super::examples;
 /// Take drives of a pool out, bring them in, replace and wipe them.
 #[derive(Debug, Subcommand)]
 pub(crate) enum DriveCommand {
+    /// List the drives of pools: seat, state, size, serial number, WWN and slot.
+    #[command(visible_alias = "ls")]
+    #[command(after_long_help = examples::DRIVE_LIST)]
+    List {
+        /// One pool only.
+        #[arg(add = complete::pools())]
+        pool: Option<String>,
+        /// Ask `smartctl` for temperatures and SMART's verdict, for some seconds at most (needs root).
+        #[arg(long)]
+        smart: bool,
+        /// Read a copied tree (its `sys`, `dev`, `run`) instead of this machine.
+        #[arg(long, value_name = "DIR", hide = true)]
+        sysroot: Option<PathBuf>,
+    },
+    /// Switch on the light of the slot that a drive is in, to find it in a rack (needs root).
+    #[command(after_long_help = examples::DRIVE_LOCATE)]
+    Locate {
+        /// The pool.
+        #[arg(add = complete::pools())]
+        pool: String,
+        /// Its seat's number, or its name.
+        #[arg(value_name = "SEAT-or-PATH", add = complete::members())]
+        drive: String,
+        /// Switch it off.
+        #[arg(long)]
+        off: bool,
+        /// Read a copied tree (its `sys`, `dev`, `run`) instead of this machine.
+        #[arg(long, value_name = "DIR", hide = true)]
+        sysroot: Option<PathBuf>,
+    },
     /// Take a drive out for good; what it held is rebuilt onto spare space.
     #[command(after_long_help = examples::DRIVE_FAIL)]
     Fail {
@@ -161,16 +195,27 @@ struct Asked {
 impl DriveCommand {
     /// Sends the request to the daemon and prints the result.
     pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
-        if let Self::Identify { drive, udev } = self {
-            return identify::run(context, &drive, udev);
-        }
         let client = context.client();
-        if let Self::RestoreLabel { drive, yes } = &self {
-            return restore_label(context, &client, &absolute(drive), *yes);
-        }
-        match self.asked() {
-            Ok(asked) => change(context, &client, asked),
-            Err((drive, yes)) => wipe(context, &client, &drive, yes),
+        match self {
+            Self::Identify { drive, udev } => identify::run(context, &drive, udev),
+            Self::List {
+                pool,
+                smart,
+                sysroot,
+            } => list::list(context, &client, pool, smart, sysroot),
+            Self::Locate {
+                pool,
+                drive,
+                off,
+                sysroot,
+            } => list::locate(context, &client, (&pool, &drive), off, sysroot),
+            Self::RestoreLabel { drive, yes } => {
+                restore_label(context, &client, &absolute(&drive), yes)
+            }
+            change_or_wipe => match change_or_wipe.asked() {
+                Ok(asked) => change(context, &client, asked),
+                Err((drive, yes)) => wipe(context, &client, &drive, yes),
+            },
         }
     }
 
@@ -235,7 +280,10 @@ impl DriveCommand {
                 Asked { yes, ..asked }
             }
             Self::Wipe { drive, yes } => return Err((absolute(&drive), yes)),
-            Self::Identify { .. } | Self::RestoreLabel { .. } => {
+            Self::Identify { .. }
+            | Self::RestoreLabel { .. }
+            | Self::List { .. }
+            | Self::Locate { .. } => {
                 unreachable!("these change no pool")
             }
         })

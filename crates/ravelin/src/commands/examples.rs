@@ -42,6 +42,10 @@ pub(crate) const EVENTS: &str =
     "Examples:\n  ravelin pool events tank\n  ravelin pool events tank --follow";
 pub(crate) const IOSTAT: &str = "Examples:\n  ravelin pool iostat tank";
 pub(crate) const WAIT: &str = "Examples:\n  ravelin pool wait tank --for rebuild";
+pub(crate) const DRIVE_LIST: &str =
+    "Examples:\n  ravelin drive list\n  ravelin drive list tank --smart";
+pub(crate) const DRIVE_LOCATE: &str =
+    "Examples:\n  ravelin drive locate tank 2\n  ravelin drive locate tank 2 --off";
 pub(crate) const DRIVE_FAIL: &str =
     "Examples:\n  ravelin drive fail tank 2\n  ravelin drive fail tank /dev/sdd";
 pub(crate) const DRIVE_OFFLINE: &str =

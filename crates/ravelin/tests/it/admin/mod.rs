@@ -10,6 +10,7 @@ mod drives;
 mod hardening;
 mod identify;
 mod journal;
+mod listing;
 mod package;
 mod plans;
 mod schemes;

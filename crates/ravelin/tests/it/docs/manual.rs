@@ -25,9 +25,10 @@ const VOLUME: &str = "ravelin volume create tank/home --size 100G";
 fn before(page: &str) -> &'static [&'static str] {
     match page {
         "status" | "pool-list" | "pool-status" | "pool-export" | "pool-scrub" | "pool-iostat"
-        | "pool-wait" | "drive-fail" | "drive-offline" | "drive-replace" | "drive-add" => &[POOL],
-        "pool-destroy" | "volume-list" | "volume-resize" | "volume-rename" | "volume-delete"
-        | "volume-attach" | "bench" => &[POOL, VOLUME],
+        | "pool-wait" | "pool-history" | "drive-list" | "drive-locate" | "drive-fail"
+        | "drive-offline" | "drive-replace" | "drive-add" => &[POOL],
+        "pool-destroy" | "volume-list" | "volume-show" | "volume-resize" | "volume-rename"
+        | "volume-delete" | "volume-attach" | "bench" => &[POOL, VOLUME],
         "pool-events" => &[POOL, "ravelin drive offline tank 2"],
         "pool-import" => &[POOL, "ravelin pool export tank"],
         "drive-online" => &[POOL, "ravelin drive offline tank 2"],
@@ -77,6 +78,8 @@ fn end(page: &str, example: &str) -> End<'static> {
         "pool-events" if example.contains("--follow") => End::Stopped,
         "pool-destroy" | "volume-delete" if confirms => End::Confirmed("tank"),
         "drive-wipe" if confirms => End::Confirmed("/dev/sdh"),
+        // The drives of the test are files, which have no lights.
+        "drive-locate" => End::Exits(&[1]),
         // 1 means that something was found on the host of the test.
         "doctor" => End::Exits(&[0, 1]),
         "volume-of-device" if !Stage::has_loop_devices() => {
