@@ -531,8 +531,52 @@ pub struct Volume {
     pub uuid: String,
     /// Its size for clients.
     pub size_bytes: u64,
+    /// What the pool has set aside for it: whole groups.
+    #[serde(default)]
+    pub reserved_bytes: u64,
+    /// The bytes that have been written and not trimmed since. None if that was not asked for, or could not be found
+    /// in the time that was given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allocated_bytes: Option<u64>,
+    /// What is consecutive on one drive.
+    #[serde(default)]
+    pub chunk_bytes: u64,
+    /// The data of a full stripe: a write of so much, aligned, needs no reads.
+    #[serde(default)]
+    pub stripe_bytes: u64,
+    /// Command lines that make a file system that is aligned to chunks and stripes.
+    #[serde(default)]
+    pub mkfs: Vec<String>,
     /// Its exports.
     pub exports: Vec<Export>,
+}
+
+impl Volume {
+    /// Sets [`mkfs`](Self::mkfs), for the volume's block device if it has one.
+    #[must_use]
+    pub fn with_mkfs(mut self) -> Self {
+        let device = { self.exports.iter() }.find_map(|export| {
+            let device = export.link.as_ref().or(export.device.as_ref())?;
+            Some(device.display().to_string())
+        });
+        let device = device.unwrap_or_else(|| "DEVICE".to_owned());
+        let (chunk, stripe) = (self.chunk_bytes, self.stripe_bytes);
+        let chunks = stripe.checked_div(chunk).unwrap_or(0);
+        let aligned = chunks > 1 && chunk.is_multiple_of(4096) && stripe.is_multiple_of(chunk);
+        let (ext4, xfs) = match aligned {
+            true => (
+                format!(" -E stride={},stripe_width={}", chunk / 4096, stripe / 4096),
+                format!(" -d su={}k,sw={chunks}", chunk / 1024),
+            ),
+            // A mirror has no stripes.
+            false => (String::new(), String::new()),
+        };
+        self.mkfs = vec![
+            format!("mkfs.ext4 -b 4096{ext4} {device}"),
+            format!("mkfs.xfs -s size=4096{xfs} {device}"),
+        ];
+        self
+    }
 }
 
 /// `POST pools/{name}/volumes/{volume}/attach`.
@@ -540,7 +584,8 @@ pub struct Volume {
 #[serde(try_from = "AttachFields")]
 pub struct Attach {
     /// The [kind of export](crate::exports::EXPORTS) and the place; exactly one entry. `nbd` with `unix:PATH` or
-    /// `tcp:ADDRESS:PORT`, or `fuse` with the file that the volume appears as, an absolute path.
+    /// `tcp:ADDRESS:PORT`, or `fuse` with the file that the volume appears as, an absolute path. May be empty with
+    /// `loop_device`: the daemon then chooses the file.
     #[serde(flatten)]
     pub at: BTreeMap<String, String>,
     /// By FUSE: create a loop device over that file.
@@ -549,6 +594,9 @@ pub struct Attach {
     /// Refuse requests that change the volume.
     #[serde(default, skip_serializing_if = "is_false")]
     pub read_only: bool,
+    /// Bytes of a logical block, 512 or 4096: of the loop device, or the shortest request that NBD clients may send.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub block_size: Option<u32>,
     /// By NBD: clients must use TLS.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<AttachTls>,
@@ -570,6 +618,7 @@ struct AttachFields {
     loop_device: bool,
     #[serde(default)]
     read_only: bool,
+    block_size: Option<u32>,
     tls: Option<AttachTls>,
     tls_psk: Option<PathBuf>,
     #[serde(default)]
@@ -597,6 +646,7 @@ impl TryFrom<AttachFields> for Attach {
             at,
             loop_device: fields.loop_device,
             read_only: fields.read_only,
+            block_size: fields.block_size,
             tls: fields.tls,
             tls_psk: fields.tls_psk,
             insecure: fields.insecure,
@@ -623,6 +673,15 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
+const fn one() -> u32 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+const fn is_one(value: &u32) -> bool {
+    *value == 1
+}
+
 /// A volume that is served.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Export {
@@ -643,6 +702,9 @@ pub struct Export {
     /// True if requests that change the volume are refused.
     #[serde(default, skip_serializing_if = "is_false")]
     pub read_only: bool,
+    /// Requests are aligned to so many bytes: a logical block of the device, or 1 where clients may send anything.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub block_bytes: u32,
     /// Connected clients. For a file: how often it is open. With a loop device: whether the device is in use.
     pub clients: usize,
 }

@@ -11,6 +11,7 @@ mod returning;
 mod volumes;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -58,6 +59,8 @@ pub struct Daemon {
     hooks: Option<Hooks>,
     /// Directory of stable names (links) for the devices of attached volumes.
     links: Option<LinkPlaces>,
+    /// Directory of the files below loop devices whose place the daemon chooses.
+    files: Option<PathBuf>,
     /// Pools and exports of an earlier run that are not restored: the attempt failed, or is not finished.
     failed_restores: Mutex<Vec<FailedRestore>>,
     /// Progress of the restoration.
@@ -114,12 +117,14 @@ impl Daemon {
         state: StateFile,
         hooks: Option<Hooks>,
         links: Option<LinkPlaces>,
+        files: PathBuf,
         kept: KeptFiles,
     ) -> Self {
         Self {
             state: Some(state),
             hooks,
             links,
+            files: Some(files),
             kept,
             ..Self::default()
         }

@@ -9,7 +9,7 @@ use axum::extract::rejection::BytesRejection;
 use axum::extract::{DefaultBodyLimit, FromRequest, FromRequestParts, Path, Query, Request, State};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
-use axum::routing::{get, patch, post};
+use axum::routing::{get, post};
 use axum::{Router, response::IntoResponse};
 use engine::traffic::PoolTraffic;
 use serde::Deserialize;
@@ -25,6 +25,9 @@ use crate::{Daemon, Failure};
 
 /// The longest that [`idle`] waits: a connection must not delay a stop of the daemon by much.
 const IDLE_SECONDS_MAX: u64 = 5;
+
+/// The longest that finding out what of a volume is allocated takes.
+const ALLOCATED_MILLISECONDS_MAX: u64 = 10_000;
 
 type Shared = State<Arc<Daemon>>;
 type Answer<T> = Result<Json<T>, Failure>;
@@ -42,7 +45,7 @@ pub(crate) fn router(daemon: Arc<Daemon>) -> Router {
         .route("/volumes", get(volumes).post(create_volume))
         .route(
             "/volumes/{volume}",
-            patch(resize_volume).delete(delete_volume),
+            get(show_volume).patch(resize_volume).delete(delete_volume),
         )
         .route("/volumes/{volume}/attach", post(attach))
         .route("/volumes/{volume}/detach", post(detach))
@@ -293,8 +296,40 @@ async fn rename_volume(
     blocking(move || daemon.rename_volume(&name, &volume, &request)).await
 }
 
-async fn volumes(State(daemon): Shared, At(name): At<String>) -> Answer<Volumes> {
-    blocking(move || daemon.volumes(&name).map(|volumes| Volumes { volumes })).await
+/// Whether to find out what of volumes is allocated, and for how long.
+#[derive(Deserialize)]
+struct Allocated {
+    allocated_milliseconds: Option<u64>,
+}
+
+impl Allocated {
+    fn timeout(&self) -> Option<Duration> {
+        let milliseconds = self.allocated_milliseconds?;
+        Some(Duration::from_millis(
+            milliseconds.min(ALLOCATED_MILLISECONDS_MAX),
+        ))
+    }
+}
+
+async fn volumes(
+    State(daemon): Shared,
+    At(name): At<String>,
+    Asked(allocated): Asked<Allocated>,
+) -> Answer<Volumes> {
+    blocking(move || {
+        let volumes = daemon.volumes(&name, allocated.timeout())?;
+        Ok(Volumes { volumes })
+    })
+    .await
+}
+
+async fn show_volume(
+    State(daemon): Shared,
+    At((name, volume)): At<(String, String)>,
+    Asked(allocated): Asked<Allocated>,
+) -> Answer<crate::api::Volume> {
+    let timeout = allocated.timeout().unwrap_or_default();
+    blocking(move || daemon.show_volume(&name, &volume, timeout)).await
 }
 
 async fn create_volume(

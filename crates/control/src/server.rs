@@ -156,6 +156,8 @@ pub struct Options {
     pub hooks: Option<HookOptions>,
     /// Directory of stable names for the devices of attached volumes, `POOL/VOLUME`.
     pub links: Option<LinkPlaces>,
+    /// Directory of the files below loop devices whose place the daemon chooses.
+    pub files: PathBuf,
     /// How long the start waits for missing drives. A pool that is opened without a drive puts that drive out, and
     /// the drive would have to be filled again.
     pub late_drives: Duration,
@@ -176,6 +178,7 @@ pub fn run(socket: &Socket, options: Options, ready: impl FnOnce()) -> Result<()
         state,
         hooks,
         links,
+        files,
         late_drives,
         returns,
         kept,
@@ -188,7 +191,7 @@ pub fn run(socket: &Socket, options: Options, ready: impl FnOnce()) -> Result<()
         .enable_all()
         .thread_name("api")
         .build()?;
-    let daemon = Arc::new(Daemon::new(state, hooks, links, kept));
+    let daemon = Arc::new(Daemon::new(state, hooks, links, files, kept));
     let ended = runtime.block_on(async {
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;

@@ -1,6 +1,7 @@
 //! Exports of volumes: begins and ends them, and records them for the next start.
 
 use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::MutexGuard;
 use std::time::{Duration, Instant};
@@ -19,6 +20,9 @@ use crate::state::{SavedDevice, SavedExport};
 /// How long a client that has disconnected may still be counted as connected.
 const GOODBYE: Duration = Duration::from_secs(1);
 
+/// Logical blocks of a loop device, unless the request says otherwise.
+const LOOP_BLOCK_BYTES: u32 = 512;
+
 /// A volume at an address.
 pub(super) struct Exported {
     pool: String,
@@ -30,6 +34,32 @@ pub(super) struct Exported {
     /// The stable name of its own device. The field order matters: the link is dropped before the device.
     link: Option<DeviceLink>,
     served: Box<dyn Served>,
+    /// The directory of its file, if the daemon chose the place. Dropped after the file is unmounted.
+    _directory: Option<OwnDirectory>,
+}
+
+/// The directory of a pool's files whose places the daemon chose. Dropping this removes the directory and the one
+/// above it, if no other files are there.
+struct OwnDirectory(PathBuf);
+
+impl OwnDirectory {
+    fn make(file: &str) -> io::Result<Self> {
+        let directory = Path::new(file).parent().unwrap_or(Path::new("/"));
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(directory)?;
+        Ok(Self(directory.to_owned()))
+    }
+}
+
+impl Drop for OwnDirectory {
+    fn drop(&mut self) {
+        // Fails, as intended, if there are files of other volumes.
+        for directory in self.0.ancestors().take(2) {
+            std::fs::remove_dir(directory).ok();
+        }
+    }
 }
 
 impl Exported {
@@ -49,6 +79,13 @@ impl Exported {
             device: own.or_else(|| self.served.device()),
             link: link.map(|link| link.path().to_owned()),
             read_only: self.attach.read_only,
+            block_bytes: self
+                .attach
+                .block_size
+                .unwrap_or(match self.attach.loop_device {
+                    true => LOOP_BLOCK_BYTES,
+                    false => 1,
+                }),
         }
     }
 }
@@ -127,7 +164,7 @@ impl Daemon {
         // The sockets and mounts of a killed daemon remain in use until the kernel has torn the process down.
         let deadline = Instant::now() + GOODBYE;
         loop {
-            self.remove_dead(export);
+            self.remove_dead(pool, export);
             match self.serve(pool, name, request, (true, export.device.as_ref()), &what) {
                 Err(failure)
                     if failure.status == StatusCode::CONFLICT && Instant::now() < deadline =>
@@ -155,8 +192,18 @@ impl Daemon {
             let name = name.to_owned();
             Failure::pool(what, &array::pool::PoolError::NoVolume { name })
         })?;
-        let (kind, place) = exports::chosen(request, what)?;
+        let whole = self.with_place(request, (pool, name));
+        let (kind, place) = exports::chosen(&whole, what)?;
         let mut exports = self.exports();
+        let directory = { request.at.is_empty() }.then(|| OwnDirectory::make(place));
+        let directory = directory.transpose().map_err(|error| {
+            Failure::new(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                what,
+                format!("the directory of its file {place} cannot be made: {error}"),
+                "choose a file with --fuse FILE",
+            )
+        })?;
         let served_at = |address: &str| {
             let other = exports
                 .iter()
@@ -168,7 +215,7 @@ impl Daemon {
             &Serving {
                 volume: (pool, name),
                 device,
-                attach: request,
+                attach: &whole,
                 restored,
                 what,
                 served_at: &served_at,
@@ -192,6 +239,7 @@ impl Daemon {
             restored,
             link: self.link_to(served.own_device(), (pool, name)),
             served,
+            _directory: directory,
         };
         let view = exported.view();
         tracing::info!(
@@ -207,6 +255,29 @@ impl Daemon {
             self.end_exports(pool, Some(name));
         }
         Ok((view, taken))
+    }
+
+    /// The request with the file that the daemon chooses if the request has no place for a loop device. The same volume
+    /// has the same file after each start.
+    fn with_place(&self, request: &Attach, (pool, name): (&str, &str)) -> Attach {
+        let mut whole = request.clone();
+        if let (Some(files), true, true) = (&self.files, whole.at.is_empty(), whole.loop_device) {
+            let file = files.join(pool).join(name).display().to_string();
+            whole.at = [(exports::FILE.name().to_owned(), file)].into();
+        }
+        whole
+    }
+
+    /// Removes sockets, mounts and devices of an export that a killed daemon left behind, if they are no longer in use.
+    pub(super) fn remove_dead(&self, pool: &str, export: &SavedExport) {
+        let whole = self.with_place(&export.attach, (pool, &export.volume));
+        for kind in EXPORTS {
+            if let Some(place) = whole.at.get(kind.name())
+                && !self.kept.waits(Path::new(place))
+            {
+                kind.remove_dead(place, export.device.as_ref());
+            }
+        }
     }
 
     /// Creates the stable name of a device. Without a link the device can still be used by its number.
@@ -319,17 +390,4 @@ fn used_by(export: &Export) -> Option<String> {
     let device = export.device.as_ref()?;
     let by = loops::opened_by(device)?;
     Some(format!("{} is open in {by}", device.display()))
-}
-
-impl Daemon {
-    /// Removes sockets, mounts and devices of an export that a killed daemon left behind, if they are no longer in use.
-    pub(super) fn remove_dead(&self, export: &SavedExport) {
-        for kind in EXPORTS {
-            if let Some(place) = export.attach.at.get(kind.name())
-                && !self.kept.waits(Path::new(place))
-            {
-                kind.remove_dead(place, export.device.as_ref());
-            }
-        }
-    }
 }

@@ -291,7 +291,7 @@ impl Daemon {
             Err(_) if !self.is_coming(&saved.uuid) || self.is_open(&saved.uuid) => {}
             Err(failure) => {
                 let exports = saved.exports.iter();
-                exports.for_each(|export| self.remove_dead(export));
+                exports.for_each(|export| self.remove_dead(&saved.name, export));
                 self.missing().retain(|missing| missing.uuid != saved.uuid);
                 self.did_not_return(&saved.name, &saved.uuid, None, failure);
             }

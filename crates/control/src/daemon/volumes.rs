@@ -1,10 +1,11 @@
 //! Volumes of the daemon's pools.
 
 use std::sync::Arc;
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
-use block::BlockDevice;
+use block::{BlockDevice, ExtentsAnswer};
 use engine::load::Pattern;
 
 use super::{Daemon, named};
@@ -33,24 +34,77 @@ fn holds_data(volume: &dyn BlockDevice) -> bool {
     false
 }
 
+/// The bytes of a volume that have been written and not trimmed since; none if finding out takes longer than
+/// `timeout`.
+fn allocated_bytes(volume: &dyn BlockDevice, timeout: Duration) -> Option<u64> {
+    let until = Instant::now() + timeout;
+    let size_bytes = volume.limits().size_bytes;
+    let (mut offset, mut allocated) = (0, 0);
+    while offset < size_bytes {
+        // A drive that does not answer delays the answer, and not this.
+        let (to, answer) = channel();
+        let give = ExtentsAnswer::new(move |extents| to.send(extents).unwrap_or_default());
+        volume.find_extents(offset, size_bytes - offset, give);
+        let left = until.saturating_duration_since(Instant::now());
+        let extents = answer.recv_timeout(left).ok()?;
+        let length: u64 = extents.iter().map(|extent| extent.length).sum();
+        if length == 0 {
+            return None;
+        }
+        let written = extents.iter().filter(|extent| !extent.hole);
+        allocated += written.map(|extent| extent.length).sum::<u64>();
+        offset += length;
+    }
+    Some(allocated)
+}
+
 impl Daemon {
-    /// The volumes of a pool.
-    pub fn volumes(&self, pool: &str) -> Result<Vec<Volume>, Failure> {
+    /// The volumes of a pool. With `timeout` also what of each is allocated, as far as this is found in so long a
+    /// time for each volume.
+    pub fn volumes(&self, pool: &str, timeout: Option<Duration>) -> Result<Vec<Volume>, Failure> {
         let status = self.status(pool)?;
+        let handle = self.handle(pool, &format!("the volumes of `{pool}` cannot be listed"))?;
+        let geometry = handle.geometry();
         let volumes = status.pool.volumes.into_iter();
         Ok(volumes
-            .map(|volume| Volume {
-                pool: pool.to_owned(),
-                exports: self.exports_of(pool, Some(&volume.name)),
-                name: volume.name,
-                uuid: volume.uuid,
-                size_bytes: volume.size_bytes,
+            .map(|volume| {
+                let device =
+                    timeout.and_then(|timeout| Some((handle.volume(&volume.name)?, timeout)));
+                let listed = Volume {
+                    pool: pool.to_owned(),
+                    exports: self.exports_of(pool, Some(&volume.name)),
+                    name: volume.name,
+                    uuid: volume.uuid,
+                    size_bytes: volume.size_bytes,
+                    reserved_bytes: { volume.size_bytes }
+                        .next_multiple_of(geometry.group_data_bytes().max(1)),
+                    allocated_bytes: device
+                        .and_then(|(device, timeout)| allocated_bytes(&*device, timeout)),
+                    chunk_bytes: geometry.chunk_bytes(),
+                    stripe_bytes: geometry.stripe_data_bytes(),
+                    mkfs: Vec::new(),
+                };
+                listed.with_mkfs()
             })
             .collect())
     }
 
+    /// One volume, with what of it is allocated, as far as this is found in so long a time.
+    pub fn show_volume(
+        &self,
+        pool: &str,
+        name: &str,
+        timeout: Duration,
+    ) -> Result<Volume, Failure> {
+        let what = format!("volume `{pool}/{name}` cannot be shown");
+        let mut volume = self.volume(pool, name, &what)?;
+        let device = self.handle(pool, &what)?.volume(name);
+        volume.allocated_bytes = device.and_then(|device| allocated_bytes(&*device, timeout));
+        Ok(volume)
+    }
+
     fn volume(&self, pool: &str, name: &str, what: &str) -> Result<Volume, Failure> {
-        let mut volumes = self.volumes(pool)?;
+        let mut volumes = self.volumes(pool, None)?;
         volumes.retain(|volume| volume.name == name);
         volumes.pop().ok_or_else(|| {
             let error = array::pool::PoolError::NoVolume {

@@ -82,7 +82,7 @@ impl ExportKind for Fuse {
         };
         let device = match (before, attach.loop_device) {
             (Some(before), _) => Some(before),
-            (None, true) => Some(loop_over(&file, attach.read_only, what)?),
+            (None, true) => Some(loop_over(&file, attach, what)?),
             (None, false) => None,
         };
         Ok(Box::new(File {
@@ -196,8 +196,8 @@ fn failure(what: &str, error: &FuseError) -> Failure {
     Failure::of(status, what, error)
 }
 
-fn loop_over(file: &FuseFile, read_only: bool, what: &str) -> Result<LoopDevice, Failure> {
-    LoopDevice::over(file.path(), read_only).map_err(|error| {
+fn loop_over(file: &FuseFile, attach: &Attach, what: &str) -> Result<LoopDevice, Failure> {
+    LoopDevice::over(file.path(), attach.read_only, attach.block_size).map_err(|error| {
         Failure::new(
             StatusCode::INTERNAL_SERVER_ERROR,
             what,

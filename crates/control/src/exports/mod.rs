@@ -4,6 +4,7 @@
 //! `docs/howto/add-an-export.md`). Its name is the option of `volume attach`, the field of [`Attach`] and the key in
 //! the record for the next start.
 
+mod blocks;
 mod fuse;
 mod nbd;
 mod read_only;
@@ -32,6 +33,9 @@ pub static EXPORTS: &[&dyn ExportKind] = &[
     #[cfg(test)]
     &stream::Stream,
 ];
+
+/// The kind that serves a volume as a file, and makes a loop device over it.
+pub const FILE: &dyn ExportKind = &fuse::Fuse;
 
 /// A kind of export.
 pub trait ExportKind: fmt::Debug + Sync {
@@ -112,6 +116,28 @@ impl Serving<'_> {
             false => device,
         }
     }
+}
+
+/// Bytes of a logical block that clients can use.
+const BLOCK_SIZES: [u32; 2] = [512, 4096];
+
+/// Refuses a size of logical blocks that clients cannot use, and one for a file, which has none.
+fn check_block_size(attach: &Attach, kind: &dyn ExportKind, what: &str) -> Result<(), Failure> {
+    let Some(size) = attach.block_size else {
+        return Ok(());
+    };
+    if !BLOCK_SIZES.contains(&size) {
+        let why = format!("logical blocks have 512 or 4096 bytes, and not {size}");
+        return Err(Failure::request(what, why, "--block-size 4096"));
+    }
+    if kind.name() == FILE.name() && !attach.loop_device {
+        return Err(Failure::request(
+            what,
+            "--block-size is of a block device, and a file is none",
+            "give --loop or --nbd ADDRESS, or leave --block-size out",
+        ));
+    }
+    Ok(())
 }
 
 /// A volume that is served. Dropping this ends the export.
@@ -197,6 +223,7 @@ pub(crate) fn chosen<'a>(
             ));
         }
     }
+    check_block_size(attach, kind, what)?;
     Ok((kind, place))
 }
 

@@ -11,6 +11,7 @@ use export::nbd::{
 };
 use export::socket::SocketError;
 
+use super::blocks::Blocks;
 use super::{ExportKind, Served, Serving};
 use crate::Failure;
 use crate::api::Attach;
@@ -77,9 +78,16 @@ impl ExportKind for Nbd {
             tls,
             ..Options::default()
         };
+        let volume = Arc::clone(&serving.device);
         let one = One {
             name: serving.name(),
-            volume: Arc::clone(&serving.device),
+            volume: match serving.attach.block_size {
+                Some(block_bytes) => Arc::new(Blocks {
+                    volume,
+                    block_bytes,
+                }),
+                None => volume,
+            },
         };
         let server = Server::bind(&listen, Arc::new(one), &options)
             .map_err(|error| bind_failure(what, &error))?;

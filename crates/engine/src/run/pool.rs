@@ -24,6 +24,9 @@ use crate::drive::Drive;
 use crate::status::{LoggedEvent, PoolStatus, drive_traffic};
 use crate::traffic::{PoolTraffic, VolumeLine};
 
+/// The longest preferred request of a volume: NBD's longest request.
+const PREFERRED_BYTES_MAX: u64 = 32 << 20;
+
 /// The pool's volumes by name, shared with all code that opens them.
 pub(crate) type Volumes = RwLock<BTreeMap<String, Arc<Volume>>>;
 
@@ -674,7 +677,14 @@ impl PoolThread {
 
     fn change_volumes(&self) {
         let geometry = self.pool.geometry();
-        let preferred = u32::try_from(geometry.chunk_bytes()).unwrap_or(u32::MAX);
+        // A full stripe, if clients can use its size: NBD has powers of two, and the longest request bounds them.
+        let stripe_bytes = geometry.stripe_data_bytes();
+        let usable = stripe_bytes.is_power_of_two() && stripe_bytes <= PREFERRED_BYTES_MAX;
+        let preferred = match usable {
+            true => stripe_bytes,
+            false => geometry.chunk_bytes(),
+        };
+        let preferred = u32::try_from(preferred).unwrap_or(u32::MAX);
         let mut volumes = self.volumes.write().expect("no holder of the lock panics");
         let facts = &self.pool.facts().volumes;
         volumes.retain(|name, volume| {

@@ -27,12 +27,13 @@ pub struct LoopDevice {
 }
 
 impl LoopDevice {
-    /// Creates a loop device over `file`, with direct I/O, optionally read-only.
+    /// Creates a loop device over `file`, with direct I/O, optionally read-only, optionally with logical blocks of
+    /// another size than the kernel's 512 bytes.
     ///
     /// # Errors
     /// The error of `losetup`, or that it is not installed.
-    pub fn over(file: &Path, read_only: bool) -> io::Result<Self> {
-        let path = make(file, read_only)?;
+    pub fn over(file: &Path, read_only: bool, block_bytes: Option<u32>) -> io::Result<Self> {
+        let path = make(file, read_only, block_bytes)?;
         Ok(Self {
             sequence: sequence(&path),
             below: below(&path),
@@ -68,9 +69,10 @@ impl LoopDevice {
     }
 }
 
-fn make(file: &Path, read_only: bool) -> io::Result<PathBuf> {
+fn make(file: &Path, read_only: bool, block_bytes: Option<u32>) -> io::Result<PathBuf> {
     let made = Command::new("losetup")
         .args(read_only.then_some("--read-only"))
+        .args(block_bytes.map(|bytes| format!("--sector-size={bytes}")))
         .args(["--direct-io=on", "--find", "--show", "--"])
         .arg(file)
         .stdin(Stdio::null())

@@ -616,7 +616,7 @@ fn a_loop_device_reads_ahead_several_of_the_longest_requests() {
     let place = Place::new("ahead");
     let device = MemoryDevice::new(limits(8 << 20), Pace::Fast);
     let _mounted = FuseFile::mount(&place.file(), device as _).unwrap();
-    let made = LoopDevice::over(&place.file(), false).unwrap();
+    let made = LoopDevice::over(&place.file(), false, None).unwrap();
     let disk = Loop(made.path().unwrap().to_str().unwrap().to_owned());
     let name = disk.0.strip_prefix("/dev/").unwrap();
     let ahead = fs::read_to_string(format!("/sys/block/{name}/queue/read_ahead_kb")).unwrap();

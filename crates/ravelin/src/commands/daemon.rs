@@ -121,7 +121,12 @@ impl DaemonArguments {
             // udev's rule is for the usual daemon.
             udev: usual.then(|| PathBuf::from("/run/ravelin/devices")),
         });
+        let mut files = std::path::absolute(&path)
+            .unwrap_or_else(|_| path.clone())
+            .into_os_string();
+        files.push(".volumes");
         let options = server::Options {
+            files: files.into(),
             state,
             hooks,
             links,

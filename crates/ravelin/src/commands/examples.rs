@@ -59,14 +59,18 @@ pub(crate) const DRIVE_WIPE: &str = "Examples:\n  ravelin drive wipe /dev/sdh";
 pub(crate) const DRIVE_RESTORE_LABEL: &str = "Examples:\n  ravelin drive restore-label /dev/sdh";
 pub(crate) const DRIVE_IDENTIFY: &str =
     "Examples:\n  ravelin drive identify /dev/sdh\n  ravelin drive identify /dev/sdh --udev";
-pub(crate) const VOLUME_CREATE: &str = "Examples:\n  ravelin volume create tank/home --size 100G";
-pub(crate) const VOLUME_LIST: &str = "Examples:\n  ravelin volume list\n  ravelin volume list tank";
+pub(crate) const VOLUME_CREATE: &str = "Examples:\n  ravelin volume create tank/home --size 100G\n  ravelin volume create tank/home --size 50%";
+pub(crate) const VOLUME_LIST: &str =
+    "Examples:\n  ravelin volume list\n  ravelin volume list tank --mkfs";
+pub(crate) const VOLUME_SHOW: &str = "Examples:\n  ravelin volume show tank/home";
 pub(crate) const VOLUME_RESIZE: &str = "Examples:\n  ravelin volume resize tank/home --size +50G
+  ravelin volume resize tank/home --size max
   ravelin volume resize tank/home --size 80G --yes";
 pub(crate) const VOLUME_RENAME: &str = "Examples:\n  ravelin volume rename tank/home attic";
 pub(crate) const VOLUME_DELETE: &str = "Examples:\n  ravelin volume delete tank/home";
 pub(crate) const VOLUME_ATTACH: &str = "Examples:
-  ravelin volume attach tank/home --fuse /run/home.img --loop
+  ravelin volume attach tank/home --loop
+  ravelin volume attach tank/home --fuse /run/home.img --loop --block-size 4096
   ravelin volume attach tank/home --nbd unix:/run/home.sock
   ravelin volume attach tank/home --nbd tcp:192.0.2.1:10809 --tls-cert cert.pem --tls-key key.pem --tls-client-ca ca.pem";
 pub(crate) const VOLUME_DETACH: &str = "Examples:\n  ravelin volume detach tank/home";

@@ -1,4 +1,7 @@
-//! `ravelin volume create | list | resize | delete | attach | detach`.
+//! `ravelin volume create | list | show | resize | rename | delete | attach | detach`.
+
+mod show;
+mod size;
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -9,7 +12,7 @@ use clap::{Arg, ArgGroup, ArgMatches, Args, Command, FromArgMatches, Subcommand,
 use control::Client;
 use control::api::{
     Attach, AttachTls, ClosePool, CreateVolume, DeleteVolume, Done, Export, Exports, Pools,
-    RenameVolume, ResizeVolume, Volume, Volumes,
+    RenameVolume, ResizeVolume, Status, Volume, Volumes,
 };
 use control::client::path;
 use control::exports::{EXPORTS, ExportKind};
@@ -18,7 +21,7 @@ use serde_json::json;
 use super::common::{Context, Failure, VolumeName, parsed, size};
 use super::complete;
 use super::examples;
-use super::pool::table;
+use size::{FirstSize, NewSize, Present};
 
 /// Create volumes and serve them.
 #[derive(Debug, Subcommand)]
@@ -28,17 +31,27 @@ pub(crate) enum VolumeCommand {
     Create {
         /// POOL/VOLUME.
         volume: VolumeName,
-        /// Its size.
-        #[arg(long, value_name = "SIZE", value_parser = parsed::<ByteSize>)]
-        size: ByteSize,
+        /// Its size: 100G; max for all that is free in the pool, 50% for half of it.
+        #[arg(long, value_name = "SIZE", allow_hyphen_values = true, value_parser = parsed::<FirstSize>)]
+        size: FirstSize,
     },
-    /// List volumes, and where they are attached.
+    /// List volumes: size, what of it is written, and where they are attached.
     #[command(visible_alias = "ls")]
     #[command(after_long_help = examples::VOLUME_LIST)]
     List {
         /// One pool only.
         #[arg(add = complete::pools())]
         pool: Option<String>,
+        /// Print for each volume the commands that make a file system that fits the pool's scheme.
+        #[arg(long)]
+        mkfs: bool,
+    },
+    /// Show a volume: size, what of it is written, attachments, and file systems that fit the scheme.
+    #[command(after_long_help = examples::VOLUME_SHOW)]
+    Show {
+        /// POOL/VOLUME.
+        #[arg(add = complete::volumes())]
+        volume: VolumeName,
     },
     /// Resize a volume.
     #[command(after_long_help = examples::VOLUME_RESIZE)]
@@ -46,7 +59,8 @@ pub(crate) enum VolumeCommand {
         /// POOL/VOLUME.
         #[arg(add = complete::volumes())]
         volume: VolumeName,
-        /// Its new size, or what to add or take off: 2G, +500M, -1G.
+        /// Its new size, or what to add or take off: 2G, +500M, -1G; max adds all that is free in the pool, +50% half
+        /// of it.
         #[arg(long, value_name = "[+|-]SIZE", allow_hyphen_values = true, value_parser = parsed::<NewSize>)]
         size: NewSize,
         /// Do not ask before a smaller size cuts data off.
@@ -85,12 +99,16 @@ pub(crate) enum VolumeCommand {
         volume: VolumeName,
         #[command(flatten)]
         to: At,
-        /// With --fuse: make a loop device over the file, a block device (needs root).
-        #[arg(long = "loop", requires = "fuse")]
+        /// Make a block device of the volume: a loop device over its file (needs root). Without --fuse the daemon
+        /// chooses the file, beside its socket, and removes it afterwards.
+        #[arg(long = "loop", conflicts_with = "nbd")]
         loop_device: bool,
         /// Refuse whatever would change the volume.
         #[arg(long)]
         read_only: bool,
+        /// Logical blocks of so many bytes: of the loop device, or the shortest request of NBD clients.
+        #[arg(long, value_name = "512|4096", value_parser = block_size)]
+        block_size: Option<u32>,
         #[command(flatten)]
         tls: Tls,
     },
@@ -113,12 +131,10 @@ pub(crate) enum VolumeCommand {
     },
 }
 
-/// How a volume is served: one of the kinds of exports, and where.
+/// How a volume is served: one of the kinds of exports, and where. None: the daemon chooses the file below a loop
+/// device.
 #[derive(Debug)]
-pub(crate) struct At {
-    kind: &'static dyn ExportKind,
-    place: String,
-}
+pub(crate) struct At(Option<(&'static dyn ExportKind, String)>);
 
 /// An option for each kind of export.
 impl Args for At {
@@ -130,12 +146,18 @@ impl Args for At {
                 .value_hint(ValueHint::AnyPath)
                 .help(kind.help())
         });
+        let options = options.map(|option| {
+            let own = option.get_id().clone();
+            let others = EXPORTS.iter().map(|kind| kind.name());
+            option.conflicts_with_all(others.filter(|name| own != *name))
+        });
+        // A loop device is over a file of the user's choice, or over one that the daemon chooses.
         let names = EXPORTS.iter().map(|kind| kind.name());
         command.args(options).group(
             ArgGroup::new("at")
-                .args(names)
+                .args(names.chain(["loop_device"]))
                 .required(true)
-                .multiple(false),
+                .multiple(true),
         )
     }
 
@@ -148,11 +170,13 @@ impl FromArgMatches for At {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let mut given = EXPORTS.iter().filter_map(|&kind| {
             let place = matches.get_one::<String>(kind.name())?.clone();
-            Some(Self { kind, place })
+            Some((kind, place))
         });
-        given
-            .next()
-            .ok_or_else(|| clap::Error::new(ErrorKind::MissingRequiredArgument))
+        let at = given.next();
+        if at.is_none() && !matches.get_flag("loop_device") {
+            return Err(clap::Error::new(ErrorKind::MissingRequiredArgument));
+        }
+        Ok(Self(at))
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
@@ -206,7 +230,7 @@ impl VolumeCommand {
         let client = context.client();
         match self {
             Self::Create { volume, size } => {
-                let size = ByteSize(whole_blocks(size.0)?);
+                let size = ByteSize(first_size(&client, &volume, size)?);
                 let request = CreateVolume {
                     name: volume.volume.clone(),
                     size_bytes: size.0,
@@ -215,7 +239,8 @@ impl VolumeCommand {
                 let made: Volume = client.send("POST", &at, &request)?;
                 print(context, "volume create", "created", &made)
             }
-            Self::List { pool } => list(context, &client, pool),
+            Self::List { pool, mkfs } => show::list(context, &client, pool, mkfs),
+            Self::Show { volume } => show::show(context, &client, &volume),
             Self::Resize {
                 volume,
                 size,
@@ -237,13 +262,14 @@ impl VolumeCommand {
                 to,
                 loop_device,
                 read_only,
+                block_size,
                 tls,
             } => attach(
                 context,
                 &client,
                 &volume,
                 &to,
-                (loop_device, read_only, tls),
+                (loop_device, read_only, block_size, tls),
             ),
             Self::Rename { volume, new } => rename(context, &client, &volume, &new),
             Self::OfDevice { device } => of_device(context, &client, &device),
@@ -273,20 +299,27 @@ fn attach(
     client: &Client,
     volume: &VolumeName,
     to: &At,
-    (loop_device, read_only, tls): (bool, bool, Tls),
+    (loop_device, read_only, block_size, tls): (bool, bool, Option<u32>, Tls),
 ) -> Result<(), Failure> {
-    let place = to.kind.absolute(&to.place)?;
+    let place = to.0.as_ref().map(|(kind, place)| {
+        let place = kind.absolute(place)?;
+        std::io::Result::Ok((kind.name().to_owned(), place))
+    });
     let request = Attach {
-        at: [(to.kind.name().to_owned(), place)].into(),
+        at: place.transpose()?.into_iter().collect(),
         loop_device,
         read_only,
+        block_size,
         insecure: tls.insecure,
         tls_psk: tls.tls_psk.as_ref().map(std::path::absolute).transpose()?,
         tls: tls.files()?,
     };
     let export: Export = client.send("POST", &at(volume, Some("attach")), &request)?;
     context.print("volume attach", &export, |out| {
-        let lines = to.kind.said(&volume.to_string(), &export);
+        let kind =
+            to.0.as_ref()
+                .map_or(control::exports::FILE, |(kind, _)| *kind);
+        let lines = kind.said(&volume.to_string(), &export);
         lines.iter().try_for_each(|line| writeln!(out, "{line}"))
     })
 }
@@ -362,45 +395,6 @@ fn print(context: &Context, kind: &str, done: &str, volume: &Volume) -> Result<(
     })
 }
 
-fn list(context: &Context, client: &Client, pool: Option<String>) -> Result<(), Failure> {
-    let pools = match pool {
-        Some(pool) => vec![pool],
-        None => {
-            let all: Pools = client.get("pools")?;
-            all.pools.into_iter().map(|pool| pool.name).collect()
-        }
-    };
-    let mut all = Vec::new();
-    for pool in &pools {
-        all.extend(volumes(client, pool)?);
-    }
-    context.print("volume list", &json!({ "volumes": all }), |out| {
-        if all.is_empty() {
-            return writeln!(out, "no volumes");
-        }
-        let mut lines = table(&["VOLUME", "SIZE", "ATTACHED", "CLIENTS"]);
-        for volume in &all {
-            let address = |export: &Export| match &export.device {
-                Some(device) => format!("{} ({})", export.address, device.display()),
-                None => export.address.clone(),
-            };
-            let addresses: Vec<String> = volume.exports.iter().map(address).collect();
-            let clients: usize = volume.exports.iter().map(|export| export.clients).sum();
-            lines.add_row(vec![
-                format!("{}/{}", volume.pool, volume.name),
-                size(volume.size_bytes),
-                if addresses.is_empty() {
-                    "-".to_owned()
-                } else {
-                    addresses.join(", ")
-                },
-                clients.to_string(),
-            ]);
-        }
-        writeln!(out, "{lines}")
-    })
-}
-
 fn rename(
     context: &Context,
     client: &Client,
@@ -439,7 +433,15 @@ fn resize(
     (yes, force): (bool, bool),
 ) -> Result<(), Failure> {
     let now = find(client, name)?;
-    let size_bytes = whole_blocks(size_bytes.of(now.size_bytes).ok_or_else(|| {
+    let present = Present {
+        size_bytes: now.size_bytes,
+        reserved_bytes: now.reserved_bytes,
+        free_bytes: match size_bytes.needs_free() {
+            true => free_bytes(client, &name.pool)?,
+            false => 0,
+        },
+    };
+    let size_bytes = whole_blocks(size_bytes.of(present).ok_or_else(|| {
         Failure::usage(
             format!("volume `{name}` was not resized"),
             format!("its {} less that is nothing", size(now.size_bytes)),
@@ -465,35 +467,33 @@ fn resize(
     print(context, "volume resize", "resized", &changed)
 }
 
-/// A volume's new size: absolute, or relative to its present size.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NewSize {
-    To(u64),
-    More(u64),
-    Less(u64),
+/// What is free in a pool.
+fn free_bytes(client: &Client, pool: &str) -> Result<u64, Failure> {
+    let status: Status = client.get(&path(&["pools", pool, "status"]))?;
+    Ok(status.pool.free_bytes)
 }
 
-impl NewSize {
-    /// The size of a volume that has `now` bytes; `None` if nothing would be left.
-    fn of(self, now: u64) -> Option<u64> {
-        match self {
-            Self::To(bytes) => Some(bytes),
-            Self::More(bytes) => Some(now.saturating_add(bytes)),
-            Self::Less(bytes) => now.checked_sub(bytes).filter(|&left| left > 0),
-        }
+/// The size in bytes of a volume to be created.
+fn first_size(client: &Client, name: &VolumeName, size: FirstSize) -> Result<u64, Failure> {
+    if !size.needs_free() {
+        return whole_blocks(size.of(0));
+    }
+    match size.of(free_bytes(client, &name.pool)?) {
+        0 => Err(Failure::failed(
+            format!("volume `{name}` was not created"),
+            format!("nothing is free in pool `{}`", name.pool),
+            "delete or shrink a volume; `ravelin volume list` shows them",
+        )),
+        bytes => Ok(bytes),
     }
 }
 
-impl std::str::FromStr for NewSize {
-    type Err = <ByteSize as std::str::FromStr>::Err;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let bytes = |text: &str| text.parse::<ByteSize>().map(|size| size.0);
-        Ok(match (text.strip_prefix('+'), text.strip_prefix('-')) {
-            (Some(more), _) => Self::More(bytes(more)?),
-            (_, Some(less)) => Self::Less(bytes(less)?),
-            (None, None) => Self::To(bytes(text)?),
-        })
+/// Sizes of logical blocks that there are.
+fn block_size(text: &str) -> Result<u32, String> {
+    match text {
+        "512" => Ok(512),
+        "4096" | "4k" | "4K" => Ok(4096),
+        _ => Err("it is 512 or 4096".to_owned()),
     }
 }
 
@@ -508,21 +508,4 @@ fn whole_blocks(bytes: u64) -> Result<u64, Failure> {
         )?;
     }
     Ok(whole)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::NewSize;
-
-    #[test]
-    fn a_size_with_a_sign_is_a_change() {
-        let of = |text: &str| text.parse::<NewSize>().unwrap().of(10 << 20);
-        assert_eq!(of("1M"), Some(1 << 20));
-        assert_eq!(of("+1M"), Some(11 << 20));
-        assert_eq!(of("-1M"), Some(9 << 20));
-        assert_eq!(of("-10M"), None);
-        for text in ["", "+", "-", "+-1M", "1M+", "--1M"] {
-            assert!(text.parse::<NewSize>().is_err(), "{text}");
-        }
-    }
 }

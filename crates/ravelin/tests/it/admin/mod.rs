@@ -1,6 +1,7 @@
 //! What administrators who know zpool, mdadm, LVM or storcli expect: which commands are safe, and which messages they
 //! get.
 
+mod blocks;
 mod checks;
 mod compress;
 mod destroying;
@@ -15,6 +16,7 @@ mod package;
 mod plans;
 mod schemes;
 mod scrubs;
+mod sizes;
 mod small;
 mod tables;
 mod tls;

@@ -117,12 +117,16 @@ fn comparable(lines: &[String]) -> Vec<String> {
     let busy = |line: &&String| BUSY_HOST.iter().any(|(_, says)| line.contains(says));
     let mut rest = lines.iter().filter(|line| !busy(line)).peekable();
     while let Some(line) = rest.next() {
-        if line.starts_with(" SEAT ") {
+        let volumes = line.starts_with(" VOLUME ") && line.contains("ALLOCATED");
+        if line.starts_with(" SEAT ") || volumes {
             let mut table = vec![line.as_str()];
             while let Some(row) = rest.next_if(|row| !row.is_empty()) {
                 table.push(row);
             }
-            all.extend(redacted_table(&table, &["READ", "WRITTEN", "REBUILD"]));
+            all.extend(redacted_table(
+                &table,
+                &["READ", "WRITTEN", "REBUILD", "ALLOCATED"],
+            ));
             continue;
         }
         let mut line = redacted_line(line);
