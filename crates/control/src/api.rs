@@ -323,6 +323,31 @@ pub struct Events {
     pub events: Vec<LoggedEvent>,
 }
 
+/// `GET pools/{name}/history`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct History {
+    /// Oldest first.
+    pub history: Vec<HistoryLine>,
+}
+
+/// A command that changed a pool, or an important event.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HistoryLine {
+    /// When it ended, as milliseconds since 1970.
+    pub at_milliseconds: u64,
+    /// The number of the user whose process sent the command. None: an event.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<u32>,
+    /// The user's name at that time, where this machine knows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// The command as the program takes it, or the event's name.
+    pub what: String,
+    /// The event in words. None: a command.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+}
+
 /// `GET pools/{name}/idle`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Idle {

@@ -29,6 +29,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::Failure;
 use crate::api::BODY_BYTES_MAX;
+use crate::history::Peer;
 
 /// Connections at once; others wait in the socket's queue.
 const AT_ONCE: u32 = 64;
@@ -88,8 +89,12 @@ async fn answer_one(
     let turn = Arc::new(Turn::default());
     let routes = TowerToHyperService::new(router);
     let of = Arc::clone(&turn);
+    let peer = stream.peer_cred().map(|peer| Peer(peer.uid())).ok();
     let service = service_fn(move |mut request: hyper::Request<Incoming>| {
         request.extensions_mut().insert(Arc::clone(&of));
+        if let Some(peer) = peer {
+            request.extensions_mut().insert(peer);
+        }
         routes.call(request)
     });
     let connection = http1::Builder::new()

@@ -23,9 +23,10 @@ use engine::{PoolHandle, RunOptions};
 
 use crate::Failure;
 use crate::api::{
-    CreatePool, CreatedPool, DestroyPool, FailedRestore, FoundPool, Import, Overwrite, PoolSummary,
-    Scan, ScrubPool, Status,
+    CreatePool, CreatedPool, DestroyPool, FailedRestore, FoundPool, History, HistoryLine, Import,
+    Overwrite, PoolSummary, Scan, ScrubPool, Status,
 };
+use crate::history;
 use crate::hooks::{HookEvent, Hooks};
 use crate::kept::KeptFiles;
 use crate::scrub_file;
@@ -152,7 +153,39 @@ impl Daemon {
             .map_or(0, |event| event.number);
         handle.number_events_after(last);
         let files = files.clone();
-        handle.listen(Box::new(move |event| files.keep(&status.uuid, event)));
+        let histories = self.state.as_ref().map(|state| state.history().clone());
+        handle.listen(Box::new(move |event| {
+            files.keep(&status.uuid, event);
+            if let (Some(histories), Some(line)) = (&histories, history::of_event(event)) {
+                histories.keep(&status.uuid, &line);
+            }
+        }));
+    }
+
+    /// The identity of a pool that is open here, by its name or its identity.
+    pub(crate) fn identity(&self, pool: &str) -> Option<String> {
+        let status = self.status(pool).ok().map(|status| status.pool);
+        let status = status.or_else(|| {
+            let mut all = self.statuses().into_iter();
+            all.find(|status| status.uuid == pool)
+        });
+        Some(status?.uuid)
+    }
+
+    /// Writes a line into a pool's history.
+    pub(crate) fn keep_history(&self, uuid: &str, line: &HistoryLine) {
+        if let Some(state) = &self.state {
+            state.history().keep(uuid, line);
+        }
+    }
+
+    /// Who changed what in a pool, and the important events, oldest first.
+    pub fn history(&self, name: &str) -> Result<History, Failure> {
+        let uuid = self.status(name)?.pool.uuid;
+        let history = self.state.as_ref().map(|state| state.history().read(&uuid));
+        Ok(History {
+            history: history.unwrap_or_default(),
+        })
     }
 
     /// Records the pool's scrubs from now on, when they end.

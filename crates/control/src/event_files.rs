@@ -1,5 +1,5 @@
-//! Events of pools, preserved across restarts of the daemon: a file for each pool, `events/UUID` in the state
-//! directory, with one event per line of JSON.
+//! Events and histories of pools, preserved across restarts of the daemon: a file for each pool, `events/UUID` and
+//! `history/UUID` in the state directory, with one event per line of JSON.
 //!
 //! ```text
 //!  pool threads ── try_send ──► queue of 1024 ──► one thread ── append; cut in half when too long ──► files
@@ -16,33 +16,38 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 
 use engine::status::LoggedEvent;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 /// Events that may wait to be written.
 const QUEUE_MAX: usize = 1024;
 /// The maximum size of a file. A longer file loses its older half. About five thousand events.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-enum Message {
+enum Message<T> {
     /// An event of the pool with this identity.
-    Event(String, LoggedEvent),
+    Event(String, T),
     /// Reply when all earlier messages have been written.
     Written(Sender<()>),
 }
 
 /// The directory of event files, and the queue of their writer thread.
 #[derive(Clone, Debug)]
-pub(crate) struct EventFiles {
+pub(crate) struct LineFiles<T> {
     directory: PathBuf,
-    queue: SyncSender<Message>,
+    queue: SyncSender<Message<T>>,
 }
 
-impl EventFiles {
-    /// Begins to write events to `state`, the daemon's directory.
+/// All events.
+pub(crate) type EventFiles = LineFiles<LoggedEvent>;
+
+impl<T: Clone + Serialize + DeserializeOwned + Send + 'static> LineFiles<T> {
+    /// Begins to write lines to a directory below `state`, the daemon's.
     ///
     /// # Errors
     /// When the directory cannot be made, or there is no thread.
-    pub(crate) fn open(state: &Path) -> io::Result<Self> {
-        let directory = state.join("events");
+    pub(crate) fn open(state: &Path, name: &str) -> io::Result<Self> {
+        let directory = state.join(name);
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
@@ -50,21 +55,21 @@ impl EventFiles {
         let (queue, messages) = sync_channel(QUEUE_MAX);
         let to = directory.clone();
         std::thread::Builder::new()
-            .name("events".to_owned())
+            .name(name.to_owned())
             .spawn(move || write_all(&to, &messages))?;
         Ok(Self { directory, queue })
     }
 
     /// Queues an event for writing. Never waits.
-    pub(crate) fn keep(&self, pool: &str, event: &LoggedEvent) {
+    pub(crate) fn keep(&self, pool: &str, event: &T) {
         let message = Message::Event(pool.to_owned(), event.clone());
         if self.queue.try_send(message).is_err() {
-            tracing::debug!(number = event.number, "an event is not kept: too many wait");
+            tracing::debug!(pool, "an event is not kept: too many wait");
         }
     }
 
     /// The stored events of a pool, oldest first.
-    pub(crate) fn read(&self, pool: &str) -> Vec<LoggedEvent> {
+    pub(crate) fn read(&self, pool: &str) -> Vec<T> {
         let (to, written) = channel();
         if self.queue.send(Message::Written(to)).is_ok() {
             written.recv().ok();
@@ -79,7 +84,7 @@ impl EventFiles {
     }
 }
 
-fn events(path: &Path) -> Vec<LoggedEvent> {
+fn events<T: DeserializeOwned>(path: &Path) -> Vec<T> {
     let bytes = fs::read(path).unwrap_or_default();
     let lines = bytes.split(|&byte| byte == b'\n');
     lines
@@ -87,7 +92,7 @@ fn events(path: &Path) -> Vec<LoggedEvent> {
         .collect()
 }
 
-fn write_all(directory: &Path, messages: &Receiver<Message>) {
+fn write_all<T: Serialize>(directory: &Path, messages: &Receiver<Message<T>>) {
     let mut failing = false;
     while let Ok(message) = messages.recv() {
         match message {
@@ -106,7 +111,7 @@ fn write_all(directory: &Path, messages: &Receiver<Message>) {
     }
 }
 
-fn append(path: &Path, event: &LoggedEvent) -> io::Result<()> {
+fn append(path: &Path, event: &impl Serialize) -> io::Result<()> {
     let mut line = serde_json::to_vec(event).map_err(io::Error::other)?;
     line.push(b'\n');
     let mut file = OpenOptions::new()
@@ -154,7 +159,7 @@ mod tests {
     fn events_are_kept_in_order_and_the_older_half_goes_when_there_are_too_many() {
         let name = format!("ravelin-events-{}", std::process::id());
         let place = std::env::temp_dir().join(name);
-        let files = EventFiles::open(&place).unwrap();
+        let files = EventFiles::open(&place, "events").unwrap();
         assert_eq!(files.read("a"), []);
         for number in 1..=3 {
             files.keep("a", &event(number));

@@ -17,6 +17,7 @@ mod daemon;
 mod event_files;
 pub mod exports;
 mod failure;
+mod history;
 pub mod hooks;
 mod kept;
 mod routes;

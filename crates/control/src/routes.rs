@@ -9,6 +9,7 @@ use axum::extract::rejection::BytesRejection;
 use axum::extract::{DefaultBodyLimit, FromRequest, FromRequestParts, Path, Query, Request, State};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
+use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
 use axum::{Router, response::IntoResponse};
 use engine::traffic::PoolTraffic;
@@ -21,7 +22,7 @@ use crate::api::{
     ResizeVolume, RestoreLabel, Scan, ScrubPool, Volumes, WipeDrive,
 };
 use crate::daemon::Change;
-use crate::{Daemon, Failure};
+use crate::{Daemon, Failure, history};
 
 /// The longest that [`idle`] waits: a connection must not delay a stop of the daemon by much.
 const IDLE_SECONDS_MAX: u64 = 5;
@@ -39,6 +40,7 @@ pub(crate) fn router(daemon: Arc<Daemon>) -> Router {
         .route("/export", post(export))
         .route("/scrub", post(scrub))
         .route("/events", get(events))
+        .route("/history", get(pool_history))
         .route("/idle", get(idle))
         .route("/traffic", get(traffic))
         .route("/drives/{change}", post(change_drive))
@@ -77,6 +79,7 @@ pub(crate) fn router(daemon: Arc<Daemon>) -> Router {
                 "",
             )
         })
+        .layer(from_fn_with_state(Arc::clone(&daemon), history::record))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .with_state(daemon)
 }
@@ -236,6 +239,10 @@ async fn events(
     Asked(After { after }): Asked<After>,
 ) -> Answer<Events> {
     blocking(move || daemon.events(&name, after).map(|events| Events { events })).await
+}
+
+async fn pool_history(State(daemon): Shared, At(name): At<String>) -> Answer<crate::api::History> {
+    blocking(move || daemon.history(&name)).await
 }
 
 async fn traffic(State(daemon): Shared, At(name): At<String>) -> Answer<PoolTraffic> {

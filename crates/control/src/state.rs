@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::api::Attach;
 use crate::event_files::EventFiles;
+use crate::history::HistoryFiles;
 use crate::scrub_file::ScrubFile;
 
 const FILE: &str = "exports.json";
@@ -112,6 +113,8 @@ pub struct StateFile {
     events: EventFiles,
     /// Their last scrubs.
     scrubs: ScrubFile,
+    /// Who changed what in pools.
+    history: HistoryFiles,
 }
 
 impl StateFile {
@@ -162,8 +165,9 @@ impl StateFile {
             path,
             _lock: lock,
             pools: Mutex::new(pools),
-            events: EventFiles::open(directory).map_err(failed)?,
+            events: EventFiles::open(directory, "events").map_err(failed)?,
             scrubs: ScrubFile::open(directory).map_err(failed)?,
+            history: HistoryFiles::open(directory, "history").map_err(failed)?,
         })
     }
 
@@ -179,6 +183,11 @@ impl StateFile {
     /// When pools were scrubbed.
     pub(crate) const fn scrubs(&self) -> &ScrubFile {
         &self.scrubs
+    }
+
+    /// Who changed what in pools.
+    pub(crate) const fn history(&self) -> &HistoryFiles {
+        &self.history
     }
 
     /// All pools that are recorded as open.

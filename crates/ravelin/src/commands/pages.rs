@@ -216,7 +216,7 @@ fn files(page: &str) -> Listed {
         files.extend([
             (
                 "/var/lib/ravelin, ~/.local/state/ravelin",
-                "What the daemon remembers: open pools, exports, events.",
+                "What the daemon remembers: open pools, exports, events, who changed what.",
             ),
             (
                 "/etc/ravelin/hooks.d",

@@ -1,8 +1,9 @@
-//! `ravelin pool create | list | status | destroy | import | export | events | iostat | wait`.
+//! `ravelin pool create | list | status | destroy | import | export | history | events | iostat | wait`.
 
 mod create;
 mod events;
 mod glance;
+mod history;
 mod import;
 mod iostat;
 mod lost;
@@ -96,8 +97,14 @@ pub(crate) enum PoolCommand {
         #[arg(conflicts_with_all = ["pause", "resume", "wait"])]
         every: Option<u32>,
     },
+    /// Show who changed what in a pool, and its important events.
+    #[command(after_long_help = examples::HISTORY)]
+    History {
+        /// The pool.
+        #[arg(add = complete::pools())]
+        name: String,
+    },
     /// Show a pool's events.
-    #[command(visible_alias = "history")]
     #[command(after_long_help = examples::EVENTS)]
     Events(events::EventsArguments),
     /// Show what the drives do.
@@ -139,6 +146,7 @@ impl PoolCommand {
                 };
                 return scrub::run(context, &client, &name, request, wait);
             }
+            Self::History { name } => history::run(context, &client, &name)?,
             Self::Events(arguments) => arguments.run(context, &client)?,
             Self::Iostat(arguments) => arguments.run(context, &client)?,
             Self::Wait(arguments) => arguments.run(context, &client)?,

@@ -9,6 +9,7 @@ mod devices;
 mod doors;
 mod drives;
 mod hardening;
+mod history;
 mod identify;
 mod journal;
 mod listing;
