@@ -26,8 +26,10 @@ mod superblock;
 mod tree;
 
 pub use belief::{Belief, BeliefError};
-pub use report::{Finding, Layer, Report};
+pub use report::{Finding, Layer, Ours, Report};
 pub use tree::Tree;
+
+use std::collections::BTreeMap;
 
 use arrays::Watch;
 use layers::size;
@@ -44,6 +46,8 @@ pub struct Options {
     pub devices: Vec<String>,
     /// Saved results of `ravelin shear`, besides those in [`BELIEFS_DIRECTORY`].
     pub beliefs: Vec<Belief>,
+    /// Devices of Ravelin, by the kernel's names such as `loop0`.
+    pub ours: BTreeMap<String, Ours>,
 }
 
 /// A requested device is not in the tree.
@@ -75,7 +79,7 @@ impl NoSuchDevice {
 /// [`NoSuchDevice`].
 pub fn examine(tree: &Tree, options: &Options) -> Result<Report, NoSuchDevice> {
     let stack = Stack::read(tree);
-    let chosen = chosen(&stack, &options.devices)?;
+    let chosen = chosen(&stack, options)?;
     let mut beliefs = options.beliefs.clone();
     let mut notes = Vec::new();
     saved_beliefs(tree, &mut beliefs, &mut notes);
@@ -88,7 +92,8 @@ pub fn examine(tree: &Tree, options: &Options) -> Result<Report, NoSuchDevice> {
     };
     for index in chosen {
         let device = &stack.devices[index];
-        report.layers.push(layer(&stack, device));
+        let ours = options.ours.get(&device.name);
+        report.layers.push(layer(&stack, device, ours));
         if let Some(why) = &device.unreadable {
             notes.push(format!(
                 "the first bytes of {} cannot be read: {why}",
@@ -115,10 +120,14 @@ pub fn examine(tree: &Tree, options: &Options) -> Result<Report, NoSuchDevice> {
 }
 
 /// Indices of the requested devices, with all devices below and above them.
-fn chosen(stack: &Stack, names: &[String]) -> Result<Vec<usize>, NoSuchDevice> {
+fn chosen(stack: &Stack, options: &Options) -> Result<Vec<usize>, NoSuchDevice> {
+    let names = &options.devices;
+    let is_ours = |index: usize| options.ours.contains_key(&stack.devices[index].name);
     let all = 0..stack.devices.len();
     if names.is_empty() {
-        return Ok(all.filter(|&index| !is_idle(stack, index)).collect());
+        return Ok(all
+            .filter(|&index| is_ours(index) || !is_idle(stack, index))
+            .collect());
     }
     let mut wanted = vec![false; stack.devices.len()];
     let mut above = wanted.clone();
@@ -181,7 +190,7 @@ fn sold_size(bytes: u64) -> String {
     format!("{}.{:02} {name}", hundredths / 100, hundredths % 100)
 }
 
-fn layer(stack: &Stack, device: &Device) -> Layer {
+fn layer(stack: &Stack, device: &Device, ours: Option<&Ours>) -> Layer {
     let on: Vec<String> = device
         .below
         .iter()
@@ -262,6 +271,15 @@ fn layer(stack: &Stack, device: &Device) -> Layer {
         None => String::new(),
     };
     line.push_str(&what);
+    match ours {
+        Some(Ours::Volume { volume }) => line = format!("Ravelin's volume `{volume}`: {line}"),
+        Some(Ours::Member { pool, seat }) => {
+            line.push_str(&format!(
+                "; the drive of seat {seat} of Ravelin's pool `{pool}`"
+            ));
+        }
+        None => {}
+    }
     Layer {
         device: device.path.clone(),
         layer: kind,
@@ -270,6 +288,7 @@ fn layer(stack: &Stack, device: &Device) -> Layer {
         minimum_io_bytes: claims.minimum,
         optimal_io_bytes: claims.optimal,
         file_system: device.file_system().map(|system| system.kind),
+        ravelin: ours.cloned(),
         line,
     }
 }

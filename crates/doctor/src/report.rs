@@ -36,6 +36,24 @@ impl Finding {
     }
 }
 
+/// What Ravelin has to do with a device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum Ours {
+    /// The device serves a volume.
+    Volume {
+        /// POOL/VOLUME.
+        volume: String,
+    },
+    /// The device is a drive of a pool.
+    Member {
+        /// The pool.
+        pool: String,
+        /// The number of the drive.
+        seat: u16,
+    },
+}
+
 /// One layer as it was found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Layer {
@@ -53,6 +71,9 @@ pub struct Layer {
     pub optimal_io_bytes: u64,
     /// `ext4` or `xfs`, if it holds one.
     pub file_system: Option<&'static str>,
+    /// If it is a volume of Ravelin, or a drive of one of its pools.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ravelin: Option<Ours>,
     /// The line for people.
     #[serde(skip)]
     pub line: String,

@@ -6,6 +6,7 @@ mod checks;
 mod compress;
 mod destroying;
 mod devices;
+mod doctoring;
 mod doors;
 mod drives;
 mod hardening;
