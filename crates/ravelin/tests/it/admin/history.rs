@@ -97,7 +97,7 @@ fn another_users_command_is_recorded_as_that_users() {
     assert_eq!(bench.create("tank", "raid1", &drives, &[]).code, 0);
     // Everybody may use this socket and enter its directory.
     let open = Command::new("chmod")
-        .args(["o+rwx"])
+        .args(["a+rwx"])
         .args([bench.path("socket"), bench.directory.clone()])
         .status();
     let program = env!("CARGO_BIN_EXE_ravelin");
