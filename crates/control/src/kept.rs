@@ -56,13 +56,13 @@ impl KeptFiles {
     /// The file that waits at this path, to serve it again.
     pub(crate) fn take(&self, path: &Path) -> Option<Kept> {
         let mut waiting = self.waiting();
-        let at = waiting.iter().position(|file| file.path() == path)?;
+        let at = waiting.iter().position(|file| file.is_at(path))?;
         Some(waiting.swap_remove(at))
     }
 
     /// True if a file waits at this path. It must be left as it is until then.
     pub(crate) fn waits(&self, path: &Path) -> bool {
-        self.waiting().iter().any(|file| file.path() == path)
+        self.waiting().iter().any(|file| file.is_at(path))
     }
 
     /// Ends the files of volumes that are not served again. Whoever uses them gets errors from now on.

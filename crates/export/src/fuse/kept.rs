@@ -22,7 +22,7 @@ use rustix::fs::CWD;
 use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
 
 use super::inbox::{About, Inbox};
-use super::place::device_of;
+use super::place::{device_of, resolved};
 
 /// Keeps descriptors for the next process.
 pub trait Keeper: Send + Sync {
@@ -127,6 +127,13 @@ impl Kept {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.about.path
+    }
+
+    /// True if this is the file's path, also through links.
+    #[must_use]
+    pub fn is_at(&self, file: &Path) -> bool {
+        let whole = resolved(file).ok().flatten();
+        whole.is_some_and(|whole| whole == self.path())
     }
 
     /// What is served.

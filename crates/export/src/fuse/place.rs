@@ -172,7 +172,7 @@ pub(super) fn device_of(path: &Path) -> io::Result<u64> {
 
 /// The path in the kernel's form: the parent directory resolved, the last component appended as it is, because a dead
 /// mount cannot be resolved. `None` if the path has no file name.
-fn resolved(file: &Path) -> io::Result<Option<PathBuf>> {
+pub(super) fn resolved(file: &Path) -> io::Result<Option<PathBuf>> {
     let Some(name) = file.file_name() else {
         return Ok(None);
     };
