@@ -263,7 +263,7 @@ impl Hint for OpenDriveError {
             },
             Self::Busy { claims, .. } => match claims.first() {
                 Some(claim) => return Some(claim.hint().into()),
-                None => "try again in a moment; `lsblk` shows what is made of it",
+                None => "wait a moment and do it again; `lsblk` shows what is made of it",
             },
             Self::NotZram { .. } => "name it without `zram:`",
             Self::NoBytes { .. } => "give it a size first (files: truncate -s, zram: its disksize)",
