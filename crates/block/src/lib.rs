@@ -4,6 +4,7 @@
 //! This crate decides nothing. It has no I/O, no clock and no policy; it only defines what the other crates exchange.
 
 mod checksum;
+mod closest;
 mod device;
 mod hint;
 mod memory;
@@ -11,6 +12,7 @@ mod time;
 mod units;
 
 pub use checksum::crc32c;
+pub use closest::closest;
 pub use device::{
     BlockDevice, Completed, Extent, ExtentsAnswer, Fault, Limits, Outcome, Permission, Request,
     RequestKind, Submission, Usage, push_extent,

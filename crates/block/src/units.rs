@@ -90,6 +90,29 @@ impl FromStr for ByteSize {
     }
 }
 
+impl ByteSize {
+    /// The size rounded to about three digits, where `Display` rounds down. Sizes that divide evenly are exact in both.
+    #[must_use]
+    pub fn rounded(self) -> String {
+        let mut unit = "";
+        let mut divisor = 1_u64;
+        for next in ["KiB", "MiB", "GiB", "TiB", "PiB"] {
+            if self.0 / divisor < 1024 {
+                break;
+            }
+            unit = next;
+            divisor *= 1024;
+        }
+        if self.0.is_multiple_of(divisor) {
+            let unit = if unit.is_empty() { "B" } else { unit };
+            return format!("{} {unit}", self.0 / divisor);
+        }
+        #[expect(clippy::cast_precision_loss, reason = "three digits for display")]
+        let value = self.0 as f64 / divisor as f64;
+        format!("{value:.*} {unit}", if value < 10.0 { 2 } else { 1 })
+    }
+}
+
 impl fmt::Display for ByteSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(&(unit, shift)) = UNITS.iter().rev().find(|&&(_, shift)| self.0 >> shift > 0)

@@ -60,6 +60,9 @@ impl Hint for ClientError {
     fn hint(&self) -> Option<Cow<'_, str>> {
         match self {
             Self::NoDaemon { .. } => Some("start one with `ravelin daemon`".into()),
+            Self::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => Some(
+                "add yourself to the group ravelin (`usermod -aG ravelin USER`, then log in again), or use root".into(),
+            ),
             Self::Io { .. } => Some("look into its log".into()),
             Self::Garbled { .. } => Some("is it a Ravelin daemon of this version?".into()),
             Self::Refused { problem, .. } => problem.hint(),
@@ -219,6 +222,22 @@ fn encode(part: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Regression: a user outside of the group was to look into the daemon's log.
+    #[test]
+    fn a_user_without_access_is_to_join_the_group() {
+        let error = |kind: io::ErrorKind| ClientError::Io {
+            socket: "/run/ravelin/ravelin.sock".into(),
+            source: kind.into(),
+        };
+        let hint = |kind| error(kind).hint().unwrap().into_owned();
+        let denied = hint(io::ErrorKind::PermissionDenied);
+        assert!(
+            denied.contains("add yourself to the group ravelin"),
+            "{denied}"
+        );
+        assert_eq!(hint(io::ErrorKind::BrokenPipe), "look into its log");
+    }
 
     #[test]
     fn an_answer_that_broke_off_is_not_taken() {

@@ -15,6 +15,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use block::closest;
 use engine::assemble::{self, AssembleError, NewPool, OpenPool, Without};
 use engine::drive::{DriveUri, OpenDriveError};
 use engine::status::{LoggedEvent, PoolStatus, Severity};
@@ -26,6 +27,7 @@ use crate::api::{
     CreatePool, CreatedPool, DestroyPool, FailedRestore, FoundPool, History, HistoryLine, Import,
     Overwrite, PoolSummary, Scan, ScrubPool, Status,
 };
+use crate::failure::{exist, or_closest};
 use crate::history;
 use crate::hooks::{HookEvent, Hooks};
 use crate::kept::KeptFiles;
@@ -206,7 +208,8 @@ impl Daemon {
     }
 
     fn handle(&self, name: &str, what: &str) -> Result<Arc<PoolHandle>, Failure> {
-        match self.pools().get(name) {
+        let pools = self.pools();
+        match pools.get(name) {
             Some(Some(handle)) => Ok(Arc::clone(handle)),
             Some(None) => Err(Failure::conflict(
                 what,
@@ -216,7 +219,10 @@ impl Daemon {
             None => Err(Failure::missing(
                 what,
                 format!("there is no pool `{name}` open here"),
-                "`ravelin pool list` shows the open ones, `ravelin pool import` opens one",
+                or_closest(
+                    closest(name, pools.keys().map(String::as_str)),
+                    "`ravelin pool list` shows the open ones, `ravelin pool import` opens one",
+                ),
             )),
         }
     }
@@ -366,8 +372,11 @@ impl Daemon {
     }
 
     /// Pools whose labels are found in these places, without those that are open here.
-    #[must_use]
-    pub fn scan(&self, request: &Scan) -> Vec<FoundPool> {
+    ///
+    /// # Errors
+    /// [`Failure`] for a place that does not exist.
+    pub fn scan(&self, request: &Scan) -> Result<Vec<FoundPool>, Failure> {
+        exist(&request.places, "no pools were looked for")?;
         let open: BTreeSet<String> = self.statuses().into_iter().map(|pool| pool.uuid).collect();
         let pools = self.open_pools();
         let found = match request.destroyed {
@@ -378,7 +387,7 @@ impl Daemon {
             true => assemble::used_again(pool, &pools),
             false => Vec::new(),
         };
-        found
+        Ok(found
             .into_iter()
             .map(|pool| FoundPool {
                 used_again: { used_again(&pool).into_iter() }
@@ -396,12 +405,13 @@ impl Daemon {
                 overwritten: pool.overwritten,
             })
             .filter(|pool| !open.contains(&pool.uuid))
-            .collect()
+            .collect())
     }
 
     /// Opens a pool whose labels are found in the request's places.
     pub fn import(&self, request: &Import) -> Result<Status, Failure> {
         let what = format!("pool `{}` was not imported", request.name);
+        exist(&request.places, &what)?;
         let failed = |error: &AssembleError| Failure::assemble(&what, error, "");
         if request.new_name.is_none() && self.pools().contains_key(&request.name) {
             // Success if the same pool is open already: a script that imports after each start may run after the

@@ -1,12 +1,13 @@
 //! Maps the engine's errors to responses: a status, and what, why, and one thing to try.
 
 use std::ops::Range;
+use std::path::PathBuf;
 
 use array::pool::{CreateError, OpenError, PoolError};
 use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use block::Hint;
+use block::{Hint, closest};
 use engine::StartError;
 use engine::assemble::AssembleError;
 use engine::drive::OpenDriveError;
@@ -205,6 +206,44 @@ impl IntoResponse for Failure {
     }
 }
 
+/// A hint with the name that was probably meant, if there is one.
+pub(crate) fn or_closest(closest: Option<&str>, hint: &str) -> String {
+    match closest {
+        Some(name) => format!("there is `{name}`; {hint}"),
+        None => hint.to_owned(),
+    }
+}
+
+/// A volume does not exist; `names` are those of the pool.
+pub(crate) fn no_volume<'a>(
+    what: &str,
+    name: &str,
+    names: impl IntoIterator<Item = &'a str>,
+) -> Failure {
+    let error = PoolError::NoVolume {
+        name: name.to_owned(),
+    };
+    let mut failure = Failure::pool(what, &error);
+    failure.problem.hint = or_closest(closest(name, names), &failure.problem.hint);
+    failure
+}
+
+/// Checks that the places in which to look for drives are there.
+pub(crate) fn exist(places: &[PathBuf], what: &str) -> Result<(), Failure> {
+    // A link to a drive that is gone is a place; a folder with a typing error is none.
+    match places
+        .iter()
+        .find(|place| place.symlink_metadata().is_err())
+    {
+        None => Ok(()),
+        Some(place) => Err(Failure::missing(
+            what,
+            format!("there is no {}", place.display()),
+            "check the name after --dir",
+        )),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use array::format::LabelError;
@@ -222,7 +261,7 @@ mod tests {
         assert_eq!(problem.why, "/tmp/a; b: c: there is no such file or device");
         assert_eq!(
             problem.hint,
-            "check the name, or give a size to make a file"
+            "check the name; `truncate -s 10G FILE` makes a file to try with"
         );
         // Errors without a hint: nothing is cut off from the text.
         let error = AssembleError::Io {

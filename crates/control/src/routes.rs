@@ -189,7 +189,7 @@ async fn create_pool(
 async fn scan(State(daemon): Shared, Body(request): Body<Scan>) -> Answer<FoundPools> {
     blocking(move || {
         Ok(FoundPools {
-            pools: daemon.scan(&request),
+            pools: daemon.scan(&request)?,
         })
     })
     .await

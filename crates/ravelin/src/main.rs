@@ -102,7 +102,10 @@ fn main() -> ExitCode {
         let printed = io::stdout().lock().write_all(text.as_bytes());
         return end(&context, printed.map_err(Failure::from));
     }
-    let Arguments { json, socket, verb } = Arguments::parse();
+    let Arguments { json, socket, verb } = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return commands::usage::end(&error),
+    };
     let context = Context { json, socket };
     match verb {
         Command::Daemon(arguments) => end(&context, arguments.run(&context)),

@@ -545,8 +545,9 @@ impl Pool {
             geometry.groups(),
             geometry.layout().columns(),
             ByteSize(geometry.group_data_bytes()),
-            ByteSize(self.capacity_bytes()),
-            ByteSize(self.raw_bytes()),
+            // As in all other sums of the plan.
+            ByteSize(self.capacity_bytes()).rounded(),
+            ByteSize(self.raw_bytes()).rounded(),
         )
     }
 }

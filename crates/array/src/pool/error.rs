@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use block::{Hint, Seat};
+use block::{ByteSize, Hint, Seat};
 
 /// Why an administrator's command failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -87,7 +87,8 @@ pub enum PoolError {
     },
     /// Not enough free groups.
     #[error(
-        "{wanted_bytes} bytes take {wanted} groups of {group_bytes} bytes; {free} of {total} are free ({free_bytes} bytes)"
+        "{} are wanted, and {} of {} are free (given out in units of {})",
+        ByteSize(*wanted_bytes), ByteSize(*free_bytes), ByteSize(total * group_bytes), ByteSize(*group_bytes)
     )]
     NoSpace {
         /// The requested size.

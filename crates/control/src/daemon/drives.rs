@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use array::pool::{OutReason, PoolError};
 use axum::http::StatusCode;
-use block::Seat;
+use block::{Seat, closest};
 use engine::assemble::{
     self, Access, Answer, Command, Meant, Occupant, OpenPool, Permit, Permitted,
 };
@@ -20,6 +20,7 @@ use crate::Failure;
 use crate::api::{
     ChangedDrive, DriveChange, Overwrite, RestoreLabel, RestoredLabel, WipeDrive, WipedDrive,
 };
+use crate::failure::or_closest;
 
 /// How long closing a drive may take after its pool has released it.
 const LET_GO: Duration = Duration::from_secs(5);
@@ -744,6 +745,10 @@ impl At<'_> {
             let same = uri.as_ref().zip(theirs.as_ref());
             seat.path == name || same.is_some_and(|(uri, theirs)| uri.is_same_drive(theirs))
         };
+        let typed = uri.as_ref().map(ToString::to_string);
+        let close = { typed.as_deref() }
+            .and_then(|name| closest(name, seats.iter().map(|seat| &*seat.path)))
+            .map(str::to_owned);
         let mut found: Vec<SeatStatus> = seats
             .into_iter()
             .filter(|seat| number.map_or_else(|| names(seat), |number| seat.seat == number))
@@ -766,7 +771,10 @@ impl At<'_> {
                     }
                     None => format!("no seat of the pool has a drive {name}"),
                 },
-                "`ravelin pool status` shows seats and drives",
+                or_closest(
+                    close.as_deref(),
+                    "`ravelin pool status` shows seats and drives",
+                ),
             )
         })
     }

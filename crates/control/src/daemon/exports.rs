@@ -15,6 +15,7 @@ use super::links::DeviceLink;
 use crate::Failure;
 use crate::api::{Attach, Export};
 use crate::exports::{self, EXPORTS, Served, Serving};
+use crate::failure::no_volume;
 use crate::state::{SavedDevice, SavedExport};
 
 /// How long a client that has disconnected may still be counted as connected.
@@ -189,8 +190,8 @@ impl Daemon {
         let handle = self.handle(pool, what)?;
         let uuid = self.status(pool)?.pool.uuid;
         let device = handle.volume(name).ok_or_else(|| {
-            let name = name.to_owned();
-            Failure::pool(what, &array::pool::PoolError::NoVolume { name })
+            let volumes = self.volumes(pool, None).unwrap_or_default();
+            no_volume(what, name, volumes.iter().map(|volume| &*volume.name))
         })?;
         let whole = self.with_place(request, (pool, name));
         let (kind, place) = exports::chosen(&whole, what)?;

@@ -11,6 +11,7 @@ use engine::load::Pattern;
 use super::{Daemon, named};
 use crate::Failure;
 use crate::api::{Bench, Benched, CreateVolume, DeleteVolume, RenameVolume, ResizeVolume, Volume};
+use crate::failure::no_volume;
 
 /// The longest benchmark that the daemon runs.
 const BENCH_TIME_MAX: Duration = Duration::from_secs(300);
@@ -105,13 +106,14 @@ impl Daemon {
 
     fn volume(&self, pool: &str, name: &str, what: &str) -> Result<Volume, Failure> {
         let mut volumes = self.volumes(pool, None)?;
-        volumes.retain(|volume| volume.name == name);
-        volumes.pop().ok_or_else(|| {
-            let error = array::pool::PoolError::NoVolume {
-                name: name.to_owned(),
-            };
-            Failure::pool(what, &error)
-        })
+        match volumes.iter().position(|volume| volume.name == name) {
+            Some(at) => Ok(volumes.swap_remove(at)),
+            None => Err(no_volume(
+                what,
+                name,
+                volumes.iter().map(|volume| &*volume.name),
+            )),
+        }
     }
 
     /// Creates a volume; it reads as zeros.

@@ -254,7 +254,9 @@ pub enum OpenDriveError {
 impl Hint for OpenDriveError {
     fn hint(&self) -> Option<Cow<'_, str>> {
         let hint = match self {
-            Self::NotFound { .. } => "check the name, or give a size to make a file",
+            Self::NotFound { .. } => {
+                "check the name; `truncate -s 10G FILE` makes a file to try with"
+            }
             Self::Denied { .. } => "reading and writing a drive takes its owner or root",
             Self::NotADrive { .. } => "name one of those",
             Self::InUse { holder, .. } => match Holder::is_ravelin(holder.as_ref()) {

@@ -34,7 +34,7 @@ pub trait Exports: Send + Sync {
 pub struct Options {
     /// Worker threads; connections are assigned to them in turn.
     pub workers: usize,
-    /// Maximum number of clients; further ones are refused.
+    /// Maximum number of clients; further ones wait until others have gone.
     pub connections_max: usize,
     /// Bytes that one client may have in flight; its further requests wait in its socket. Not
     /// below 32 MiB, the longest request.

@@ -100,6 +100,8 @@ pub(super) struct Worker {
     epoll: OwnedFd,
     listener: Option<OwnedFd>,
     accept_again: Option<Instant>,
+    /// True if clients wait, because there are as many connections as there may be.
+    full: bool,
     /// The worker that gets the next client.
     next: usize,
     connections: Slab<Entry>,
@@ -136,6 +138,7 @@ impl Worker {
             epoll,
             listener,
             accept_again: None,
+            full: false,
             next: 0,
             connections: Slab::new(),
             in_flight,
@@ -215,7 +218,26 @@ impl Worker {
         let Some(listener) = &self.listener else {
             return;
         };
-        loop {
+        // Only this worker adds connections.
+        let is_full =
+            || self.shared.connections.load(Ordering::Relaxed) >= self.shared.connections_max;
+        if is_full() {
+            // The client waits in the socket's queue: others may be about to leave, as when a host connects again
+            // before the server has noticed that its old connections are gone.
+            if !self.full {
+                tracing::warn!(
+                    connections_max = self.shared.connections_max,
+                    "a client waits: too many connections"
+                );
+            }
+            self.full = true;
+            let _ = epoll::delete(&self.epoll, listener);
+            self.accept_again = Some(Instant::now() + ACCEPT_PAUSE);
+            return;
+        }
+        self.full = false;
+        // If it is full then and another client waits, epoll says so again.
+        while !is_full() {
             match accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
                 Ok(socket) => {
                     if is_kept_back(&socket) {
@@ -224,15 +246,7 @@ impl Worker {
                         );
                         continue;
                     }
-                    let before = self.shared.connections.fetch_add(1, Ordering::Relaxed);
-                    if before >= self.shared.connections_max {
-                        self.shared.connections.fetch_sub(1, Ordering::Relaxed);
-                        tracing::warn!(
-                            connections_max = self.shared.connections_max,
-                            "a client was turned away: too many connections"
-                        );
-                        continue;
-                    }
+                    self.shared.connections.fetch_add(1, Ordering::Relaxed);
                     self.next = (self.next + 1) % self.shared.mailboxes.len();
                     self.shared.mailboxes[self.next].put_socket(socket);
                 }

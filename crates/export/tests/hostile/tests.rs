@@ -549,7 +549,7 @@ fn writes_to_a_blocked_device_wait_in_the_socket_and_survive() {
 }
 
 #[test]
-fn coming_again_and_again_to_a_blocked_device_is_limited_by_the_number_of_connections() {
+fn coming_again_and_again_to_a_blocked_device_waits_until_others_have_gone() {
     let _guard = shared();
     let options = Options {
         connections_max: 4,
@@ -569,12 +569,18 @@ fn coming_again_and_again_to_a_blocked_device_is_limited_by_the_number_of_connec
         drop(stream);
     }
     eventually("four requests of gone clients", || device.waiting() == 4);
-    let mut turned_away = UnixStream::connect(&fixture.socket).unwrap();
-    turned_away
-        .set_read_timeout(Some(Duration::from_secs(10)))
-        .unwrap();
-    assert_eq!(turned_away.read(&mut [0; 18]).unwrap(), 0, "no greeting");
+    // Regression: this client was dropped, and a host that connects again does so before the server has noticed that its
+    // old connections are gone.
+    let mut waits = UnixStream::connect(&fixture.socket).unwrap();
+    let timeout = |duration| waits.set_read_timeout(Some(duration)).unwrap();
+    timeout(Duration::from_millis(300));
+    let unread = (&waits).read(&mut [0; 18]).unwrap_err();
+    assert_eq!(unread.kind(), std::io::ErrorKind::WouldBlock, "no greeting");
+    assert_eq!(fixture.server.as_ref().unwrap().connections(), 4);
     drop(held);
+    timeout(Duration::from_secs(10));
+    waits.read_exact(&mut [0; 18]).unwrap();
+    drop(waits);
     eventually("the places are free again", || {
         fixture.server.as_ref().unwrap().connections() == 0
     });

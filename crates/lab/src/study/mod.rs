@@ -11,7 +11,7 @@ pub use context::{Context, Stopped};
 
 use std::borrow::Cow;
 
-use block::Hint;
+use block::{Hint, closest};
 
 use crate::paper::Paper;
 use crate::report::Report;
@@ -81,7 +81,11 @@ pub struct UnknownStudy {
 
 impl Hint for UnknownStudy {
     fn hint(&self) -> Option<Cow<'_, str>> {
-        Some("ravelin lab list".into())
+        let names = STUDIES.iter().map(|study| study.about().id);
+        Some(match closest(&self.name, names.chain(["all"])) {
+            Some(name) => format!("there is `{name}`; `ravelin lab list` names all").into(),
+            None => "`ravelin lab list` names all".into(),
+        })
     }
 }
 

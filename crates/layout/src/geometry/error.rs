@@ -223,7 +223,12 @@ impl Hint for GeometryError {
         let hint = match self {
             Self::DriveCountMissing { scheme, least } => format!("`{scheme}:{least}c`"),
             Self::DrivesDiffer { said, given } => format!("`{given}c` or give {said}"),
-            Self::TooFewDrives { least, .. } => format!("`{least}c`"),
+            Self::TooFewDrives { drives, least, .. } => {
+                match least.saturating_sub(u32::from(*drives)) {
+                    1 => "name one more drive, or take a scheme for fewer".to_owned(),
+                    missing => format!("name {missing} more drives, or take a scheme for fewer"),
+                }
+            }
             Self::TooManySpares { nearest, .. }
             | Self::TooWide { nearest, .. }
             | Self::TooManyColumns { nearest, .. }

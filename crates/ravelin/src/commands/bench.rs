@@ -25,9 +25,11 @@ pub(crate) struct BenchArguments {
     bs: ByteSize,
     /// Requests in flight per job.
     #[arg(long, value_name = "N", default_value_t = 32)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=4096))]
     iodepth: u32,
     /// Threads that ask.
     #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=256))]
     jobs: u32,
     /// Seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 5)]

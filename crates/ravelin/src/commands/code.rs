@@ -15,7 +15,7 @@ use erasure::{
 };
 use serde_json::{Value, json};
 
-use super::common::{CHECK_OUTPUT, print_document};
+use super::common::{CHECK_OUTPUT, colours, print_document, stdout};
 use super::complete;
 use super::examples;
 
@@ -160,7 +160,7 @@ fn list(json: bool) -> Result<(), CodeCommandError> {
         let codes: Vec<Value> = rows.iter().map(row).collect();
         return Ok(print_document("code list", json!({ "codes": codes }))?);
     }
-    let mut out = io::stdout().lock();
+    let mut out = stdout();
     for (name, tolerance, widths, about) in rows {
         let survives = if name == "mirror" {
             "all but one".to_owned()
@@ -228,10 +228,9 @@ fn show(text: &str, example: bool, json: bool) -> Result<(), CodeCommandError> {
             show_json(&code, stripe.as_deref()),
         )?);
     }
-    let stdout = io::stdout();
-    let colour = stdout.is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let colour = colours(&io::stdout());
     let picture = draw::picture(&code, stripe.as_deref(), colour);
-    stdout.lock().write_all(picture.as_bytes())?;
+    stdout().write_all(picture.as_bytes())?;
     Ok(())
 }
 

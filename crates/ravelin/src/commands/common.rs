@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::str::FromStr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use block::{Full, Hint};
+use block::{ByteSize, Full, Hint};
 use control::api::{Kind, Problem, Span};
 use control::{Client, ClientError};
 use engine::drive::{DriveUri, ParseDriveUriError};
@@ -59,10 +59,10 @@ impl Context {
         value: &impl Serialize,
         text: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     ) -> Result<(), Failure> {
-        let mut out = io::stdout().lock();
+        let mut out = stdout();
         if self.json {
             let fields = serde_json::to_value(value).map_err(io::Error::from)?;
-            writeln!(out, "{}", document(kind, fields))?;
+            writeln!(out.inner, "{}", document(kind, fields))?;
         } else {
             text(&mut out)?;
         }
@@ -114,6 +114,87 @@ impl Context {
             usage: false,
         })
     }
+}
+
+/// True if output there may have colours.
+pub(crate) fn colours(to: &impl IsTerminal) -> bool {
+    let plain = std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb");
+    to.is_terminal() && !plain && std::env::var_os("NO_COLOR").is_none()
+}
+
+/// Standard output for text. Where the locale has only ASCII, our own signs are written with it; letters of names stay
+/// as they are.
+pub(crate) fn stdout() -> Text {
+    let inner = io::stdout().lock();
+    let ascii = ascii();
+    Text { inner, ascii }
+}
+
+/// See [`stdout`].
+pub(crate) struct Text {
+    inner: io::StdoutLock<'static>,
+    ascii: bool,
+}
+
+impl Write for Text {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match std::str::from_utf8(bytes) {
+            Ok(text) if self.ascii && !text.is_ascii() => {
+                self.inner.write_all(in_ascii(text).as_bytes())?;
+                Ok(bytes.len())
+            }
+            _ => self.inner.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}
+
+/// True if the locale is named and has no UTF-8. Without a name, as in a service, texts are what they always are.
+fn ascii() -> bool {
+    let variables = ["LC_ALL", "LC_CTYPE", "LANG"];
+    let mut set = variables.into_iter().filter_map(std::env::var_os);
+    let locale = set.find(|locale| !locale.is_empty());
+    locale.is_some_and(|locale| {
+        let locale = locale.to_string_lossy().to_lowercase();
+        !locale.contains("utf-8") && !locale.contains("utf8")
+    })
+}
+
+/// A text of ours for this locale.
+pub(crate) fn local(text: &str) -> Cow<'_, str> {
+    match ascii() {
+        true => in_ascii(text).into(),
+        false => text.into(),
+    }
+}
+
+fn in_ascii(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    for sign in text.chars() {
+        let substitute = match sign {
+            '×' => "x",
+            '÷' => "/",
+            '…' => "...",
+            '–' | '−' | '─' => "-",
+            '·' | '░' => ".",
+            'µ' => "u",
+            '±' => "+-",
+            '∞' => "inf",
+            '█' | '▉' | '▊' | '▋' | '▌' | '▍' | '▎' | '▏' => "#",
+            '▒' | '▓' => ":",
+            '│' => "|",
+            '└' => "+",
+            other => {
+                plain.push(other);
+                continue;
+            }
+        };
+        plain.push_str(substitute);
+    }
+    plain
 }
 
 /// A JSON document of a kind.
@@ -357,7 +438,7 @@ pub(crate) fn end<E: Exit>(context: &Context, outcome: Result<impl Into<Ended>, 
         // As with `| head`: the reader has closed the pipe.
         return ExitCode::SUCCESS;
     }
-    let mut message = format!("ravelin: {}\n", error.message());
+    let mut message = format!("ravelin: {}\n", local(&error.message()));
     if journal::has_stderr() {
         message = journal::lines(journal::ERROR, &message);
     }
@@ -438,28 +519,9 @@ pub(crate) fn count(number: usize, one: &str, many: &str) -> String {
     }
 }
 
-/// Bytes for people.
+/// Bytes for people. Exact sizes print exactly; others to three digits of the largest unit that fits.
 pub(crate) fn size(bytes: u64) -> String {
-    // Exact sizes print exactly; others to three digits of the largest unit that fits.
-    let mut unit = "";
-    let mut divisor = 1_u64;
-    for next in ["KiB", "MiB", "GiB", "TiB", "PiB"] {
-        if bytes / divisor < 1024 {
-            break;
-        }
-        unit = next;
-        divisor *= 1024;
-    }
-    if bytes.is_multiple_of(divisor) {
-        return format!(
-            "{} {}",
-            bytes / divisor,
-            if unit.is_empty() { "B" } else { unit }
-        );
-    }
-    #[expect(clippy::cast_precision_loss, reason = "three digits for display")]
-    let value = bytes as f64 / divisor as f64;
-    format!("{value:.*} {unit}", if value < 10.0 { 2 } else { 1 })
+    ByteSize(bytes).rounded()
 }
 
 /// Seconds for people: `0.3 s`, `18 s`, `3 min 20 s`, `2 h 5 min`.

@@ -57,6 +57,15 @@ pub(crate) struct DaemonArguments {
 impl DaemonArguments {
     /// Serves until SIGTERM or SIGINT.
     pub(crate) fn run(&self, context: &Context) -> Result<(), Failure> {
+        if let Some(hooks) = &self.hooks
+            && !hooks.is_dir()
+        {
+            return Err(Failure::usage(
+                "the daemon did not start",
+                format!("--hooks {}: there is no such directory", hooks.display()),
+                "make the directory, or leave out --hooks",
+            ));
+        }
         let path = context.socket();
         if context.socket.is_none()
             && let Some(directory) = path.parent()

@@ -16,7 +16,7 @@ use lab::{Monitor, Options, Report};
 use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::common::{Context, Ended, Failure, document};
+use super::common::{Context, Ended, Failure, document, stdout};
 use super::complete;
 use super::examples;
 use progress::watch;
@@ -138,7 +138,7 @@ impl RunArguments {
         if context.json {
             writeln!(io::stdout(), "{}", self.document(&reports))?;
         } else {
-            show::reports(&mut io::stdout().lock(), &reports, &pages)?;
+            show::reports(&mut stdout(), &reports, &pages)?;
         }
         if stopped {
             let done = reports.len();

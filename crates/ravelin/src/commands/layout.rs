@@ -4,7 +4,7 @@ mod crush;
 mod draw;
 
 use std::borrow::Cow;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 
 use block::{ByteSize, Hint};
 use clap::{Args, Subcommand};
@@ -13,7 +13,7 @@ use layout::{Geometry, GeometryError, Scheme, SchemeError};
 use serde_json::json;
 use sha2::Digest;
 
-use super::common::{CHECK_OUTPUT, parsed, print_document};
+use super::common::{CHECK_OUTPUT, colours, parsed, print_document, stdout};
 use super::complete;
 use super::examples;
 use crush::{CrushArguments, CrushError};
@@ -258,7 +258,7 @@ impl LayoutCommand {
                         json!({ "mappings": mappings }),
                     )?);
                 }
-                let mut out = io::stdout().lock();
+                let mut out = stdout();
                 for (x, devices) in mappings {
                     let devices: Vec<String> = devices
                         .iter()
@@ -289,11 +289,8 @@ fn show(scheme: &SchemeArguments, rows: Option<u64>, json: bool) -> Result<(), L
         let fields = json!({ "drives": geometry.drives, "rows": rows, "grid": grid });
         return Ok(print_document("layout show", fields)?);
     }
-    let stdout = io::stdout();
-    let colour = stdout.is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    stdout
-        .lock()
-        .write_all(draw::picture(&geometry, &grid, colour).as_bytes())?;
+    let colour = colours(&io::stdout());
+    stdout().write_all(draw::picture(&geometry, &grid, colour).as_bytes())?;
     Ok(())
 }
 
@@ -344,7 +341,7 @@ fn weigh(
             }),
         )?);
     }
-    let mut out = io::stdout().lock();
+    let mut out = stdout();
     draw::balance(&mut out, &geometry, question, &report, seconds)?;
     Ok(())
 }
@@ -380,7 +377,7 @@ fn map(scheme: &SchemeArguments, json: bool) -> Result<(), LayoutError> {
             }),
         )?);
     }
-    let mut out = io::stdout().lock();
+    let mut out = stdout();
     for permutation in permutations {
         let row: Vec<String> = permutation.iter().map(u16::to_string).collect();
         writeln!(out, "{}", row.join(" "))?;

@@ -27,4 +27,5 @@ pub(crate) mod shear;
 pub(crate) mod sim;
 pub(crate) mod table;
 pub(crate) mod topics;
+pub(crate) mod usage;
 pub(crate) mod volume;

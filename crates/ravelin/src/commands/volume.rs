@@ -6,7 +6,7 @@ mod size;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use block::ByteSize;
+use block::{ByteSize, closest};
 use clap::error::ErrorKind;
 use clap::{Arg, ArgGroup, ArgMatches, Args, Command, FromArgMatches, Subcommand, ValueHint};
 use control::Client;
@@ -360,13 +360,20 @@ fn volumes(client: &Client, pool: &str) -> Result<Vec<Volume>, Failure> {
 }
 
 fn find(client: &Client, name: &VolumeName) -> Result<Volume, Failure> {
-    let mut volumes = volumes(client, &name.pool)?.into_iter();
-    let found = volumes.find(|volume| volume.name == name.volume);
-    found.ok_or_else(|| Failure::Refused {
+    let mut volumes = volumes(client, &name.pool)?;
+    if let Some(at) = volumes.iter().position(|volume| volume.name == name.volume) {
+        return Ok(volumes.swap_remove(at));
+    }
+    let hint = "`ravelin volume list` shows what there is";
+    let names = volumes.iter().map(|volume| &*volume.name);
+    Err(Failure::Refused {
         problem: Box::new(control::api::Problem {
             what: "nothing was changed".to_owned(),
             why: format!("there is no volume `{name}`"),
-            hint: "`ravelin volume list` shows what there is".to_owned(),
+            hint: match closest(&name.volume, names) {
+                Some(close) => format!("there is `{}/{close}`; {hint}", name.pool),
+                None => hint.to_owned(),
+            },
             kind: control::api::Kind::NotFound,
             span: None,
         }),
@@ -464,7 +471,16 @@ fn resize(
         force,
     };
     let changed: Volume = client.send("PATCH", &at(name, None), &request)?;
-    print(context, "volume resize", "resized", &changed)
+    print(context, "volume resize", "resized", &changed)?;
+    // Clients learn a size when they connect; the kernel's NBD client never asks again.
+    let is_nbd = |export: &Export| !export.address.starts_with("fuse:");
+    if !context.json && size_bytes != now.size_bytes && changed.exports.iter().any(is_nbd) {
+        eprintln!(
+            "NBD clients that are connected keep the size of {}: connect them again (`nbd-client -d`, then `nbd-client`)",
+            size(now.size_bytes)
+        );
+    }
+    Ok(())
 }
 
 /// What is free in a pool.

@@ -6,6 +6,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::bench::Bench;
 use super::{DATA, DECLUSTERED, DRIVES, DemoError, Document, RAID6, Rebuild, TICK};
+use crate::commands::common::{colours, local, stdout};
 
 /// Where the demo's lines go.
 pub(super) struct Show {
@@ -15,15 +16,12 @@ pub(super) struct Show {
 
 impl Show {
     pub(super) fn new(json: bool) -> Self {
-        let terminal = if json {
-            io::stderr().is_terminal()
+        let colour = if json {
+            colours(&io::stderr())
         } else {
-            io::stdout().is_terminal()
+            colours(&io::stdout())
         };
-        Self {
-            json,
-            colour: terminal && std::env::var_os("NO_COLOR").is_none(),
-        }
+        Self { json, colour }
     }
 
     fn line(&self, text: &str) {
@@ -31,7 +29,7 @@ impl Show {
         if self.json {
             writeln!(io::stderr(), "{text}").unwrap_or_default();
         } else {
-            writeln!(io::stdout(), "{text}").unwrap_or_default();
+            writeln!(stdout(), "{text}").unwrap_or_default();
         }
     }
 
@@ -76,7 +74,7 @@ impl Show {
         let style = |template: &str| {
             ProgressStyle::with_template(template)
                 .expect("a template of ours")
-                .progress_chars("█▉▊▋▌▍▎▏ ")
+                .progress_chars(&local("█▉▊▋▌▍▎▏ "))
         };
         let total = bars.add(ProgressBar::new(0));
         total.set_style(style(

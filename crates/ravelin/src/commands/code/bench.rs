@@ -8,6 +8,7 @@ use erasure::{Code, NAMES, Program, by_columns};
 use serde_json::{Value, json};
 
 use super::{CodeCommandError, print_document};
+use crate::commands::common::stdout;
 
 /// Bytes of a strip (one column of a stripe), and how large all stripes are together.
 const SETS: [(&str, usize, usize); 4] = [
@@ -40,7 +41,7 @@ pub(super) fn run(names: &[String], columns: u16, json: bool) -> Result<(), Code
     }
     let kernel = kernel::best();
     if !json {
-        let mut out = io::stdout().lock();
+        let mut out = stdout();
         writeln!(
             out,
             "kernel {}; 10^9 bytes of data a second, one thread",

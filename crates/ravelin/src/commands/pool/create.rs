@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use block::{ByteSize, Hint};
+use block::{ByteSize, Hint, closest};
 use clap::Args;
 use control::Client;
 use control::api::{CreatePool, CreatedPool};
@@ -74,6 +74,13 @@ impl CreateArguments {
             ..CreatePool::default()
         };
         let mut parts = self.drives.split(|drive| drive == "spare");
+        if self.drives.last().is_some_and(|last| last == "spare") {
+            return Err(Failure::usage(
+                what,
+                "`spare` has no drives behind it",
+                "name the spare drives after it, or leave it out",
+            ));
+        }
         let absolute = |drives: &[String]| drives.iter().map(|drive| absolute(drive)).collect();
         request.drives = absolute(parts.next().unwrap_or_default());
         request.spares = parts
@@ -129,10 +136,15 @@ impl CreateArguments {
                     ));
                 }
                 _ => {
+                    let known = ["chunk", "cell", "piece", "code", "journal", "checksum"];
+                    let all = "chunk=, cell=, piece=, code=, journal= or checksum=";
                     return Err(Failure::usage(
                         what,
                         format!("there is no option `{key}`"),
-                        "chunk=, cell=, piece=, code=, journal= or checksum=",
+                        match closest(key, known) {
+                            Some(close) => format!("`{close}=`; there are {all}"),
+                            None => all.to_owned(),
+                        },
                     ));
                 }
             }

@@ -1,6 +1,6 @@
 //! `ravelin pool status`: a pool's state, what is wrong, and what to do about it.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 
 use array::pool::OutReason;
 use clap::ValueEnum;
@@ -10,7 +10,9 @@ use engine::status::{Health, PoolStatus, RebuildStatus, SeatStatus};
 use serde_json::{Value, json};
 
 use super::{ask, events, table, write_failed_restores};
-use crate::commands::common::{Context, Ended, Exit, Failure, count, drive_state, size, time};
+use crate::commands::common::{
+    Context, Ended, Exit, Failure, colours, count, drive_state, size, time,
+};
 use crate::commands::table::{Cell, Table};
 
 /// Cells of a bar.
@@ -52,11 +54,12 @@ pub(super) fn run(
     name: Option<String>,
     check: Option<Check>,
 ) -> Result<Ended, Failure> {
-    let (shown, failed_restores) = match show(context, client, name) {
+    let (shown, failed_restores) = match show(context, client, name, check.is_some()) {
         // A pool whose state cannot be read does not count as healthy.
         Err(failure) if check.is_some() => {
-            writeln!(io::stderr(), "ravelin: {}", failure.message())?;
-            context.print("error", &json!({ "error": failure.problem() }), |_| Ok(()))?;
+            // The exit code counts, also if nothing can be printed.
+            let _ = writeln!(io::stderr(), "ravelin: {}", failure.message());
+            let _ = context.print("error", &json!({ "error": failure.problem() }), |_| Ok(()));
             return Ok(Ended(4));
         }
         shown => shown?,
@@ -90,15 +93,18 @@ pub(super) const fn word(health: Health) -> &'static str {
     }
 }
 
-/// Shows one pool or all. Returns them, and the pools that could not be restored.
+/// Shows one pool or all. Returns them, and the pools that could not be restored. If the exit code is the answer, it
+/// does not matter whether the text is read.
 fn show(
     context: &Context,
     client: &Client,
     name: Option<String>,
+    check: bool,
 ) -> Result<(Vec<PoolStatus>, Vec<FailedRestore>), Failure> {
     if let Some(name) = name {
         let status = ask(client, &name)?;
-        context.print("pool status", &fields(&status), |out| write(out, &status))?;
+        let printed = context.print("pool status", &fields(&status), |out| write(out, &status));
+        read(printed, check)?;
         return Ok((vec![status.pool], Vec::new()));
     }
     let Pools {
@@ -114,7 +120,7 @@ fn show(
     if !failed_restores.is_empty() {
         document["failed_restores"] = json!(failed_restores);
     }
-    context.print("pool status", &document, |out| {
+    let printed = context.print("pool status", &document, |out| {
         write_failed_restores(out, &failed_restores)?;
         if all.is_empty() {
             writeln!(out, "no pools are open")?;
@@ -126,9 +132,17 @@ fn show(
             write(out, status)?;
         }
         Ok(())
-    })?;
+    });
+    read(printed, check)?;
     let pools = all.into_iter().map(|status| status.pool).collect();
     Ok((pools, failed_restores))
+}
+
+fn read(printed: Result<(), Failure>, check: bool) -> Result<(), Failure> {
+    match printed {
+        Err(failure) if check && failure.is_unread() => Ok(()),
+        printed => printed,
+    }
 }
 
 /// A pool for JSON.
@@ -144,7 +158,7 @@ pub(super) fn fields(status: &Status) -> Value {
 
 fn write(out: &mut dyn Write, status: &Status) -> io::Result<()> {
     let pool = &status.pool;
-    let colour = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let colour = colours(&io::stdout());
     let state = match (colour, pool.health) {
         (false, health) => word(health).to_owned(),
         (true, Health::Healthy) => format!("\x1b[32m{}\x1b[0m", word(pool.health)),
@@ -378,26 +392,46 @@ pub(super) fn advice(pool: &PoolStatus) -> Option<(String, String)> {
         };
         return Some((wrong, action));
     }
-    rotten(pool)
+    rotten(name, &pool.seats)
 }
 
-/// Advice about a drive that returned wrong blocks, all of which were repaired.
-fn rotten(pool: &PoolStatus) -> Option<(String, String)> {
-    let worst = pool.seats.iter().max_by_key(|seat| seat.bad_blocks)?;
-    let (name, seat) = (&pool.name, worst.seat);
-    let blocks = match worst.bad_blocks {
-        0 => return None,
+/// Advice about drives that returned wrong blocks, all of which were repaired. The worst comes first.
+fn rotten(name: &str, seats: &[SeatStatus]) -> Option<(String, String)> {
+    let mut bad: Vec<&SeatStatus> = { seats.iter() }
+        .filter(|seat| seat.bad_blocks > 0)
+        .collect();
+    bad.sort_by_key(|seat| std::cmp::Reverse(seat.bad_blocks));
+    let seat = bad.first()?.seat;
+    let blocks = |seat: &SeatStatus| match seat.bad_blocks {
         1 => "a block".to_owned(),
         blocks => format!("{blocks} blocks"),
     };
-    let wrong = format!(
-        "the drive in seat {seat} ({}) returned {blocks} with a checksum mismatch; all data can be read",
-        worst.path
-    );
-    let action = format!(
-        "check its cables; replace it if there are more: `ravelin drive replace {name} {seat} NEW`"
-    );
-    Some((wrong, action))
+    Some(match bad.as_slice() {
+        [only] => (
+            format!(
+                "the drive in seat {seat} ({}) returned {} with a checksum mismatch; all data can be read",
+                only.path,
+                blocks(only)
+            ),
+            format!(
+                "check its cables; replace it if there are more: `ravelin drive replace {name} {seat} NEW`"
+            ),
+        ),
+        several => {
+            let named: Vec<String> = { several.iter() }
+                .map(|seat| format!("seat {} ({}): {}", seat.seat, seat.path, blocks(seat)))
+                .collect();
+            (
+                format!(
+                    "drives returned blocks with a checksum mismatch; all data can be read: {}",
+                    named.join(", ")
+                ),
+                format!(
+                    "check their cables and what they share; replace those that have more: `ravelin drive replace {name} {seat} NEW`"
+                ),
+            )
+        }
+    })
 }
 
 /// Why a drive is out, as far as is known.
@@ -588,7 +622,49 @@ fn volumes(status: &Status) -> Table {
 
 #[cfg(test)]
 mod tests {
+    use engine::status::DriveTraffic;
+
     use super::*;
+
+    /// Regression: of two drives that returned wrong blocks, only the worse one was named.
+    #[test]
+    fn all_drives_that_returned_wrong_blocks_are_named() {
+        let seat = |seat: u16, bad_blocks: u64| SeatStatus {
+            seat,
+            takes_place_of: None,
+            place_taken_by: None,
+            path: format!("/dev/sd{seat}"),
+            drive: String::new(),
+            size_bytes: 1 << 30,
+            physical_bytes: None,
+            used_bytes: None,
+            domain: None,
+            state: "current".to_owned(),
+            replaces: None,
+            replaced_by: None,
+            reason: None,
+            detail: None,
+            slow: false,
+            hangs: false,
+            fails: false,
+            traffic: DriveTraffic::default(),
+            bad_blocks,
+            rebuild_read_bytes: 0,
+            rebuild_write_bytes: 0,
+        };
+        let (wrong, action) = rotten("tank", &[seat(0, 0), seat(1, 1), seat(2, 7)]).unwrap();
+        assert!(
+            wrong.ends_with("seat 2 (/dev/sd2): 7 blocks, seat 1 (/dev/sd1): a block"),
+            "{wrong}"
+        );
+        assert!(action.contains("drive replace tank 2 NEW"), "{action}");
+        let (wrong, _) = rotten("tank", &[seat(0, 0), seat(1, 1)]).unwrap();
+        assert!(
+            wrong.contains("seat 1 (/dev/sd1) returned a block"),
+            "{wrong}"
+        );
+        assert_eq!(rotten("tank", &[seat(0, 0)]), None);
+    }
 
     #[test]
     fn a_rebuild_shows_how_far_how_fast_and_how_long() {

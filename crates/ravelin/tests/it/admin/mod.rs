@@ -19,6 +19,7 @@ mod plans;
 mod schemes;
 mod scrubs;
 mod sizes;
+mod slips;
 mod small;
 mod tables;
 mod tls;

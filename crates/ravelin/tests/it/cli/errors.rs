@@ -295,7 +295,7 @@ fn names_and_sizes_that_are_not_there_are_said() {
     run(&["drive", "online", "tank", "1"]).refused(1, &["seat 1 has a working drive"]);
     run(&["volume", "create", "tank", "--size", "1M"]).refused(2, &["POOL/VOLUME"]);
     run(&["volume", "create", "tank/v", "--size", "lots"]).refused(2, &["`lots` is not a size"]);
-    run(&["volume", "create", "tank/v", "--size", "9T"]).refused(1, &["groups of", "are free"]);
+    run(&["volume", "create", "tank/v", "--size", "9T"]).refused(1, &["are wanted", "are free"]);
     run(&["volume", "create", "tank/a b", "--size", "1M"]).refused(2, &["`a b` is not a volume"]);
     run(&["volume", "attach", "tank/w", "--nbd", "unix:x"]).refused(1, &["no volume `w`"]);
     run(&["volume", "create", "tank/v", "--size", "8M"]);
