@@ -16,7 +16,7 @@ LIBRARY_TESTS = it fuzz_bodies nbd_hostile trees
 # Of the engine: two of its tests wait for drives that hang, for more than a minute, and compute nothing meanwhile.
 WAITING_TESTS = drives
 
-.PHONY: demo test test-program test-libraries test-waiting check verify e2e shear bench lab fuzz install uninstall deb clean
+.PHONY: demo test test-program test-libraries test-waiting check verify e2e shear bench lab fuzz release install uninstall deb clean
 
 # The main job on this machine: no root, no kernel module, no spare drives. On a clean clone only what the demo needs is
 # compiled; where the studies have been compiled, the demo is run by the program with all commands.
@@ -73,9 +73,15 @@ lab:
 fuzz:
 	cd fuzz && $(CARGO) +nightly fuzz run $(TARGET) -- -max_total_time=$(FUZZ_SECONDS)
 
-# The program, manual pages, completions and the unit: make install PREFIX=/usr/local DESTDIR=
-install:
+release:
 	$(CARGO) build --release --locked -p ravelin $(WITH)
+
+# The program, manual pages, completions and the unit: make install PREFIX=/usr/local DESTDIR=
+# Root installs what the tree's owner has built: cargo would leave files behind that only root can change.
+install:
+	@if [ "$$(id -u)" = 0 ] && [ "$$(stat -c %u .)" != 0 ]; then \
+		[ -x $(RELEASE) ] || { echo "$(RELEASE) is not built: run \`make release\` as the owner of this tree" >&2; exit 1; }; \
+	else $(MAKE) release; fi
 	packaging/no-seeded-faults $(RELEASE)
 	packaging/install $(RELEASE) "$(DESTDIR)" "$(PREFIX)"
 
@@ -85,9 +91,11 @@ uninstall:
 	rm -f "$(DESTDIR)$(PREFIX)/share/bash-completion/completions/ravelin"
 	rm -f "$(DESTDIR)$(PREFIX)/share/zsh/vendor-completions/_ravelin"
 	rm -f "$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/ravelin.fish"
-	rm -f "$(DESTDIR)/etc/systemd/system/ravelin.service"
-	rm -f "$(DESTDIR)/etc/udev/rules.d/65-ravelin.rules"
+	rm -f "$(DESTDIR)/etc/systemd/system/ravelin.service" "$(DESTDIR)$(PREFIX)/lib/systemd/system/ravelin.service"
+	rm -f "$(DESTDIR)/etc/udev/rules.d/65-ravelin.rules" "$(DESTDIR)$(PREFIX)/lib/udev/rules.d/65-ravelin.rules"
 	rm -f "$(DESTDIR)$(PREFIX)/share/doc/ravelin/examples/mail"
+	-rmdir "$(DESTDIR)$(PREFIX)/share/doc/ravelin/examples" "$(DESTDIR)$(PREFIX)/share/doc/ravelin" 2>/dev/null
+	-rmdir "$(DESTDIR)/etc/ravelin/hooks.d" "$(DESTDIR)/etc/ravelin" 2>/dev/null
 
 # A Debian package in target/deb.
 deb:

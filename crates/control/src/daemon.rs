@@ -41,9 +41,9 @@ pub use links::LinkPlaces;
 /// bounded time; the longest one is [`Daemon::idle`].
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long the drive locks of a killed daemon may remain: its last writes must end first. A guess, with slow disks
-/// in mind; on an idle machine it is a few tens of milliseconds.
-const LAST_LOCKS: Duration = Duration::from_secs(5);
+/// How long the drive locks of a killed daemon may remain: its last writes must end first. On an idle machine it is a few
+/// tens of milliseconds; more than five seconds were seen while other programs kept the disk busy.
+const LAST_LOCKS: Duration = Duration::from_secs(15);
 
 /// How long waiting spares leave the seats of drives that are missing when a pool is imported: time to plug them in.
 /// A start of the daemon has waited for drives before it opens a pool.

@@ -79,7 +79,7 @@ fn the_package_unpacks_into_a_fresh_tree_and_runs_the_demo_from_there() {
     let package = String::from_utf8(made.stdout).unwrap();
     let package = Path::new(package.trim());
     if there_is("lintian") {
-        has_no_errors_by_lintian(package);
+        lintian_finds_nothing(package);
     }
 
     let tree = bench.path("tree");
@@ -100,6 +100,7 @@ fn the_package_unpacks_into_a_fresh_tree_and_runs_the_demo_from_there() {
     ] {
         assert!(tree.join(file).exists(), "{file}");
     }
+    links_lead_somewhere(&tree.join("usr/share/doc/ravelin"));
     if there_is("systemd-analyze") {
         unit_is_well_written(&bench, &tree);
     }
@@ -113,14 +114,69 @@ fn the_package_unpacks_into_a_fresh_tree_and_runs_the_demo_from_there() {
     assert_eq!(shown["verified"], true, "{shown}");
 }
 
-fn has_no_errors_by_lintian(package: &Path) {
+fn lintian_finds_nothing(package: &Path) {
     let judged = Command::new("lintian")
-        .args(["--allow-root", "--fail-on", "error"])
+        .args(["--allow-root", "--fail-on", "error,warning"])
         .arg(package)
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&judged.stdout);
     assert!(judged.status.success(), "{said}");
+}
+
+/// The package's documents lead to files of the package.
+fn links_lead_somewhere(directory: &Path) {
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            links_lead_somewhere(&path);
+        } else if path.extension().is_some_and(|extension| extension == "md") {
+            let text = std::fs::read_to_string(&path).unwrap();
+            for link in text.split("](").skip(1) {
+                let link = link.split([')', '#', ' ']).next().unwrap();
+                let leads = link.contains(':') || link.is_empty() || directory.join(link).exists();
+                assert!(leads, "{}: {link}", path.display());
+            }
+        }
+    }
+}
+
+/// `make uninstall` removes what `make install` has put there, whatever the prefix.
+#[test]
+fn nothing_is_left_after_uninstall() {
+    if !there_is("make") {
+        return;
+    }
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    for prefix in ["/usr", "/usr/local"] {
+        let bench = Bench::without_daemon("uninstall");
+        let tree = bench.path("tree");
+        let installed = Command::new(Path::new(root).join("packaging/install"))
+            .arg(env!("CARGO_BIN_EXE_ravelin"))
+            .args([&tree, Path::new(prefix)])
+            .output()
+            .unwrap();
+        assert!(installed.status.success(), "{installed:?}");
+        let removed = Command::new("make")
+            .args(["-C", root, "uninstall", &format!("PREFIX={prefix}")])
+            .arg(format!("DESTDIR={}", tree.display()))
+            .output()
+            .unwrap();
+        assert!(removed.status.success(), "{removed:?}");
+        assert_eq!(files_in(&tree), [""; 0], "{prefix}");
+    }
+}
+
+fn files_in(directory: &Path) -> Vec<String> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => files.extend(files_in(&path)),
+            false => files.push(path.display().to_string()),
+        }
+    }
+    files
 }
 
 /// systemd accepts the unit as it is installed.

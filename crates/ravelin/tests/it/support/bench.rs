@@ -104,7 +104,8 @@ impl Bench {
     }
 
     pub(crate) fn wait_until_it_answers(&self) {
-        let deadline = Instant::now() + Duration::from_secs(20);
+        // Longer than the locks of a killed daemon are waited for.
+        let deadline = Instant::now() + Duration::from_secs(40);
         // The daemon answers before it has opened the pools whose drives it waits for.
         let is_complete = || {
             let listed = self.run(&["pool", "list", "--json"]);
