@@ -105,6 +105,8 @@ pub enum GeometryError {
     TooFewDrives {
         /// How many there are.
         drives: u16,
+        /// True if the scheme says so, and not the number of drives that are given.
+        said: bool,
         /// The arithmetic.
         why: String,
         /// The least number that works.
@@ -223,6 +225,9 @@ impl Hint for GeometryError {
         let hint = match self {
             Self::DriveCountMissing { scheme, least } => format!("`{scheme}:{least}c`"),
             Self::DrivesDiffer { said, given } => format!("`{given}c` or give {said}"),
+            Self::TooFewDrives {
+                said: true, least, ..
+            } => format!("`{least}c`"),
             Self::TooFewDrives { drives, least, .. } => {
                 match least.saturating_sub(u32::from(*drives)) {
                     1 => "name one more drive, or take a scheme for fewer".to_owned(),

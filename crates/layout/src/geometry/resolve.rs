@@ -108,6 +108,7 @@ impl Ask<'_> {
         if u32::from(drives) < width {
             return Err(GeometryError::TooFewDrives {
                 drives,
+                said: self.scheme.drives.is_some(),
                 why: match spares {
                     0 => format!("a group takes {width}"),
                     _ => format!("a group takes {width} and spares {spares}"),
