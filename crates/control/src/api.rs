@@ -410,7 +410,8 @@ pub struct RenameVolume {
     pub name: String,
 }
 
-/// `POST pools/{name}/volumes/{volume}/bench`. A load that writes overwrites the volume with zeros.
+/// `POST pools/{name}/volumes/{volume}/bench`. A load that writes overwrites the volume with zeros, or with
+/// compressible content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bench {
     /// The load.

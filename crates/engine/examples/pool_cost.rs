@@ -198,6 +198,9 @@ fn measure(pool: &PoolHandle, pattern: Pattern, options: &Options, settle: bool)
         jobs: 1,
         time: options.time,
         sync: false,
+        read_percent: None,
+        compressible_percent: None,
+        hot: None,
     };
     let (before, (operations, kibibytes)) = (cpu(), traffic(pool));
     let report = run(&device(pool), load).expect("a load");

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
 use block::{BlockDevice, ExtentsAnswer};
-use engine::load::Pattern;
 
 use super::{Daemon, named};
 use crate::Failure;
@@ -142,7 +141,7 @@ impl Daemon {
             let why = format!("{} s are longer than it may take", load.time.as_secs());
             return Err(Failure::request(what, why, "--time 300 at most"));
         }
-        let writes = !matches!(load.pattern, Pattern::Read | Pattern::RandRead);
+        let writes = load.writes();
         if writes && !request.force {
             self.refuse_clients(pool, Some(name), &what)?;
         }

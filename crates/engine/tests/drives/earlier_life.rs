@@ -50,6 +50,9 @@ fn neither_label_nor_journal_of_an_earlier_life_is_left_on_a_drive_that_takes_a_
         jobs: 1,
         time: Duration::from_millis(50),
         sync: false,
+        read_percent: None,
+        compressible_percent: None,
+        hot: None,
     };
     let volume: Arc<dyn BlockDevice> = pool.volume("v").unwrap();
     load::run(&volume, load).unwrap();

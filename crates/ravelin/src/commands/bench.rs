@@ -1,13 +1,16 @@
 //! `ravelin bench`: a load from inside the daemon, without a client's share of the cost.
 
+mod values;
+
 use std::time::Duration;
 
-use block::ByteSize;
+use block::{BLOCK_BYTES, ByteSize};
 use clap::{Args, ValueEnum};
 use control::api::{Bench, Benched};
 use control::client::path;
 use engine::load::{Load, Pattern};
 
+use self::values::{CompressibleValue, HotValue};
 use super::common::{Context, Failure, VolumeName, parsed, size};
 use super::complete;
 
@@ -17,9 +20,13 @@ pub(crate) struct BenchArguments {
     /// POOL/VOLUME.
     #[arg(add = complete::volumes())]
     volume: VolumeName,
-    /// Which requests.
-    #[arg(long, value_enum, default_value_t = Rw::Randread)]
-    rw: Rw,
+    /// Which requests [default: randread, or randrw with --read].
+    #[arg(long, value_enum)]
+    rw: Option<Rw>,
+    /// Percentage of reads in randrw, instead of half.
+    #[arg(long, value_name = "PERCENT")]
+    #[arg(value_parser = clap::value_parser!(u8).range(0..=100))]
+    read: Option<u8>,
     /// Bytes of each request.
     #[arg(long, value_name = "SIZE", default_value = "4k", value_parser = parsed::<ByteSize>)]
     bs: ByteSize,
@@ -34,6 +41,12 @@ pub(crate) struct BenchArguments {
     /// Seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 5)]
     time: u64,
+    /// Instead of zeros, write blocks of 4 KiB that all differ and that LZ4 makes smaller by this percentage: 0 is noise.
+    #[arg(long, value_name = "PERCENT", value_parser = parsed::<CompressibleValue>)]
+    compressible: Option<CompressibleValue>,
+    /// This percentage of random requests goes to a part at the volume's start, the others to the rest: 90/10%, 90/2G.
+    #[arg(long, value_name = "SHARE/SIZE", value_parser = parsed::<HotValue>)]
+    hot: Option<HotValue>,
     /// Writes are durable when they are answered, as a database's commits are.
     #[arg(long)]
     sync: bool,
@@ -46,7 +59,7 @@ pub(crate) struct BenchArguments {
 }
 
 /// In fio's words.
-#[derive(Clone, Copy, Debug, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Rw {
     Read,
     Write,
@@ -68,16 +81,56 @@ impl From<Rw> for Pattern {
 }
 
 impl BenchArguments {
-    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
-        let volume = &self.volume;
+    /// The load, if its parts go together.
+    fn load(&self) -> Result<Load, Failure> {
+        let without = if self.read.is_some() {
+            Rw::Randrw
+        } else {
+            Rw::Randread
+        };
+        let rw = self.rw.unwrap_or(without);
         let load = Load {
-            pattern: self.rw.into(),
+            pattern: rw.into(),
             block_bytes: u32::try_from(self.bs.0).unwrap_or(u32::MAX),
             depth: self.iodepth,
             jobs: self.jobs,
             time: Duration::from_secs(self.time),
             sync: self.sync,
+            read_percent: self.read,
+            compressible_percent: self.compressible.map(|value| value.0),
+            hot: self.hot.map(|value| value.0),
         };
+        let refuse = |why: &str, hint: &str| Err(Failure::usage("the load was not run", why, hint));
+        if self.read.is_some() && rw != Rw::Randrw {
+            return refuse(
+                "--read mixes reads with writes, and this load has only one of them",
+                "give --rw randrw, or leave --read out",
+            );
+        }
+        if self.compressible.is_some() && !load.writes() {
+            return refuse(
+                "--compressible is about what is written, and this load only reads",
+                "give --rw randwrite, write or randrw, or leave --compressible out",
+            );
+        }
+        if self.compressible.is_some() && !self.bs.0.is_multiple_of(BLOCK_BYTES) {
+            return refuse(
+                "compressible content is made in blocks of 4 KiB",
+                "give --bs 4k, or a multiple of it",
+            );
+        }
+        if self.hot.is_some() && matches!(rw, Rw::Read | Rw::Write) {
+            return refuse(
+                "--hot prefers a part of the volume, and these requests go to all of it in turn",
+                "give --rw randread, randwrite or randrw, or leave --hot out",
+            );
+        }
+        Ok(load)
+    }
+
+    pub(crate) fn run(self, context: &Context) -> Result<(), Failure> {
+        let volume = &self.volume;
+        let load = self.load()?;
         let mut request = Bench {
             load,
             confirm: None,
@@ -87,11 +140,15 @@ impl BenchArguments {
         let client = context.client();
         let at = path(&["pools", &volume.pool, "volumes", &volume.volume, "bench"]);
         let named = volume.to_string();
-        if !matches!(self.rw, Rw::Read | Rw::Randread)
+        if load.writes()
             && let Benched::Planned { holds_data: true } = client.send("POST", &at, &request)?
         {
+            let with = match self.compressible {
+                None => "zeros",
+                Some(_) => "noise",
+            };
             let lost = [format!(
-                "This loses what `{volume}` holds: it will be overwritten with zeros."
+                "This loses what `{volume}` holds: it will be overwritten with {with}."
             )];
             context.confirm_by("volume", &named, &lost, self.yes)?;
             request.confirm = Some(named);

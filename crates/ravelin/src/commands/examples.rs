@@ -80,7 +80,8 @@ pub(crate) const VOLUME_OF_DEVICE: &str =
 pub(crate) const DAEMON: &str =
     "Examples:\n  ravelin daemon\n  ravelin daemon --hooks /etc/ravelin/hooks.d --group ravelin";
 pub(crate) const BENCH: &str = "Examples:\n  ravelin bench tank/home --rw randread --bs 4k --time 1
-  ravelin bench tank/home --rw write --bs 1M --time 1 --yes";
+  ravelin bench tank/home --rw write --bs 1M --time 1 --yes
+  ravelin bench tank/home --read 70 --hot 90/10% --compressible 50 --time 1 --yes";
 pub(crate) const CODE_LIST: &str = "Examples:\n  ravelin code list";
 pub(crate) const CODE_SHOW: &str =
     "Examples:\n  ravelin code show dcode:7\n  ravelin code show rdp:5 --example";

@@ -25,6 +25,7 @@ fn help_texts_are_as_reviewed() {
         &["pool", "status"],
         &["pool", "import"],
         &["pool", "wait"],
+        &["bench"],
         &["doctor"],
         &["drive"],
         &["drive", "replace"],

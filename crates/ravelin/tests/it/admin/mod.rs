@@ -14,6 +14,7 @@ mod history;
 mod identify;
 mod journal;
 mod listing;
+mod loads;
 mod package;
 mod plans;
 mod schemes;

@@ -1,0 +1,98 @@
+//! Loads of `ravelin bench`: what they write, and options that do not go together.
+
+use std::time::{Duration, Instant};
+
+use super::MIB;
+use crate::support::bench::Bench;
+
+#[test]
+fn compressible_content_takes_its_share_of_drives_that_compress() {
+    const SIZE: u64 = 8 * MIB;
+    let bench = Bench::new("content");
+    let files = bench.drives("d", 4, 256 * MIB);
+    let drives: Vec<String> = { files.iter() }
+        .map(|file| format!("compress:{file}?physical=128M"))
+        .collect();
+    let in_place = ["-o", "journal=intent", "-o", "checksum=off"];
+    let made = bench.create("tank", "raid5", &drives, &in_place);
+    assert_eq!(made.code, 0, "{}", made.stderr);
+    bench.ok(&["volume", "create", "tank/v", "--size", "8M"]);
+    let used = || {
+        let status = bench.json(&["pool", "status", "tank"]);
+        let seats = status["seats"].as_array().unwrap().iter();
+        { seats.map(|seat| seat["used_bytes"].as_u64().unwrap()) }.sum::<u64>()
+    };
+    // A load that begins at the volume's start covers all of it in a second, or in the next one's.
+    for percent in [75, 0, 50] {
+        let share = format!("{percent}");
+        let all = SIZE / 3 * 4 * (100 - percent) / 100;
+        let begun = Instant::now();
+        loop {
+            let load = [
+                "bench", "tank/v", "--rw", "write", "--bs", "256k", "--time", "1", "--yes",
+            ];
+            bench.ok(&[&load[..], &["--compressible", &share]].concat());
+            let used = used();
+            if (all..all + all / 16 + MIB).contains(&used) {
+                break;
+            }
+            assert!(
+                begun.elapsed() < Duration::from_secs(60),
+                "{percent} %: {used} bytes instead of {all}"
+            );
+        }
+    }
+    // Only reads: nothing is lost, so no question.
+    let mixed = [
+        "bench", "tank/v", "--read", "100", "--hot", "90/10%", "--time", "1",
+    ];
+    let before = used();
+    assert!(bench.ok(&mixed).contains("IOPS"));
+    assert_eq!(used(), before);
+    bench
+        .run(&[&mixed[..3], &["99", "--time", "1"]].concat())
+        .refused(2, &["it will be overwritten with zeros", "--yes"]);
+    bench
+        .run(&["bench", "tank/v", "--read", "100", "--hot", "90/1k"])
+        .refused(2, &["room for one of 4096 bytes", "try: ", "--hot 90/10%"]);
+}
+
+/// Each message has what was wrong and what to give instead.
+#[test]
+fn loads_that_cannot_be_are_refused_with_what_to_give() {
+    let bench = Bench::without_daemon("loads");
+    let refused = |more: &[&str], parts: &[&str]| {
+        bench
+            .run(&[&["bench", "tank/v"], more].concat())
+            .refused(2, parts);
+    };
+    refused(&["--hot", "90"], &["`90` is not a share", "90/10%"]);
+    refused(
+        &["--hot", "90/0%"],
+        &["`0` is not a percentage from 1 to 99"],
+    );
+    refused(&["--hot", "100/10%"], &["`100` is not a percentage"]);
+    refused(&["--hot", "90/much"], &["`much` is not a size"]);
+    refused(
+        &["--hot", "90/10%", "--rw", "write"],
+        &["all of it in turn", "--rw randread"],
+    );
+    refused(&["--read", "101"], &["101 is not in 0..=100"]);
+    refused(
+        &["--read", "50", "--rw", "randwrite"],
+        &["only one of them", "--rw randrw"],
+    );
+    refused(
+        &["--compressible", "100", "--rw", "write"],
+        &["are zeros", "leave --compressible out"],
+    );
+    refused(
+        &["--compressible", "half"],
+        &["from 0 to 99", "0 writes noise"],
+    );
+    refused(&["--compressible", "50"], &["only reads", "--rw randwrite"]);
+    refused(
+        &["--compressible", "50", "--rw", "write", "--bs", "6k"],
+        &["blocks of 4 KiB", "--bs 4k"],
+    );
+}
