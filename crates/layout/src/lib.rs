@@ -30,6 +30,7 @@ pub mod crush;
 pub mod declustered;
 pub mod developed;
 mod divide;
+pub mod elastic;
 pub mod equivalence;
 mod geometry;
 pub mod grid;
