@@ -293,6 +293,9 @@ pub struct RebuildStatus {
     pub cells_total: u64,
     /// Cells that cannot be filled.
     pub cells_lost: u64,
+    /// Whether cells that could not be filled are tried again within seconds.
+    #[serde(default)]
+    pub tries_again: bool,
     /// Bytes filled, also of cells that are being filled.
     pub done_bytes: u64,
     /// Bytes to fill in all.
@@ -662,6 +665,7 @@ fn rebuild(pool: &Pool, now: Instant) -> Option<RebuildStatus> {
         cells_done: progress.cells_done,
         cells_total: progress.cells_total,
         cells_lost: progress.cells_lost,
+        tries_again: progress.ended.is_some() && pool.retries_fills(),
         done_bytes,
         total_bytes,
         copied_bytes: progress.copied_bytes,

@@ -16,6 +16,10 @@ const QUIET: Duration = Duration::from_secs(60);
 /// for the lanes' back-off.
 const TRY_AGAIN: Duration = Duration::from_secs(2);
 
+/// Retries of fills one after the other, none of which fills a cell, that count as work under way. Later ones wait for a
+/// drive that has to be brought back.
+const RETRIES_UNDER_WAY: u32 = 5;
+
 /// The refusals at present.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Stalls {
@@ -27,6 +31,8 @@ pub(super) struct Stalls {
     failed_at: Option<Instant>,
     /// Cells could not be filled while drives that stay failed.
     fills: bool,
+    /// Retries of fills since a cell was last filled.
+    retries: u32,
     /// When lanes and fills are tried again.
     try_at: Option<Instant>,
 }
@@ -42,6 +48,16 @@ impl Stalls {
         self.try_at
     }
 
+    /// Whether cells that could not be filled are tried again soon, and likely to be filled.
+    pub(super) const fn retries_fills(&self) -> bool {
+        self.fills && self.try_at.is_some() && self.retries < RETRIES_UNDER_WAY
+    }
+
+    /// A cell is filled: what stopped fills is over.
+    pub(super) const fn filled(&mut self) {
+        self.retries = 0;
+    }
+
     /// Whether a refusal of a drive that stays is worth a report.
     fn is_news(&mut self, now: Instant, seat: Seat, fault: Fault) -> bool {
         let before = self.drives.insert(seat, (fault, now));
@@ -50,6 +66,12 @@ impl Stalls {
 }
 
 impl Pool {
+    /// Whether cells that could not be filled, as drives that stay did not work, are tried again within seconds.
+    #[must_use]
+    pub const fn retries_fills(&self) -> bool {
+        self.stalls.retries_fills()
+    }
+
     /// A drive has failed an operation and stays. Returns whether that has not been reported yet.
     pub(super) fn refuses_newly(&mut self, seat: Seat, fault: Fault) -> bool {
         self.stalls.is_news(self.now, seat, fault)
@@ -90,6 +112,7 @@ impl Pool {
             self.tell_lanes(&Command::TryAgain);
         }
         if std::mem::take(&mut self.stalls.fills) {
+            self.stalls.retries += 1;
             self.requeue_fills();
         }
     }
@@ -118,5 +141,19 @@ mod tests {
         assert!(stalls.is_news(second(90), Seat(2), Fault::Full));
         assert!(stalls.is_news(second(91), Seat(1), Fault::Medium));
         assert!(stalls.is_news(second(91) + QUIET, Seat(1), Fault::Medium));
+    }
+
+    #[test]
+    fn fills_that_fail_at_each_retry_do_not_count_as_under_way_for_ever() {
+        let mut stalls = Stalls {
+            fills: true,
+            try_at: Some(Instant::ZERO),
+            ..Stalls::default()
+        };
+        assert!(stalls.retries_fills());
+        stalls.retries = RETRIES_UNDER_WAY;
+        assert!(!stalls.retries_fills());
+        stalls.filled();
+        assert!(stalls.retries_fills());
     }
 }

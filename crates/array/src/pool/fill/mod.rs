@@ -313,6 +313,7 @@ impl Pool {
         let key = (group, column);
         let old = self.places.insert(key, (cell, generation));
         self.fills.recorded(key, old.map(|(old, _)| old));
+        self.stalls.filled();
         self.tell_lane(
             group,
             Command::Settle {

@@ -381,6 +381,9 @@ pub(super) fn advice(pool: &PoolStatus) -> Option<(String, String)> {
         let wrong = "redundancy is not complete; all data can be read".to_owned();
         let action = match rebuilding {
             Some(_) => format!("none needed: it is being rebuilt (`ravelin pool wait {name}`)"),
+            None if pool.rebuild.is_some_and(|rebuild| rebuild.tries_again) => format!(
+                "none needed: what could not be rebuilt is tried again within seconds (`ravelin pool wait {name}`)"
+            ),
             None if pool
                 .rebuild
                 .as_ref()
@@ -673,6 +676,7 @@ mod tests {
             cells_done: 3,
             cells_total: 8,
             cells_lost: 0,
+            tries_again: false,
             done_bytes: 3 << 20,
             total_bytes: 8 << 20,
             copied_bytes: 3 << 20,

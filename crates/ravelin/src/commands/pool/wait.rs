@@ -98,8 +98,9 @@ impl WaitArguments {
     }
 }
 
+/// Also between two tries.
 fn rebuilds(pool: &PoolStatus) -> bool {
-    pool.rebuild.as_ref().is_some_and(|rebuild| rebuild.running)
+    { pool.rebuild }.is_some_and(|rebuild| rebuild.running || rebuild.tries_again)
 }
 
 fn scrubs(pool: &PoolStatus) -> bool {
@@ -175,6 +176,7 @@ impl Progress {
             None if pool.resync_groups > 0 => {
                 format!("parity of {} groups to compute anew", pool.resync_groups)
             }
+            None if rebuilds(pool) => "what could not be rebuilt is tried again".to_owned(),
             None => "beginning or ending".to_owned(),
         };
         let what = step.as_ref().map_or("", |step| step.what);

@@ -1,7 +1,7 @@
 //! What an administrator monitors: progress, load and events.
 
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -225,4 +225,50 @@ fn wait_shows_the_bar_of_what_it_waits_for() {
         text.contains("rebuild [") && text.contains("/s, "),
         "{text}"
     );
+}
+
+/// Regression: a fill that failed because a drive had just refused something is tried again two seconds later. `pool wait`
+/// returned before that, and `pool status` asked for a drive that was there.
+#[test]
+fn wait_counts_a_rebuild_that_is_tried_again() {
+    let bench = Bench::new("wait-retry");
+    let drives = bench.drives("d", 3, 40 * MIB);
+    let gone = bench.path("gone");
+    let shaky = format!(
+        "faulty:{}?fail=gone&times=all&while={}",
+        drives[0],
+        gone.display()
+    );
+    let members = [shaky, drives[1].clone(), drives[2].clone()];
+    assert_eq!(bench.create("tank", "raid5", &members, &[]).code, 0);
+    bench.ok(&["volume", "create", "tank/v", "--size", "16M"]);
+    let attach = ["volume", "attach", "tank/v", "--nbd", "unix:nbd"];
+    let uri = bench.json(&attach)["uri"].as_str().unwrap().to_owned();
+    let mut client = export::nbd::Client::connect(&uri.parse().unwrap(), None).unwrap();
+    for at in 0..16 {
+        client.write(at * MIB, &[7; 1 << 20], false).unwrap();
+    }
+    client.flush().unwrap();
+    client.disconnect().unwrap();
+    bench.ok(&["drive", "fail", "tank", "1"]);
+    let new = format!("slow:{}?bandwidth=2M", bench.drives("new", 1, 40 * MIB)[0]);
+    bench.ok(&["drive", "replace", "tank", "1", &new]);
+    let status = || bench.json(&["pool", "status", "tank"]);
+    assert_eq!(status()["rebuild"]["running"], true);
+    // What the new drive gets is computed from a drive that does not answer now.
+    std::fs::write(&gone, "").unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        let status = status();
+        if status["rebuild"]["tries_again"] == true {
+            assert_eq!(status["rebuild"]["running"], false);
+            break;
+        }
+        assert!(Instant::now() < deadline, "{status}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    std::fs::remove_file(&gone).unwrap();
+    bench.ok(&["pool", "wait", "tank"]);
+    let after = status();
+    assert_eq!(after["health"], "healthy", "{after}");
 }
