@@ -370,9 +370,7 @@ pub fn remove_dead(file: &Path) -> io::Result<()> {
 impl Drop for FuseFile {
     fn drop(&mut self) {
         // A descriptor that is kept would keep requests waiting for ever.
-        if let Some(kept) = self.kept.take() {
-            kept.release();
-        }
+        drop(self.kept.take());
         match self.place.state() {
             MountState::Ours => {
                 // The loop devices end with the file. Write back their file systems while the file is still served.

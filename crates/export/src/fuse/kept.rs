@@ -39,7 +39,7 @@ pub trait Keeper: Send + Sync {
 /// How a file that is mounted is kept.
 #[derive(Clone)]
 pub struct Retention {
-    /// By whom.
+    /// Keeps the descriptors.
     pub keeper: Arc<dyn Keeper>,
     /// What is served. The next process serves the file again only if it serves the same.
     pub what: String,
@@ -181,7 +181,7 @@ impl Kept {
     }
 }
 
-/// What is kept of a mounted file. Dropping this changes nothing; [`Names::release`] ends it.
+/// What is kept of a mounted file. Dropping this releases it: from then on the file ends with this process.
 pub(super) struct Names {
     keeper: Arc<dyn Keeper>,
     names: Vec<String>,
@@ -205,28 +205,20 @@ impl Names {
         if let Some(before) = before {
             kept.names = before.names();
         }
-        let added = kept.add(
+        kept.add(
             (kernel, inbox),
             (path, device),
             before.map_or(0, Kept::next_mount),
             before.is_some(),
-        );
-        match added {
-            Ok(()) => {
-                // A mount that was put at its path is of no use any more.
-                let mounts = before.map_or(&[][..], |before| &before.mounts);
-                for (number, _) in mounts {
-                    let old = name(device, Part::Mount(*number));
-                    kept.keeper.release(&old);
-                    kept.names.retain(|name| *name != old);
-                }
-                Ok(kept)
-            }
-            Err(error) => {
-                kept.release();
-                Err(error)
-            }
+        )?;
+        // A mount that was put at its path is of no use any more.
+        let mounts = before.map_or(&[][..], |before| &before.mounts);
+        for (number, _) in mounts {
+            let old = name(device, Part::Mount(*number));
+            kept.keeper.release(&old);
+            kept.names.retain(|name| *name != old);
         }
+        Ok(kept)
     }
 
     fn add(
@@ -256,9 +248,10 @@ impl Names {
         self.names.push(name);
         Ok(())
     }
+}
 
-    /// From now on nothing is kept: the file ends with this process.
-    pub(super) fn release(self) {
+impl Drop for Names {
+    fn drop(&mut self) {
         for name in &self.names {
             self.keeper.release(name);
         }
@@ -326,5 +319,58 @@ mod tests {
             useless,
             ["fuse-1-kernel", "fuse-2-kernel", "fuse-2-requests"]
         );
+    }
+
+    /// A supervisor that keeps a number of descriptors.
+    struct Few {
+        room: usize,
+        names: std::sync::Mutex<Vec<String>>,
+    }
+
+    impl Keeper for Few {
+        fn keep(&self, name: &str, _: BorrowedFd<'_>) -> io::Result<()> {
+            let mut names = self.names.lock().unwrap();
+            if names.len() == self.room {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            names.push(name.to_owned());
+            Ok(())
+        }
+
+        fn release(&self, name: &str) {
+            self.names.lock().unwrap().retain(|kept| kept != name);
+        }
+    }
+
+    /// Regression: when the thread that serves a file could not be started, its descriptors stayed with the supervisor,
+    /// and the requests of the file's users waited.
+    #[test]
+    fn what_is_kept_is_released_if_the_file_is_not_served_after_all() {
+        let path = std::env::temp_dir();
+        let about = About {
+            room: 8192,
+            device: 9,
+            since: std::time::Duration::ZERO,
+            path: path.clone(),
+            what: "tank/home".to_owned(),
+        };
+        let inbox = Inbox::create(&about).unwrap();
+        let kernel = std::fs::File::open("/dev/null").unwrap();
+        let file = (kernel.as_fd(), &inbox);
+        for (room, is_kept) in [(8, true), (1, false)] {
+            let few = Arc::new(Few {
+                room,
+                names: std::sync::Mutex::default(),
+            });
+            let kept = || few.names.lock().unwrap().len();
+            let retention = Retention {
+                keeper: Arc::clone(&few) as Arc<dyn Keeper>,
+                what: about.what.clone(),
+            };
+            let names = Names::keep(&retention, file, (&path, about.device), None);
+            assert_eq!((names.is_ok(), kept() >= 2), (is_kept, is_kept));
+            drop(names);
+            assert_eq!(kept(), 0);
+        }
     }
 }
