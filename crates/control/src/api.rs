@@ -161,7 +161,7 @@ pub struct ScrubPool {
 }
 
 /// Answer to [`CreatePool`].
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CreatedPool {
     /// Its name.
     pub name: String,

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use array::pool::{self, OutReason, Pool, Report, SeatFacts, SeatState};
+use array::pool::{self, OutReason, Pool, PoolFacts, Report, SeatFacts, SeatState};
 use block::{Instant, Seat};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -404,13 +404,10 @@ fn scrub(pool: &Pool, now: Instant) -> Option<ScrubStatus> {
     })
 }
 
-/// The present name of a label's scheme: earlier versions made a plain level of an elastic scheme, and kept the
-/// elastic name.
-pub(crate) fn scheme_as_it_is(label: &str) -> String {
-    match label.parse::<layout::Scheme>() {
-        Ok(scheme) if scheme.elastic => scheme.plain().to_string(),
-        _ => label.to_owned(),
-    }
+/// The name of a pool's scheme; what the label says where that cannot be parsed.
+pub(crate) fn scheme_as_it_is(facts: &PoolFacts) -> String {
+    let parsed = facts.parsed_scheme();
+    parsed.map_or_else(|_| facts.scheme.clone(), |scheme| scheme.to_string())
 }
 
 impl PoolStatus {
@@ -424,7 +421,7 @@ impl PoolStatus {
         Self {
             name: facts.name.clone(),
             uuid: facts.uuid.to_string(),
-            scheme: scheme_as_it_is(&facts.scheme),
+            scheme: scheme_as_it_is(facts),
             generation: pool.generation(),
             health: match lacks_drives(pool, seats) {
                 true => Health::Unusable,

@@ -98,6 +98,13 @@ pub struct Expansion {
 }
 
 impl Expansion {
+    /// No more address space than physical space.
+    pub const MIN: Self = Self { thousandths: 1000 };
+    /// More than any data compresses.
+    pub const MAX: Self = Self {
+        thousandths: 16_000,
+    };
+
     /// From thousandths, `1000..=16000`.
     #[must_use]
     pub const fn from_thousandths(thousandths: u32) -> Option<Self> {
@@ -186,8 +193,8 @@ impl Scheme {
         self
     }
 
-    /// The same scheme without elastic stripes (which change between parity and copies): no version implements them
-    /// yet. A pool whose label has `elastic5` is a plain `raid5`.
+    /// The same scheme without elastic stripes (which change between parity and copies). A pool whose label has
+    /// `elastic5` without the feature is a plain `raid5`.
     #[must_use]
     pub const fn plain(mut self) -> Self {
         self.elastic = false;

@@ -43,6 +43,8 @@ pub const DERIVED_PARITY: &str = "derived-parity";
 /// Each group has a few more stripes than it has data for, and a map from the data to stripes: a whole stripe that is
 /// overwritten goes to a free one.
 pub const FREE_STRIPES: &str = "free-stripes";
+/// Stripes change between parity and copies. Its bit is 64; not among [`FEATURES`] as long as no lane supports it.
+pub const ELASTIC: &str = "elastic";
 /// Where the copies begin on a drive.
 pub const LABEL_OFFSETS: [u64; 2] = [4 << 10, 512 << 10];
 /// Bytes of a copy, at most.

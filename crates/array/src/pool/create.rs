@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use super::cells::CellTable;
 use super::clients::Clients;
+use super::elastic::{ElasticError, not_yet};
 use super::fill::Fills;
 use super::initialize::Initialization;
 use super::joining::Joining;
@@ -85,6 +86,8 @@ pub struct NewDrive {
     pub size_bytes: u64,
     /// Its enclosure or host.
     pub domain: Option<String>,
+    /// Its physical space, if it knows how much of that is used.
+    pub physical_bytes: Option<u64>,
 }
 
 /// Why a pool cannot be made.
@@ -134,15 +137,13 @@ pub enum CreateError {
         /// The room in a label.
         room: usize,
     },
-    /// The scheme asks for something that is not implemented yet.
-    #[error(
-        "scheme `{scheme}`: stripes that change between parity and copies are not supported yet"
-    )]
+    /// The pool cannot be elastic.
+    #[error("scheme `{scheme}`: {error}")]
     Elastic {
         /// As given.
         scheme: Box<Scheme>,
-        /// Without it.
-        plain: Box<Scheme>,
+        /// Why.
+        error: ElasticError,
     },
     /// The stored layout table cannot be read.
     #[error("the label's layout table is not hexadecimal")]
@@ -164,7 +165,7 @@ impl Hint for CreateError {
             Self::TableTooLarge { .. } => {
                 Some("use larger pieces (-o piece=), or a layout without a table".into())
             }
-            Self::Elastic { plain, .. } => Some(format!("`{plain}`").into()),
+            Self::Elastic { error, .. } => error.hint(),
             Self::Table => None,
         }
     }
@@ -236,6 +237,14 @@ impl RegionFacts {
     }
 }
 
+/// The pool that [`create`] makes, to look at: of an elastic pool data and parity, without the copies.
+///
+/// # Errors
+/// As [`create`].
+pub fn plan(spec: &PoolSpec, ticket: Ticket) -> Result<Pool, CreateError> {
+    checked(spec, None, ticket)
+}
+
 /// Checks a spec and makes the pool. Its first generation is written to all drives before
 /// `ticket` is done; until then nothing on the drives has changed.
 ///
@@ -269,17 +278,42 @@ pub fn create_with_regions(
     regions: Option<RegionSizes>,
     ticket: Ticket,
 ) -> Result<Pool, CreateError> {
+    let pool = checked(spec, regions, ticket)?;
+    not_yet(&spec.scheme).map_err(|error| elastic_error(spec, error))?;
+    Ok(pool)
+}
+
+fn elastic_error(spec: &PoolSpec, error: ElasticError) -> CreateError {
+    CreateError::Elastic {
+        scheme: Box::new(spec.scheme.clone()),
+        error,
+    }
+}
+
+fn checked(
+    spec: &PoolSpec,
+    regions: Option<RegionSizes>,
+    ticket: Ticket,
+) -> Result<Pool, CreateError> {
     if !is_name(&spec.name) {
         return Err(CreateError::Name {
             name: spec.name.clone(),
         });
     }
-    if spec.scheme.elastic {
-        return Err(CreateError::Elastic {
-            scheme: Box::new(spec.scheme.clone()),
-            plain: Box::new(spec.scheme.clone().plain()),
-        });
+    let elastic = { spec.elastic() }.map_err(|error| elastic_error(spec, error))?;
+    if let Some(elastic) = elastic {
+        let pool = with_copies_of_pages(&spec.plane(elastic), regions, ticket)?;
+        { elastic.check(&pool.geometry) }.map_err(|error| elastic_error(spec, error))?;
+        return Ok(pool);
     }
+    with_copies_of_pages(spec, regions, ticket)
+}
+
+fn with_copies_of_pages(
+    spec: &PoolSpec,
+    regions: Option<RegionSizes>,
+    ticket: Ticket,
+) -> Result<Pool, CreateError> {
     if !spec.journal || regions.is_some_and(|regions| regions.first_format) {
         return create_with(spec, regions, None, 0, ticket);
     }

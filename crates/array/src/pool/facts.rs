@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use block::Seat;
+use layout::{Scheme, SchemeError};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use crate::format::ELASTIC;
 use crate::{VolumeId, runs};
 
 /// The pool's facts. Changing one makes a new generation.
@@ -329,6 +331,19 @@ impl PoolFacts {
     #[must_use]
     pub fn has(&self, feature: &str) -> bool {
         self.features.iter().any(|name| name == feature)
+    }
+
+    /// The scheme. Without the feature `elastic` a label that says elastic has a plain level: earlier versions made one
+    /// of such a scheme, and kept the name.
+    ///
+    /// # Errors
+    /// When the label's scheme cannot be parsed.
+    pub fn parsed_scheme(&self) -> Result<Scheme, SchemeError> {
+        let scheme: Scheme = self.scheme.parse()?;
+        Ok(match self.has(ELASTIC) {
+            true => scheme,
+            false => scheme.plain(),
+        })
     }
 
     /// The seats and their facts.

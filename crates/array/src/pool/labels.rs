@@ -454,6 +454,7 @@ mod tests {
             path: format!("drive:{number}"),
             size_bytes: 64 << 20,
             domain: None,
+            physical_bytes: None,
         }
     }
 

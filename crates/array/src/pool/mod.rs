@@ -19,6 +19,7 @@ mod cells;
 mod check;
 mod clients;
 mod create;
+mod elastic;
 mod error;
 mod facts;
 mod fill;
@@ -71,7 +72,8 @@ use crate::runs::Runs;
 use crate::{Geometry, Losses};
 
 pub use catchup::{Proof, Rejected};
-pub use create::{CreateError, NewDrive, PoolSpec, RegionSizes, create, create_with_regions};
+pub use create::{CreateError, NewDrive, PoolSpec, RegionSizes, create, create_with_regions, plan};
+pub use elastic::{ElasticError, ElasticSpec};
 pub use error::PoolError;
 pub use facts::{
     Interleave, LossFacts, OutReason, PoolFacts, RegionFacts, ScrubFacts, SeatFacts, SeatState,

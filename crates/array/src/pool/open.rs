@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 
 use block::{Fault, Hint, Seat};
-use layout::{Cell, Scheme};
+use layout::Cell;
 use uuid::Uuid;
 
 use super::cells::CellTable;
@@ -494,7 +494,7 @@ fn overtakes(one: &Label, other: &Label) -> Result<bool, OpenError> {
 }
 
 fn build(mut facts: PoolFacts, generation: u64) -> Result<Pool, OpenError> {
-    let scheme: Scheme = facts.scheme.parse()?;
+    let scheme = facts.parsed_scheme()?;
     let table = match &facts.layout_table {
         Some(text) => Some(from_hex(text).ok_or(CreateError::Table)?),
         None => None,

@@ -152,7 +152,10 @@ pub fn prepare_beside(
         drives: drives[..new.drives.len()].iter().map(new_drive).collect(),
         spares: drives[new.drives.len()..].iter().map(new_drive).collect(),
     };
-    let pool = array::pool::create(&spec, OPENED)?;
+    let pool = match access {
+        Access::Read => array::pool::plan(&spec, OPENED)?,
+        Access::Write => array::pool::create(&spec, OPENED)?,
+    };
     let mut plan = PoolPlan::new(&pool, &spec);
     if let Some((placed, domains)) = placed {
         plan.survives_domains = Some(placed.survived);
@@ -311,5 +314,6 @@ fn new_drive(drive: &Drive) -> NewDrive {
         path: drive.uri.to_string(),
         size_bytes: drive.size_bytes,
         domain: drive.uri.domain.clone(),
+        physical_bytes: drive.device.usage().map(|usage| usage.physical_bytes),
     }
 }

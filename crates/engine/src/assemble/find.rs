@@ -66,7 +66,7 @@ impl FoundPool {
         Self {
             name: facts.name.clone(),
             uuid: facts.uuid,
-            scheme: crate::status::scheme_as_it_is(&facts.scheme),
+            scheme: crate::status::scheme_as_it_is(facts),
             generation: 0,
             paths: Vec::new(),
             overwritten: Vec::new(),

@@ -38,7 +38,7 @@ impl MemberLabel {
         Self {
             pool: facts.name.clone(),
             pool_uuid: facts.uuid,
-            scheme: crate::status::scheme_as_it_is(&facts.scheme),
+            scheme: crate::status::scheme_as_it_is(facts),
             number: facts.number(label.seat),
             drive: label.drive,
             state: own.map_or("out", |own| seat_state(own).0),

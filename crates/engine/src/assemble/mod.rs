@@ -43,7 +43,7 @@ pub use occupant::{
     is_still,
 };
 pub use permit::{Answer, Command, Meant, Permit, permit};
-pub use plan::{DRIVE_BYTES_PER_SECOND, PoolPlan, estimate};
+pub use plan::{DRIVE_BYTES_PER_SECOND, ElasticCapacity, ElasticPlan, PoolPlan, estimate};
 
 /// The ticket of creating or opening.
 const OPENED: Ticket = Ticket(0);

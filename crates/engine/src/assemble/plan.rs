@@ -1,7 +1,8 @@
 //! The plan of a pool before it exists: what it survives, how long a rebuild takes, and where the bytes go.
 
-use array::pool::{CreateError, NewDrive, Pool, PoolSpec};
+use array::pool::{CreateError, ElasticSpec, NewDrive, Pool, PoolSpec};
 use layout::Scheme;
+use layout::elastic::{Elastic, Ratios};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -11,7 +12,7 @@ use super::OPENED;
 pub const DRIVE_BYTES_PER_SECOND: u64 = 150_000_000;
 
 /// A pool as it would be.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PoolPlan {
     /// Its scheme.
     pub scheme: String,
@@ -61,6 +62,35 @@ pub struct PoolPlan {
     pub rebuild_bytes_per_second: u64,
     /// Drive operations of a small write, without those of the journal.
     pub small_write_operations: u16,
+    /// Of an elastic pool, whose other sizes are those of its data and parity.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub elastic: Option<ElasticPlan>,
+}
+
+/// What drives that compress have room for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ElasticPlan {
+    /// Address space for data and parity, for each physical byte.
+    pub expansion: f64,
+    /// What the layout's drives expose, including the room for copies.
+    pub exposed_bytes: u64,
+    /// What they store.
+    pub physical_bytes: u64,
+    /// Of that: labels, journal, checksums, and free stripes.
+    pub reserve_bytes: u64,
+    /// The capacity at three ratios: 1, the expansion, and the ratio from which on everything is copies.
+    pub capacities: Vec<ElasticCapacity>,
+}
+
+/// The capacity if all that drives store compresses by one ratio on average.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ElasticCapacity {
+    /// The length before through the length after.
+    pub ratio: f64,
+    /// Bytes of user data that fit.
+    pub capacity_bytes: u64,
+    /// The share of so many bytes that can be copies.
+    pub coverage: f64,
 }
 
 impl PoolPlan {
@@ -71,10 +101,15 @@ impl PoolPlan {
         let (layout, code) = (geometry.layout(), geometry.code());
         let drives = layout.drives();
         let spares = spares(&spec.scheme, drives, layout.spares());
-        let raw_bytes: u64 = spec.drives.iter().map(|drive| drive.size_bytes).sum();
+        // A pool that exists has a right specification.
+        let elastic = spec.elastic().ok().flatten();
+        let size_bytes = |drive: &NewDrive| {
+            elastic.map_or(drive.size_bytes, |elastic| elastic.plane_bytes(drive))
+        };
+        let raw_bytes: u64 = spec.drives.iter().map(size_bytes).sum();
         let all = || spec.drives.iter().chain(&spec.spares);
-        let smallest = all().min_by_key(|drive| drive.size_bytes);
-        let smallest_bytes = smallest.map_or(0, |drive| drive.size_bytes);
+        let smallest = all().min_by_key(|drive| size_bytes(drive));
+        let smallest_bytes = smallest.map_or(0, size_bytes);
         let drive_data_bytes = geometry.rows() * geometry.cell_bytes();
         let data_bytes = u64::from(drives) * drive_data_bytes;
         let usable_bytes = pool.capacity_bytes();
@@ -111,7 +146,7 @@ impl PoolPlan {
             }
         };
         Self {
-            scheme: spec.scheme.to_string(),
+            scheme: pool.facts().scheme.clone(),
             drives,
             spare_drives: u16::try_from(spec.spares.len()).unwrap_or(u16::MAX),
             spares,
@@ -132,6 +167,7 @@ impl PoolPlan {
             rebuild_bound,
             rebuild_bytes_per_second: DRIVE_BYTES_PER_SECOND,
             small_write_operations: small_write(&spec.scheme, data_columns, survives_drives),
+            elastic: elastic.map(|elastic| elastic_plan(pool, spec, elastic)),
         }
     }
 
@@ -139,6 +175,63 @@ impl PoolPlan {
     #[must_use]
     pub const fn wastes_much(&self) -> bool {
         self.wasted_bytes > self.raw_bytes / 20
+    }
+}
+
+/// The capacities of an elastic pool. The physical space of spare cells stays free: a rebuild fills it.
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "an estimate"
+)]
+fn elastic_plan(pool: &Pool, spec: &PoolSpec, elastic: ElasticSpec) -> ElasticPlan {
+    let geometry = pool.geometry();
+    let (layout, parity) = (geometry.layout(), elastic.planes - 1);
+    let formula = Elastic {
+        data: geometry.code().columns() - parity,
+        parity,
+        expansion: elastic.expansion,
+    };
+    let drives = layout.drives();
+    let spares = spares(&spec.scheme, drives, layout.spares());
+    let physical = |drive: &NewDrive| drive.physical_bytes.unwrap_or(0);
+    let facts = pool.facts();
+    // Copies have metadata pages of their own.
+    let pages_bytes =
+        { facts.regions }.map_or(0, |regions| facts.data_offset - regions.metadata_offset);
+    let metadata_bytes = facts.data_offset + u64::from(parity) * pages_bytes;
+    let least_bytes = { spec.drives.iter().chain(&spec.spares) }
+        .map(physical)
+        .min()
+        .unwrap_or(0);
+    // A vacated stripe is not discarded, so free stripes take as much as others.
+    let free_bytes = u128::from(least_bytes.saturating_sub(metadata_bytes))
+        * u128::from(geometry.free_stripes())
+        / u128::from(geometry.stripes_per_group());
+    let reserve_bytes = metadata_bytes + u64::try_from(free_bytes).unwrap_or(0);
+    let net_bytes = u64::from(drives.saturating_sub(spares))
+        .saturating_mul(least_bytes.saturating_sub(reserve_bytes)) as f64;
+    let usable_bytes = pool.capacity_bytes() as f64;
+    let full = f64::from(elastic.planes) * usable_bytes / net_bytes.max(1.0);
+    let capacity = |ratio: f64| {
+        let ratios = Ratios::equal(ratio);
+        let fits_bytes = net_bytes / formula.parity_form_bytes(ratios);
+        let capacity_bytes = usable_bytes.min(fits_bytes);
+        ElasticCapacity {
+            ratio: (ratio * 1000.0).round() / 1000.0,
+            capacity_bytes: capacity_bytes as u64,
+            coverage: formula.coverage_of(net_bytes, capacity_bytes, ratios),
+        }
+    };
+    ElasticPlan {
+        expansion: elastic.expansion.ratio(),
+        exposed_bytes: spec.drives.iter().map(|drive| drive.size_bytes).sum(),
+        physical_bytes: spec.drives.iter().map(physical).sum(),
+        reserve_bytes: u64::from(drives) * reserve_bytes,
+        capacities: [1.0, elastic.expansion.ratio(), full]
+            .map(capacity)
+            .to_vec(),
     }
 }
 
@@ -152,6 +245,7 @@ pub fn estimate(scheme: &Scheme, drives: &[(String, u64)]) -> Result<PoolPlan, C
         path: path.clone(),
         size_bytes: *size_bytes,
         domain: None,
+        physical_bytes: None,
     };
     let count = u16::try_from(drives.len()).unwrap_or(u16::MAX);
     let spec = PoolSpec {
@@ -167,7 +261,7 @@ pub fn estimate(scheme: &Scheme, drives: &[(String, u64)]) -> Result<PoolPlan, C
         drives: drives.iter().map(drive).collect(),
         spares: Vec::new(),
     };
-    let pool = array::pool::create(&spec, OPENED)?;
+    let pool = array::pool::plan(&spec, OPENED)?;
     Ok(PoolPlan::new(&pool, &spec))
 }
 

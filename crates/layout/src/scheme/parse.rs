@@ -13,7 +13,7 @@ const CLASSIC: [&str; 9] = [
     "raid0", "raid1", "raid10", "chained", "zigzag", "raid4", "raid5", "raid6", "raid7",
 ];
 
-/// Names that a scheme may begin with; `elastic5` and `elastic6` are for layouts only, pools refuse them.
+/// Names that a scheme may begin with.
 pub fn names() -> impl Iterator<Item = &'static str> {
     let declustered = KINDS.iter().flat_map(|kind| kind.offered.iter().copied());
     { CLASSIC.into_iter() }
@@ -57,6 +57,7 @@ impl FromStr for Scheme {
             parity_said: parity_said.then(|| name.owned()),
             form_said: None,
             code_said: None,
+            elastic_said: None,
             fields_said: Vec::new(),
         };
         for part in &parts {
@@ -161,6 +162,7 @@ struct Parser {
     parity_said: Option<String>,
     form_said: Option<String>,
     code_said: Option<(String, Range<usize>)>,
+    elastic_said: Option<(String, Range<usize>)>,
     fields_said: Vec<(char, String)>,
 }
 
@@ -201,8 +203,18 @@ impl Parser {
             scheme.code = (lower != "pq").then(|| lower.to_owned());
             return Ok(());
         }
-        if takes_elastic(scheme.family) && lower == "elastic" {
+        if lower == "elastic" {
+            if let Some((why, nearest)) = not_elastic(scheme.family) {
+                return Err(SchemeError::Misplaced {
+                    field: part.owned(),
+                    name: self.name.clone(),
+                    why: why.to_owned(),
+                    nearest: nearest.to_owned(),
+                    span: part.span.clone(),
+                });
+            }
             scheme.elastic = true;
+            self.elastic_said = Some((part.owned(), part.span.clone()));
             return Ok(());
         }
         // `1d` and `d1` are easily swapped: report this instead of searching the words.
@@ -264,15 +276,16 @@ impl Parser {
         }
         self.fields_said.push((letter, part.owned()));
         if letter == 'x' {
-            let expansion = parse_expansion(number).ok_or_else(|| SchemeError::Range {
+            let expansion = parse_expansion(number).map_err(|nearest| SchemeError::Range {
                 field: part.owned(),
                 letter,
                 range: "1 to 16 with up to three decimals",
-                nearest: "1.8x".to_owned(),
+                nearest: nearest.to_owned(),
                 span: part.span.clone(),
             })?;
             scheme.elastic = true;
             scheme.expansion = Some(expansion);
+            self.elastic_said = Some((part.owned(), part.span.clone()));
             return Ok(());
         }
         let out_of_range = |range, nearest: u16| SchemeError::Range {
@@ -371,10 +384,10 @@ impl Parser {
         }
         match letter {
             'r' => misplaced("only raid1 and raid10 keep copies", "raid10:2r".to_owned()),
-            'x' => misplaced(
-                "expansion is for elastic arrays of one or two parities",
-                "elastic5:1.8x".to_owned(),
-            ),
+            'x' => {
+                let (why, nearest) = not_elastic(family).unwrap_or_default();
+                misplaced(why, format!("{nearest}:{}", part.lower))
+            }
             'd' => misplaced("its stripes have no parity to set data apart from", {
                 let count = part.lower.trim_end_matches('d');
                 format!("{count}c")
@@ -414,20 +427,36 @@ impl Parser {
         {
             *form = Raid6Form::default_with(scheme.code.as_deref());
         }
-        if scheme.elastic && !(1..=2).contains(&scheme.parity) {
-            let (_, field) = self
-                .fields_said
-                .iter()
-                .find(|(letter, _)| *letter == 'x')
-                .cloned()
-                .unwrap_or(('x', "elastic".to_owned()));
-            return Err(SchemeError::Misplaced {
+        if !scheme.elastic {
+            return Ok(());
+        }
+        // What makes the scheme elastic: a word or field, or its name.
+        let name = || (self.name.clone(), 0..self.name.len());
+        let (field, span) = self.elastic_said.clone().unwrap_or_else(name);
+        let misplaced = |field, span, why: &str, nearest| {
+            Err(SchemeError::Misplaced {
                 field,
                 name: self.name.clone(),
-                why: "an elastic array has one or two parities".to_owned(),
-                nearest: format!("{}2", scheme.family.name()),
-                span: 0..self.name.len(),
-            });
+                why: why.to_owned(),
+                nearest,
+                span,
+            })
+        };
+        if scheme.parity > 2 {
+            let mut nearest = scheme.clone();
+            nearest.parity = 2;
+            return misplaced(field, span, PARITIES, nearest.to_string());
+        }
+        if let Some((code, span)) = self.code_said.clone().filter(|_| scheme.code.is_some()) {
+            let mut nearest = scheme.clone();
+            nearest.code = None;
+            if self.form_said.is_none()
+                && let Family::Raid6(form) = &mut nearest.family
+            {
+                *form = Raid6Form::default_with(None);
+            }
+            let why = "a stripe of an array code has several rows, and an elastic stripe has one, of data, P and Q";
+            return misplaced(code, span, why, nearest.to_string());
         }
         Ok(())
     }
@@ -445,8 +474,20 @@ const fn takes_code(family: Family) -> bool {
     matches!(family, Family::Raid6(_)) || family.is_declustered()
 }
 
-const fn takes_elastic(family: Family) -> bool {
-    matches!(family, Family::Raid5(_) | Family::Raid6(_)) || family.is_declustered()
+/// Why no array of three parities is elastic.
+const PARITIES: &str = "a stripe that changes between parity and copies has one parity or two";
+
+/// Why stripes of the family cannot change between parity and copies, and what comes nearest. None if they can, with
+/// one parity or two.
+const fn not_elastic(family: Family) -> Option<(&'static str, &'static str)> {
+    match family {
+        Family::Raid5(_) | Family::Raid6(_) | Family::Declustered(_) => None,
+        Family::Raid7 => Some((PARITIES, "elastic6")),
+        Family::Raid1 | Family::Raid10(_) | Family::Chained => {
+            Some(("its stripes are always copies", "elastic5"))
+        }
+        Family::Raid0 | Family::Zigzag => Some(("its stripes have no parity", "elastic5")),
+    }
 }
 
 fn letters_of(family: Family) -> String {
@@ -477,19 +518,22 @@ fn words_of(family: Family) -> Vec<&'static str> {
     if takes_code(family) {
         words.extend(code_words());
     }
-    if takes_elastic(family) {
+    if not_elastic(family).is_none() {
         words.push("elastic");
     }
     words
 }
 
-/// `1.8` as thousandths.
-fn parse_expansion(number: &str) -> Option<Expansion> {
+/// `1.8` as thousandths, or the nearest expansion that works.
+fn parse_expansion(number: &str) -> Result<Expansion, &'static str> {
+    const EXAMPLE: &str = "1.8x";
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     if fraction.len() > 3 || (fraction.is_empty() && number.contains('.')) {
-        return None;
+        return Err(EXAMPLE);
     }
-    let whole: u32 = whole.parse().ok()?;
-    let fraction: u32 = format!("{fraction:0<3}").parse().ok()?;
-    Expansion::from_thousandths(whole.checked_mul(1000)?.checked_add(fraction)?)
+    let whole: u32 = whole.parse().map_err(|_| EXAMPLE)?;
+    let fraction: u32 = format!("{fraction:0<3}").parse().map_err(|_| EXAMPLE)?;
+    let thousandths = whole.saturating_mul(1000).saturating_add(fraction);
+    let nearest = if whole == 0 { "1x" } else { "16x" };
+    Expansion::from_thousandths(thousandths).ok_or(nearest)
 }

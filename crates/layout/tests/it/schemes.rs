@@ -94,7 +94,7 @@ fn elastic_arrays_say_their_expansion() {
 }
 
 /// (text, the part that the error points at, the suggestion that works)
-const BAD: [(&str, &str, &str); 28] = [
+const BAD: [(&str, &str, &str); 41] = [
     ("", "", "raid6"),
     ("raid9:5c", "raid9", "one of these"),
     ("raidz2:5c", "raidz2", "raid6"),
@@ -119,8 +119,21 @@ const BAD: [(&str, &str, &str); 28] = [
     ("draid2:8d:24c:4f", "4f", "pddl2"),
     ("pddl2:0d", "0d", "1d"),
     ("pddl2:70000c", "70000c", "65535c"),
-    ("elastic5:0.5x", "0.5x", "1.8x"),
-    ("raid7:1.8x", "1.8x", "elastic5"),
+    ("elastic5:0.5x", "0.5x", "`1x`"),
+    ("elastic5:17x", "17x", "`16x`"),
+    ("elastic5:1.8888x", "1.8888x", "`1.8x`"),
+    ("raid7:1.8x", "1.8x", "`elastic6:1.8x`"),
+    ("raid7:elastic", "elastic", "`elastic6`"),
+    ("pddl3:4d:elastic", "elastic", "`pddl2:elastic:4d`"),
+    ("draid3:4d:1.5x", "1.5x", "`draid2:4d:1.5x`"),
+    ("ddp:3p:elastic", "elastic", "`ddp:elastic`"),
+    ("raid1:elastic", "elastic", "`elastic5`"),
+    ("raid10:elastic", "elastic", "`elastic5`"),
+    ("chained:2x", "2x", "`elastic5:2x`"),
+    ("raid0:elastic", "elastic", "`elastic5`"),
+    ("elastic6:rdp:7c", "rdp", "`elastic6:7c`"),
+    ("pddl2:elastic:dcode:4d", "dcode", "`pddl2:elastic:4d`"),
+    ("raid6:1.8x:zr:evenodd", "evenodd", "`elastic6:zr:1.8x`"),
     ("raid5::4c", "", "ls"),
     ("raid5:1.5c", "1.5c", "1c"),
 ];

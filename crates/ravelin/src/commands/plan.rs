@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use engine::assemble::PoolPlan;
+use engine::assemble::{ElasticPlan, PoolPlan};
 
 use super::common::{count, size, time};
 
@@ -45,6 +45,32 @@ pub(crate) fn rebuild(plan: &PoolPlan) -> String {
     }
 }
 
+/// What fits on drives that compress.
+fn write_elastic(out: &mut dyn Write, elastic: &ElasticPlan) -> io::Result<()> {
+    writeln!(
+        out,
+        "  elastic:  drives expose {} and store {}, {} of that metadata and free stripes; if what they store shrinks on average by",
+        size(elastic.exposed_bytes),
+        size(elastic.physical_bytes),
+        size(elastic.reserve_bytes)
+    )?;
+    for at in &elastic.capacities {
+        let ratio = format!("{:.2}", at.ratio);
+        let ratio = ratio.trim_end_matches('0').trim_end_matches('.');
+        let copies = match at.coverage {
+            ..0.005 => "as parity".to_owned(),
+            0.995.. => "all as copies".to_owned(),
+            share => format!("{:.0} % as copies", 100.0 * share),
+        };
+        let fits = size(at.capacity_bytes);
+        writeln!(
+            out,
+            "            {ratio:>4} to 1, {fits} of data fit, {copies}"
+        )?;
+    }
+    Ok(())
+}
+
 /// The lines of a plan.
 pub(crate) fn write(out: &mut dyn Write, plan: &PoolPlan) -> io::Result<()> {
     if let Some(copies) = plan.copies {
@@ -71,6 +97,9 @@ pub(crate) fn write(out: &mut dyn Write, plan: &PoolPlan) -> io::Result<()> {
         size(plan.metadata_bytes),
         size(plan.wasted_bytes)
     )?;
+    if let Some(elastic) = &plan.elastic {
+        write_elastic(out, elastic)?;
+    }
     if !plan.order.is_empty() {
         writeln!(
             out,

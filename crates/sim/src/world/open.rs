@@ -53,6 +53,7 @@ impl World {
             path: format!("sim:{index}"),
             size_bytes: options.drive_bytes,
             domain: None,
+            physical_bytes: None,
         };
         let total = options.drives + options.spares;
         let mut all: Vec<NewDrive> = (0..total)

@@ -180,6 +180,7 @@ impl StudyVolume {
                 path: format!("sim:{index}"),
                 size_bytes: drive_bytes,
                 domain: None,
+                physical_bytes: None,
             })
             .collect();
         let spares = all.split_off(usize::from(drives));

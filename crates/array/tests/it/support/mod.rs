@@ -14,6 +14,7 @@ pub(crate) fn spec(drives: u128, spares: u128) -> PoolSpec {
         path: format!("drive:{number}"),
         size_bytes: DRIVE_BYTES,
         domain: None,
+        physical_bytes: None,
     };
     PoolSpec {
         name: "p".to_owned(),

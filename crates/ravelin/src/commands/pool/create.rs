@@ -22,7 +22,7 @@ pub(crate) struct CreateArguments {
     /// Drives, and behind the word `spare` those that wait. DRIVE@DOMAIN names an enclosure.
     #[arg(required = true, value_name = "DRIVE", add = complete::drives())]
     drives: Vec<String>,
-    /// Options: chunk=SIZE, cell=SIZE (or piece=SIZE), code=NAME.
+    /// Options: chunk=SIZE, cell=SIZE (or piece=SIZE), code=NAME, elastic=on, expansion=RATIO.
     #[arg(short = 'o', value_name = "KEY=VALUE")]
     options: Vec<String>,
     /// Show the plan with its capacity and write nothing.
@@ -88,6 +88,7 @@ impl CreateArguments {
             .collect();
         let mut said = BTreeSet::new();
         let (mut journal, mut checksum) = ("data", "on");
+        let (mut elastic, mut expansion) = (None, None);
         for option in &self.options {
             let (key, value) = option.split_once('=').ok_or_else(|| {
                 Failure::usage(
@@ -128,16 +129,33 @@ impl CreateArguments {
                 "code" => request.scheme = format!("{}:{value}", request.scheme),
                 "journal" => journal = choice(["data", "intent"])?,
                 "checksum" => checksum = choice(["on", "off"])?,
-                "elastic" | "expansion" => {
-                    return Err(Failure::usage(
-                        what,
-                        format!("the option `{key}` is not supported yet"),
-                        "leave it out; chunk=, cell=, piece=, code=, journal= and checksum= are known",
-                    ));
+                "elastic" => elastic = Some(choice(["on", "off"])? == "on"),
+                "expansion" => {
+                    let number = value.trim_end_matches(['x', 'X']);
+                    if !number.starts_with(|first: char| first.is_ascii_digit())
+                        || number.parse::<f64>().is_err()
+                    {
+                        return Err(Failure::usage(
+                            what,
+                            format!("`-o expansion={value}` is not a ratio"),
+                            "1 to 16 with up to three decimals, such as 1.8",
+                        ));
+                    }
+                    expansion = Some(number.to_owned());
                 }
                 _ => {
-                    let known = ["chunk", "cell", "piece", "code", "journal", "checksum"];
-                    let all = "chunk=, cell=, piece=, code=, journal= or checksum=";
+                    let known = [
+                        "chunk",
+                        "cell",
+                        "piece",
+                        "code",
+                        "journal",
+                        "checksum",
+                        "elastic",
+                        "expansion",
+                    ];
+                    let all =
+                        "chunk=, cell=, piece=, code=, journal=, checksum=, elastic= or expansion=";
                     return Err(Failure::usage(
                         what,
                         format!("there is no option `{key}`"),
@@ -148,6 +166,20 @@ impl CreateArguments {
                     ));
                 }
             }
+        }
+        if elastic == Some(false) && expansion.is_some() {
+            return Err(Failure::usage(
+                what,
+                "`-o expansion=` is for elastic pools, and `-o elastic=off` says that this is none",
+                "leave one of them out",
+            ));
+        }
+        // Both are parts of the scheme, too.
+        if elastic == Some(true) && expansion.is_none() {
+            request.scheme = format!("{}:elastic", request.scheme);
+        }
+        if let Some(expansion) = expansion {
+            request.scheme = format!("{}:{expansion}x", request.scheme);
         }
         request.unprotected = match (journal, checksum) {
             ("data", "on") => false,

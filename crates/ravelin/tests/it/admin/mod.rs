@@ -9,6 +9,7 @@ mod devices;
 mod doctoring;
 mod doors;
 mod drives;
+mod elastic;
 mod hardening;
 mod history;
 mod identify;

@@ -3,7 +3,7 @@
 use std::os::unix::fs::FileExt;
 
 use super::MIB;
-use crate::support::bench::{Bench, bytes};
+use crate::support::bench::Bench;
 
 /// Regression: `raid1` on three drives kept two copies. A second failure lost data of which an administrator who knows
 /// md or zpool expects a copy on the third drive.
@@ -44,27 +44,6 @@ fn raid1_keeps_a_copy_on_every_drive() {
         bench.json(&["pool", "status", "tank"])["scheme"],
         "raid1:2r"
     );
-}
-
-/// Regression: `elastic5` made a plain level, whose label and status called it elastic.
-#[test]
-fn elastic_schemes_are_refused_until_there_are_any() {
-    let bench = Bench::new("elastic");
-    let drives = bench.drives("d", 5, 40 * MIB);
-    for (scheme, plain) in [
-        ("elastic5", "raid5"),
-        ("elastic6:1.8x", "raid6"),
-        ("raid5:elastic", "raid5"),
-        ("pddl1:2d:1.5x", "pddl1:2d"),
-    ] {
-        bench
-            .create("tank", scheme, &drives, &[])
-            .refused(2, &["not supported yet", &format!("try: `{plain}`")]);
-    }
-    bench
-        .create("tank", "raid5", &drives, &["-o", "elastic=on"])
-        .refused(2, &["not supported yet"]);
-    assert!(bytes(&bench.path("d0")).iter().all(|&byte| byte == 0));
 }
 
 /// Regression: sixty drives above 8 GiB were refused, because the table of a `ddp` pool did not fit into a label.

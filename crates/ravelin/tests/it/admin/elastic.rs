@@ -1,0 +1,273 @@
+//! Elastic schemes at `pool create`: plans, and what is refused with the arithmetic and the nearest thing that works.
+
+use std::os::unix::fs::MetadataExt;
+
+use serde_json::Value;
+
+use super::MIB;
+use crate::support::bench::{Bench, Ran};
+
+const PHYSICAL: u64 = 256 * MIB;
+
+/// Drives that compress and expose `exposed` of 1 GiB.
+fn compressing(bench: &Bench, prefix: &str, count: usize, exposed: &str) -> Vec<String> {
+    let files = bench.drives(prefix, count, 1 << 30);
+    let drives = files.iter();
+    { drives.map(|file| format!("compress:{file}?physical=256M&exposed={exposed}")) }.collect()
+}
+
+/// Nothing was ever written to the sparse file.
+fn is_untouched(bench: &Bench, file: &str) -> bool {
+    std::fs::metadata(bench.path(file)).unwrap().blocks() == 0
+}
+
+fn plan(bench: &Bench, scheme: &str, drives: &[String], more: &[&str]) -> Value {
+    let ran = bench.create("tank", scheme, drives, &[more, &["-n", "--json"]].concat());
+    assert_eq!(ran.code, 0, "{scheme}: {}", ran.stderr);
+    serde_json::from_str(&ran.stdout).unwrap()
+}
+
+#[test]
+fn a_plan_shows_the_capacity_at_three_ratios() {
+    let bench = Bench::new("ratios");
+    let drives = compressing(&bench, "d", 4, "922M");
+    let planned = plan(&bench, "elastic5:1.8x", &drives, &[]);
+    assert_eq!(planned["scheme"], "elastic5:1.8x");
+    // Data and parity have the capacity of a raid5 on drives of 1.8 times the physical space.
+    let of_plane = bench.drives("p", 4, PHYSICAL * 18 / 10);
+    let plain = plan(&bench, "raid5", &of_plane, &[]);
+    assert_eq!(planned["capacity_bytes"], plain["capacity_bytes"]);
+    let capacity = planned["capacity_bytes"].as_f64().unwrap();
+
+    let elastic = &planned["plan"]["elastic"];
+    assert_eq!(elastic["expansion"], 1.8);
+    assert_eq!(elastic["physical_bytes"], 4 * PHYSICAL);
+    assert_eq!(elastic["exposed_bytes"], 4 * 922 * MIB);
+    let at = |index: usize, key: &str| elastic["capacities"][index][key].as_f64().unwrap();
+    let net = (4 * PHYSICAL) as f64 - elastic["reserve_bytes"].as_f64().unwrap();
+    assert!(net < 0.95 * (4 * PHYSICAL) as f64 && net > 0.8 * (4 * PHYSICAL) as f64);
+    // Three quarters are data; nothing is left for copies.
+    assert_eq!((at(0, "ratio"), at(0, "coverage")), (1.0, 0.0));
+    assert!((at(0, "capacity_bytes") / (net * 0.75) - 1.0).abs() < 0.001);
+    assert_eq!((at(1, "ratio"), at(1, "coverage")), (1.8, 0.0));
+    assert!(at(1, "capacity_bytes") <= capacity && at(1, "capacity_bytes") > 0.9 * capacity);
+    // 2.7 if labels, journal and checksums took nothing.
+    assert!((2.65..2.85).contains(&at(2, "ratio")), "{elastic}");
+    assert!(at(2, "coverage") > 0.999 && at(2, "capacity_bytes") > 0.999 * capacity);
+
+    let text = bench.create("tank", "elastic5:1.8x", &drives, &["-n"]);
+    assert_eq!(text.code, 0, "{}", text.stderr);
+    for part in [
+        "as elastic5:1.8x, nothing written",
+        "drives expose 3.60 GiB and store 1 GiB",
+        "   1 to 1, ",
+        " 1.8 to 1, ",
+        "as parity",
+        "all as copies",
+    ] {
+        assert!(text.stdout.contains(part), "no {part} in {}", text.stdout);
+    }
+}
+
+/// Without an expansion the drives decide; with options the scheme is the same.
+#[test]
+fn the_expansion_is_what_the_drives_expose_unless_it_is_given() {
+    let bench = Bench::new("expansion");
+    let drives = compressing(&bench, "d", 9, "768M");
+    for (scheme, count, more, expected) in [
+        ("elastic5", 4, &[][..], "elastic5:1.5x"),
+        ("raid5:elastic", 4, &[], "elastic5:1.5x"),
+        ("raid5:la", 4, &["-o", "elastic=on"], "elastic5:la:1.5x"),
+        ("raid5", 4, &["-o", "expansion=1.2"], "elastic5:1.2x"),
+        (
+            "raid5",
+            4,
+            &["-o", "expansion=1.2x", "-o", "elastic=on"],
+            "elastic5:1.2x",
+        ),
+        ("elastic6", 6, &[], "elastic6:1x"),
+        ("pddl1:elastic:2d", 7, &[], "pddl1:2d:1.5x"),
+        ("pddl2:elastic:4d:1s", 7, &[], "pddl2:4d:1s:1x"),
+        ("ddp:elastic:4d:1p", 9, &[], "ddp:4d:1p:1.5x"),
+        ("elastic5:3d:8c", 8, &[], "elastic5:3d:8c:1.5x"),
+    ] {
+        let planned = plan(&bench, scheme, &drives[..count], more);
+        assert_eq!(planned["scheme"], expected, "{scheme}");
+        let coverage = &planned["plan"]["elastic"]["capacities"][2]["coverage"];
+        assert!(coverage.as_f64().unwrap() > 0.999, "{scheme}: {planned}");
+    }
+    assert_eq!(
+        plan(&bench, "raid5", &drives[..4], &["-o", "elastic=off"])["scheme"],
+        "raid5"
+    );
+}
+
+#[test]
+fn what_cannot_be_elastic_is_refused_with_the_arithmetic_and_what_works() {
+    let bench = Bench::new("refused");
+    let plain = bench.drives("f", 5, 512 * MIB);
+    let drives = compressing(&bench, "d", 8, "800M");
+    let create = |scheme: &str, drives: &[String], more: &[&str]| -> Ran {
+        bench.create("tank", scheme, drives, &[more, &["-n"]].concat())
+    };
+    // Drives that do not know their use.
+    create("elastic5", &plain, &[]).refused(
+        2,
+        &[
+            "f0 does not know how much",
+            "?physical=SIZE`",
+            "mem_limit",
+            "`raid5`",
+        ],
+    );
+    let mixed = [&drives[..3], &plain[..1]].concat();
+    create("elastic6:1x", &mixed, &[]).refused(2, &["f0 does not know", "`raid6`"]);
+    create(
+        "elastic5",
+        &[&drives[..3], &["spare".to_owned()], &plain[..1]].concat(),
+        &[],
+    )
+    .refused(2, &["f0 does not know"]);
+    // Less than (p + 1) times the expansion, with the largest that works.
+    create("elastic5:1.8x", &drives[..4], &[]).refused(
+        2,
+        &[
+            "exposes 800 MiB and stores 256 MiB physically",
+            "2 planes of 1.8 times that are 921.6 MiB",
+            "try: `elastic5:1.562x`",
+            "expose 922 MiB or more",
+        ],
+    );
+    let planned = create("elastic5:1.562x", &drives[..4], &[]);
+    assert_eq!(planned.code, 0, "{}", planned.stderr);
+    create("elastic6:1.8x:6c", &drives[..6], &[]).refused(
+        2,
+        &[
+            "3 planes of 1.8 times that are 1.35 GiB",
+            "`elastic6:6c:1.041x`",
+        ],
+    );
+    let narrow = compressing(&bench, "n", 4, "500M");
+    create("elastic5", &narrow, &[]).refused(
+        2,
+        &[
+            "2 planes of 1 times that are 512 MiB",
+            "try: let each drive expose 512 MiB or more",
+        ],
+    );
+    // Ratios that differ, and sizes that differ with one ratio.
+    let mut unequal = drives[..4].to_vec();
+    unequal[2] = unequal[2].replace("256M", "200M");
+    create("elastic5:1x", &unequal, &[]).refused(
+        2,
+        &[
+            "3.12 times its physical space",
+            "d2",
+            "4.00 times",
+            "same multiple",
+        ],
+    );
+    unequal[2] = unequal[2].replace("800M", "625M");
+    let planned = create("elastic5:1x", &unequal, &[]);
+    assert_eq!(planned.code, 0, "{}", planned.stderr);
+    // Expansions that are none.
+    create("elastic5:0.9x", &drives[..4], &[]).refused(2, &["takes 1 to 16", "`1x`"]);
+    create("raid5", &drives[..4], &["-o", "expansion=0.9"]).refused(2, &["takes 1 to 16", "`1x`"]);
+    create("raid5", &drives[..4], &["-o", "expansion=much"]).refused(2, &["is not a ratio", "1.8"]);
+    create("raid5", &drives[..4], &["-o", "elastic=maybe"]).refused(2, &["on or off"]);
+    create(
+        "raid5",
+        &drives[..4],
+        &["-o", "elastic=off", "-o", "expansion=2"],
+    )
+    .refused(2, &["leave one of them out"]);
+    // Array codes, three parities, mirrors.
+    create(
+        "raid6",
+        &drives[..7],
+        &["-o", "elastic=on", "-o", "code=rdp"],
+    )
+    .refused(2, &["has several rows", "`elastic6`"]);
+    create("raid7", &drives[..5], &["-o", "elastic=on"])
+        .refused(2, &["one parity or two", "`elastic6`"]);
+    create("raid10", &drives[..4], &["-o", "elastic=on"])
+        .refused(2, &["always copies", "`elastic5`"]);
+    create("raid0", &drives[..4], &["-o", "expansion=1.5"])
+        .refused(2, &["no parity", "`elastic5:1.5x`"]);
+    // Without a journal.
+    create(
+        "elastic5:1x",
+        &drives[..4],
+        &["-o", "journal=intent", "-o", "checksum=off"],
+    )
+    .refused(
+        2,
+        &[
+            "through the journal",
+            "leave out -o journal=intent",
+            "`raid5`",
+        ],
+    );
+    // Stripes of a group, and the record of one.
+    create(
+        "elastic5:1x",
+        &drives[..4],
+        &["-o", "chunk=4K", "-o", "cell=32M"],
+    )
+    .refused(
+        2,
+        &[
+            "cells of 32 MiB with chunks of 4 KiB make 8192 stripes",
+            "4096 at most",
+            "-o chunk=8K",
+        ],
+    );
+    let planned = create(
+        "elastic5:1x",
+        &drives[..4],
+        &["-o", "chunk=8K", "-o", "cell=32M"],
+    );
+    assert_eq!(planned.code, 0, "{}", planned.stderr);
+    create(
+        "elastic6:1x",
+        &drives[..8],
+        &["-o", "chunk=512K", "-o", "cell=16M"],
+    )
+    .refused(
+        2,
+        &[
+            "12 copies of 512 KiB, whose checksums take 6480 bytes",
+            "-o chunk=256K",
+        ],
+    );
+    let planned = create(
+        "elastic6:1x",
+        &drives[..8],
+        &["-o", "chunk=256K", "-o", "cell=16M"],
+    );
+    assert_eq!(planned.code, 0, "{}", planned.stderr);
+    for file in ["f0", "d0", "n0"] {
+        assert!(is_untouched(&bench, file), "{file}");
+    }
+}
+
+/// Regression: `elastic5` made a plain level, whose label and status called it elastic.
+#[test]
+fn elastic_pools_are_not_made_until_there_are_any() {
+    let bench = Bench::new("notyet");
+    let drives = compressing(&bench, "d", 5, "768M");
+    for (scheme, plain) in [
+        ("elastic5", "raid5"),
+        ("elastic6:1x", "raid6"),
+        ("raid5:elastic", "raid5"),
+        ("pddl1:2d:1.5x", "pddl1:2d"),
+    ] {
+        bench
+            .create("tank", scheme, &drives, &[])
+            .refused(2, &["not supported yet", &format!("try: `{plain}`")]);
+    }
+    bench
+        .create("tank", "raid5", &drives, &["-o", "elastic=on"])
+        .refused(2, &["not supported yet"]);
+    assert!(is_untouched(&bench, "d0"));
+}
