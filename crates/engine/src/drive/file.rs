@@ -39,7 +39,7 @@ pub(super) const INLINE_BYTES_MAX: u64 = 48 << 10;
 
 /// How long opening is tried again while the drive is in use.
 const TAKEN_AT_MOST: Duration = Duration::from_millis(300);
-/// How long opening is tried again while a device is claimed and nothing shows by whom: udev reads its partition table.
+/// How long opening is tried again while a device is claimed and no owner shows: udev reads its partition table.
 /// A guess: seconds on an emulated machine. A look at a drive takes longer before it is given up.
 const UDEV_AT_MOST: Duration = Duration::from_secs(8);
 /// How long while another program has the device open: udev's rules run some that end soon.
@@ -277,7 +277,7 @@ fn open_and_lock(path: &Path, open: &Open) -> Result<(OwnedFd, DriveKind), OpenD
     Ok((fd, kind))
 }
 
-/// Opens a drive. Tries again while it is claimed, longer if nothing shows by whom. The inner error is any other one.
+/// Opens a drive. Tries again while it is claimed, longer if no owner shows. The inner error is any other one.
 fn open_when_free(path: &Path, flags: OFlags) -> Result<Result<OwnedFd, Errno>, OpenDriveError> {
     let begun = Instant::now();
     let mut searched_at: Option<Duration> = None;
@@ -302,7 +302,7 @@ fn open_when_free(path: &Path, flags: OFlags) -> Result<Result<OwnedFd, Errno>, 
         if searched_at.is_none_or(|at| at < PROGRAM_AT_MOST && waited >= PROGRAM_AT_MOST) {
             searched_at = Some(waited);
             let holder = holder_in_time(path, 0);
-            let at_once = holder.is_some() && Holder::is_ravelin(holder.as_ref());
+            let at_once = holder.as_ref().is_some_and(Holder::is_another_daemon);
             if at_once || holder.is_some() && waited >= PROGRAM_AT_MOST {
                 return Err(OpenDriveError::InUse {
                     path: path.to_owned(),
@@ -365,6 +365,11 @@ impl Holder {
         holder.is_none_or(|holder| holder.pid == std::process::id() || holder.command == "ravelin")
     }
 
+    /// Whether it is a Ravelin daemon, and not this one: a drive that is open here is about to be closed.
+    fn is_another_daemon(&self) -> bool {
+        self.command == "ravelin" && self.pid != std::process::id()
+    }
+
     /// Its words in errors.
     pub(super) fn named(holder: Option<&Self>) -> String {
         let kind = match Self::is_ravelin(holder) {
@@ -388,8 +393,15 @@ fn holder_in_time(path: &Path, ours: usize) -> Option<Holder> {
     found.recv_timeout(SEARCH_AT_MOST).ok().flatten()
 }
 
-/// The process that has `path` open, as far as /proc shows it to us. udev's do not count: they end soon. The kernel does not report the holder of an
-/// open-file-description lock. `ours` of this process's own descriptors do not count.
+/// Whether a process is the command by which udev finds out what a drive is (`ravelin drive identify --udev`).
+fn is_run_by_udev(process: &Path) -> bool {
+    let arguments = fs::read(process.join("cmdline")).unwrap_or_default();
+    let mut words = arguments.split(|&byte| byte == 0);
+    words.any(|word| word == b"identify") && words.any(|word| word == b"--udev")
+}
+
+/// The process that has `path` open, as far as /proc shows it to us. udev's do not count: they end soon. The kernel does
+/// not report the holder of an open-file-description lock. `ours` of this process's own descriptors do not count.
 fn holder_of(path: &Path, ours: usize) -> Option<Holder> {
     let target = fs::canonicalize(path).ok()?;
     for entry in fs::read_dir("/proc").ok()?.flatten() {
@@ -402,7 +414,7 @@ fn holder_of(path: &Path, ours: usize) -> Option<Holder> {
         };
         let command = fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
         let command = command.trim().to_owned();
-        if UDEV.contains(&&*command) {
+        if UDEV.contains(&&*command) || is_run_by_udev(&entry.path()) {
             continue;
         }
         let own = if pid == std::process::id() { ours } else { 0 };
