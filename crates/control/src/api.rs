@@ -441,21 +441,22 @@ pub enum Benched {
     },
 }
 
-/// `POST drives/wipe`: removes labels and signatures, so that the drive counts as empty.
+/// `POST drives/wipe`: removes labels and signatures, so that the drive counts as empty. `POST drives/restore-label`:
+/// gives a drive its label back, which a command has taken or something has overwritten.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct WipeDrive {
+pub struct ChangeLabel {
     /// The drive.
     pub drive: String,
-    /// The drive's name again, as a confirmation: its contents are lost.
+    /// The drive's name again, as a confirmation: what the drive holds now, or what was written over the label, is lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirm: Option<String>,
-    /// Report what it holds, and change nothing.
+    /// Report what would be lost or would come back, and change nothing.
     #[serde(default)]
     pub dry_run: bool,
 }
 
-/// Answer to [`WipeDrive`].
+/// Answer to `POST drives/wipe`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WipedDrive {
     /// The drive.
@@ -469,21 +470,7 @@ pub struct WipedDrive {
     pub restorable: bool,
 }
 
-/// `POST drives/restore-label`: gives a drive its label back, which a command has taken or something has overwritten.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RestoreLabel {
-    /// The drive.
-    pub drive: String,
-    /// The drive's name again, as a confirmation: what was written over the label is lost.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub confirm: Option<String>,
-    /// Report what would come back, and change nothing.
-    #[serde(default)]
-    pub dry_run: bool,
-}
-
-/// Answer to [`RestoreLabel`].
+/// Answer to `POST drives/restore-label`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RestoredLabel {
     /// The drive.

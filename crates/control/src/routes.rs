@@ -17,9 +17,9 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::api::{
-    Alive, Attach, BODY_BYTES_MAX, ClosePool, CreatePool, CreateVolume, DeleteVolume, DestroyPool,
-    Done, DriveChange, Events, Exports, FoundPools, Idle, Import, Pools, RenameVolume,
-    ResizeVolume, RestoreLabel, Scan, ScrubPool, Volumes, WipeDrive,
+    Alive, Attach, BODY_BYTES_MAX, ChangeLabel, ClosePool, CreatePool, CreateVolume, DeleteVolume,
+    DestroyPool, Done, DriveChange, Events, Exports, FoundPools, Idle, Import, Pools, RenameVolume,
+    ResizeVolume, Scan, ScrubPool, Volumes,
 };
 use crate::daemon::Change;
 use crate::{Daemon, Failure, history};
@@ -283,14 +283,14 @@ async fn change_drive(
 
 async fn wipe_drive(
     State(daemon): Shared,
-    Body(request): Body<WipeDrive>,
+    Body(request): Body<ChangeLabel>,
 ) -> Answer<crate::api::WipedDrive> {
     blocking(move || daemon.wipe_drive(&request)).await
 }
 
 async fn restore_label(
     State(daemon): Shared,
-    Body(request): Body<RestoreLabel>,
+    Body(request): Body<ChangeLabel>,
 ) -> Answer<crate::api::RestoredLabel> {
     blocking(move || daemon.restore_label(&request)).await
 }

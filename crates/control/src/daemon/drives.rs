@@ -17,9 +17,7 @@ use uuid::Uuid;
 
 use super::Daemon;
 use crate::Failure;
-use crate::api::{
-    ChangedDrive, DriveChange, Overwrite, RestoreLabel, RestoredLabel, WipeDrive, WipedDrive,
-};
+use crate::api::{ChangeLabel, ChangedDrive, DriveChange, Overwrite, RestoredLabel, WipedDrive};
 use crate::failure::or_closest;
 
 /// How long closing a drive may take after its pool has released it.
@@ -195,6 +193,18 @@ pub(super) struct At<'a> {
     pub(super) what: &'a str,
 }
 
+/// Whether the request names its drive a second time.
+fn is_confirmed(request: &ChangeLabel, what: &str) -> Result<(), Failure> {
+    if request.confirm.as_deref() == Some(&*request.drive) {
+        return Ok(());
+    }
+    Err(Failure::request(
+        what,
+        "it loses data, and the request's body does not name the drive a second time",
+        "put \"confirm\" with the drive's name into the body if it is meant",
+    ))
+}
+
 /// The directories of drives: one that comes back under another name is found there if it is a file.
 pub(super) fn directories<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<PathBuf> {
     let parent = |name: &str| {
@@ -295,7 +305,7 @@ impl Daemon {
     }
 
     /// Wipes the signatures and labels on a drive, if the drive belongs to no pool that is open here.
-    pub fn wipe_drive(&self, request: &WipeDrive) -> Result<WipedDrive, Failure> {
+    pub fn wipe_drive(&self, request: &ChangeLabel) -> Result<WipedDrive, Failure> {
         let what = format!("drive {} was not wiped", request.drive);
         let uri = typed(&request.drive, &what)?;
         if let Some(domain) = &uri.domain {
@@ -314,13 +324,7 @@ impl Daemon {
         let Permitted { drive, holds } = open().map_err(failed)?;
         let mut restorable = false;
         if !request.dry_run {
-            if request.confirm.as_deref() != Some(&*request.drive) {
-                return Err(Failure::request(
-                    what,
-                    "it loses data, and the request's body does not name the drive a second time",
-                    "put \"confirm\" with the drive's name into the body if it is meant",
-                ));
-            }
+            is_confirmed(request, &what)?;
             restorable = assemble::wipe_drive(&drive, &self.open_pools()).map_err(failed)?;
             tracing::info!(drive = request.drive, "wiped");
         }
@@ -333,7 +337,7 @@ impl Daemon {
     }
 
     /// Gives a drive its label back.
-    pub fn restore_label(&self, request: &RestoreLabel) -> Result<RestoredLabel, Failure> {
+    pub fn restore_label(&self, request: &ChangeLabel) -> Result<RestoredLabel, Failure> {
         let what = format!("the label of {} was not restored", request.drive);
         let uri = typed(&request.drive, &what)?;
         let pools = self.open_pools();
@@ -343,12 +347,8 @@ impl Daemon {
         };
         let mut found = restore(true)?;
         if !request.dry_run {
-            if found.over.is_some() && request.confirm.as_deref() != Some(&*request.drive) {
-                return Err(Failure::request(
-                    what,
-                    "it loses data, and the request's body does not name the drive a second time",
-                    "put \"confirm\" with the drive's name into the body if it is meant",
-                ));
+            if found.over.is_some() {
+                is_confirmed(request, &what)?;
             }
             found = restore(false)?;
             tracing::info!(

@@ -259,7 +259,7 @@ impl Daemon {
     }
 
     /// The request with the file that the daemon chooses if the request has no place for a loop device. The same volume
-    /// has the same file after each start.
+    /// has the same file after each start. Not stored: after the volume is renamed, the file has another name.
     fn with_place(&self, request: &Attach, (pool, name): (&str, &str)) -> Attach {
         let mut whole = request.clone();
         if let (Some(files), true, true) = (&self.files, whole.at.is_empty(), whole.loop_device) {

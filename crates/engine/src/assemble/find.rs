@@ -109,47 +109,54 @@ impl FoundPool {
 /// named, on all block devices. Skips what cannot be read, and what does not answer within [`ANSWER_WITHIN`].
 #[must_use]
 pub fn scan(places: &[PathBuf]) -> Vec<FoundPool> {
-    let mut pools: BTreeMap<Uuid, FoundPool> = BTreeMap::new();
-    for seen in seen(candidates(places)) {
-        let (label, copy) = match (seen.label, seen.copy) {
-            (Ok(label), _) => (label, false),
-            (Err(_), Some(label)) => (label, true),
-            (Err(_), None) => continue,
-        };
-        let pool = pools.entry(label.facts.uuid);
-        let pool = pool.or_insert_with(|| FoundPool::new(&label));
-        if copy {
-            pool.overwritten.push(seen.path);
-            pool.take_facts(&label);
-        } else {
-            pool.add(seen.path, &label);
-        }
-    }
-    pools.into_values().collect()
+    scan_with(places, Instead::Copies)
 }
 
 /// Searches, in the same places, for pools that were destroyed and whose labels can be given back. Drives that still have
 /// their label belong to them as well.
 #[must_use]
 pub fn scan_destroyed(places: &[PathBuf]) -> Vec<FoundPool> {
+    let mut pools = scan_with(places, Instead::Retired);
+    pools.retain(|pool| !pool.destroyed.is_empty());
+    pools
+}
+
+/// What counts of a drive that has no label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Instead {
+    /// The copy at its end.
+    Copies,
+    /// The label that a command has taken from it.
+    Retired,
+}
+
+fn scan_with(places: &[PathBuf], instead: Instead) -> Vec<FoundPool> {
     let mut pools: BTreeMap<Uuid, FoundPool> = BTreeMap::new();
     for seen in seen(candidates(places)) {
-        let (label, retired) = match (seen.label, seen.retired) {
-            (Ok(label), _) => (label, false),
-            (Err(_), Some(label)) => (label, true),
+        let other = match instead {
+            Instead::Copies => seen.copy,
+            Instead::Retired => seen.retired,
+        };
+        let (label, has_label) = match (seen.label, other) {
+            (Ok(label), _) => (label, true),
+            (Err(_), Some(label)) => (label, false),
             (Err(_), None) => continue,
         };
         let pool = pools.entry(label.facts.uuid);
         let pool = pool.or_insert_with(|| FoundPool::new(&label));
-        if retired {
-            pool.destroyed.push(seen.path);
-            pool.seen.insert(label.drive);
-            pool.take_facts(&label);
-        } else {
-            pool.add(seen.path, &label);
+        match instead {
+            _ if has_label => pool.add(seen.path, &label),
+            Instead::Copies => {
+                pool.overwritten.push(seen.path);
+                pool.take_facts(&label);
+            }
+            Instead::Retired => {
+                pool.destroyed.push(seen.path);
+                pool.seen.insert(label.drive);
+                pool.take_facts(&label);
+            }
         }
     }
-    pools.retain(|_, pool| !pool.destroyed.is_empty());
     pools.into_values().collect()
 }
 

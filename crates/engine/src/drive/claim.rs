@@ -2,7 +2,7 @@
 //!
 //! The kernel gives one owner at a time the exclusive claim of a disk: a mount, swap, an md array, the device mapper.
 //! A claim of a partition keeps others from the whole disk, and the other way round. The kernel refuses with `EBUSY`
-//! and does not say for whom; sysfs and procfs do.
+//! and does not name the owner; sysfs and procfs do.
 //!
 //! udev takes the claim, too, for as long as it reads a partition table again, which it does whenever a program closes
 //! a disk that it could have written. Such a claim has none of the traces that are looked for here.

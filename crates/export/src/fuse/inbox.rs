@@ -10,13 +10,13 @@
 //!            the kernel   device     is recorded
 //! ```
 //!
-//! The next process asks the device again for what is *landing* with a message or *taken*: nobody has seen an outcome
-//! of these. What is *decided* it only answers. A write that was answered must not be done again: its block can have
+//! The next process asks the device again for what is *landing* with a message or *taken*: no client has seen an
+//! outcome of these. What is *decided* it only answers. A write that was answered must not be done again: its block can have
 //! been written again since. The kernel refuses an answer that it has already got.
 
 #![expect(
     unsafe_code,
-    reason = "a shared mapping; a slot's bytes are the reader's until the slot is taken, and nobody's after that"
+    reason = "a shared mapping; a slot's bytes are the reader's until the slot is taken, and no thread writes them after that"
 )]
 
 use std::fs::File;
@@ -279,7 +279,7 @@ impl Inbox {
         self.state(slot).store(FREE, Ordering::Release);
         if slot >= KEEP_SLOTS && length as usize > LONG_MESSAGE_BYTES {
             let (from, bytes) = (at + PAGE_BYTES, self.slot_bytes - PAGE_BYTES);
-            // SAFETY: whole pages of a slot that nobody uses; they read as zeros from now on.
+            // SAFETY: whole pages of a slot that is free and not in the list yet; they read as zeros from now on.
             let gone = unsafe {
                 madvise(
                     self.start.as_ptr().add(from).cast(),

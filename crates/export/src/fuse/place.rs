@@ -108,6 +108,7 @@ impl Place {
         self.device = fs::metadata(&self.path).map(|found| found.dev()).ok();
     }
 
+    /// Asks the file itself: [`device_of`] asks the kernel only, which shows a mount without a server as any other.
     pub(super) fn state(&self) -> MountState {
         match fs::metadata(&self.path) {
             Ok(found) if Some(found.dev()) == self.device => MountState::Ours,

@@ -7,7 +7,7 @@
 #![expect(clippy::print_stdout, reason = "tests say what they skip")]
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{BufRead, BufReader, IoSlice, IoSliceMut, Read, Write};
+use std::io::{BufRead, BufReader, IoSlice, Read, Write};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::os::unix::net::UnixDatagram;
@@ -16,6 +16,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::support::descriptors::receive;
 use crate::support::{MemoryDevice, PAGE, Pace, limits};
 use block::{BlockDevice, Fault, Memory};
 use export::fuse::kept::{Keeper, Kept, Retention};
@@ -23,10 +24,7 @@ use export::fuse::loops::LoopDevice;
 use export::fuse::{FuseError, FuseFile};
 use rustix::fs::{FallocateFlags, OFlags, SeekFrom, fallocate};
 use rustix::io::Errno;
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
-};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
 const SIZE: u64 = 4 << 20;
 const SHUFFLED: Pace = Pace::Shuffled {
@@ -338,6 +336,33 @@ fn a_second_mount_is_refused_and_a_file_that_is_open_is_cut_off() {
     drop(mounted);
 }
 
+/// Another process that serves a file: a test of this program, which runs only so. It is killed at the end, also after a
+/// failure.
+struct Server(std::process::Child);
+
+impl Server {
+    /// Waits until the file is served.
+    fn start(test: &str, variable: &str, place: &Place) -> Self {
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", &format!("fuse::{test}"), "--nocapture"])
+            .env(variable, place.file())
+            .stdout(Stdio::piped())
+            .spawn();
+        let mut server = Self(child.unwrap());
+        let lines = BufReader::new(server.0.stdout.take().unwrap()).lines();
+        let serves = lines.map_while(Result::ok).any(|l| l.contains("serving"));
+        assert!(serves);
+        server
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
 #[test]
 fn serves_until_it_is_killed() {
     // Runs only as the other process of the next test.
@@ -356,17 +381,7 @@ fn what_a_killed_process_left_mounted_is_replaced() {
         return;
     }
     let place = Place::new("stale");
-    let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "fuse::serves_until_it_is_killed", "--nocapture"])
-        .env(SERVE, place.file())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let serving = lines.map_while(Result::ok).any(|l| l.contains("serving"));
-    child.kill().unwrap();
-    child.wait().unwrap();
-    assert!(serving);
+    drop(Server::start("serves_until_it_is_killed", SERVE, &place));
     assert_eq!(
         fs::metadata(place.file()).unwrap_err().raw_os_error(),
         Some(107),
@@ -402,34 +417,15 @@ impl Keeper for Sender {
     }
 }
 
-/// A process that is killed at the end, also after a failure.
-struct Killed(std::process::Child);
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        self.0.kill().unwrap();
-        self.0.wait().unwrap();
+/// All descriptors of a file, from the other end of [`Sender`].
+fn all_kept(socket: &UnixDatagram) -> Vec<(String, OwnedFd)> {
+    let mut descriptors: Vec<(String, OwnedFd)> = Vec::new();
+    // The last one makes requests wait.
+    while { descriptors.last() }.is_none_or(|(name, _)| !name.ends_with("-kernel")) {
+        let (name, descriptor) = receive(socket);
+        descriptors.push((name, descriptor.unwrap()));
     }
-}
-
-/// A message of [`Sender`].
-fn receive(socket: &UnixDatagram) -> (String, Option<OwnedFd>) {
-    let mut bytes = [0; 256];
-    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut rights = RecvAncillaryBuffer::new(&mut space);
-    let got = recvmsg(
-        socket,
-        &mut [IoSliceMut::new(&mut bytes)],
-        &mut rights,
-        RecvFlags::CMSG_CLOEXEC,
-    );
-    let length = got.unwrap().bytes;
-    let descriptor = rights.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
-        _ => None,
-    });
-    let name = String::from_utf8(bytes[..length].to_vec()).unwrap();
-    (name, descriptor)
+    descriptors
 }
 
 #[test]
@@ -465,24 +461,8 @@ fn what_a_killed_process_has_not_answered_is_answered_by_the_next_one() {
     socket
         .set_read_timeout(Some(Duration::from_secs(20)))
         .unwrap();
-    let test = "fuse::serves_and_keeps_until_it_is_killed";
-    let child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", test, "--nocapture"])
-        .env(KEEP, place.file())
-        .stdout(Stdio::piped())
-        .spawn();
-    let mut child = Killed(child.unwrap());
-    let lines = BufReader::new(child.0.stdout.take().unwrap()).lines();
-    let serving = lines.map_while(Result::ok).any(|l| l.contains("serving"));
-    assert!(serving);
-    let mut descriptors = Vec::new();
-    while !descriptors
-        .iter()
-        .any(|(name, _): &(String, OwnedFd)| name.ends_with("-kernel"))
-    {
-        let (name, descriptor) = receive(&socket);
-        descriptors.push((name, descriptor.unwrap()));
-    }
+    let server = Server::start("serves_and_keeps_until_it_is_killed", KEEP, &place);
+    let descriptors = all_kept(&socket);
 
     let file = Arc::new(open(&place.file()));
     let write = |byte: u8, offset: u64| {
@@ -501,7 +481,7 @@ fn what_a_killed_process_has_not_answered_is_answered_by_the_next_one() {
         bytes.windows(8192).any(|some| some == [byte; 8192])
     };
     eventually("both are read", || has(1) && has(2));
-    drop(child);
+    drop(server);
     let waiting = write(3, 16384);
     std::thread::sleep(Duration::from_millis(50));
     assert!(!waiting.is_finished() && unanswered.iter().all(|one| !one.is_finished()));
@@ -545,14 +525,7 @@ fn a_kept_file_is_not_served_with_something_else_and_ends() {
     let home = retention("tank/home", &here);
     let mounted = FuseFile::mount_kept(&place.file(), Arc::clone(&device) as _, Some(&home));
     let mounted = mounted.unwrap();
-    let mut descriptors = Vec::new();
-    while descriptors
-        .last()
-        .is_none_or(|(name, _): &(String, OwnedFd)| !name.ends_with("-kernel"))
-    {
-        let (name, descriptor) = receive(&there);
-        descriptors.push((name, descriptor.unwrap()));
-    }
+    let descriptors = all_kept(&there);
     let file = open(&place.file());
     assert!(mounted.is_kept());
     mounted.leave();

@@ -14,6 +14,7 @@
     reason = "each test uses another part; sizes here are small; tests say what they skip"
 )]
 
+pub mod descriptors;
 pub mod tunnel;
 
 use std::collections::BTreeMap;

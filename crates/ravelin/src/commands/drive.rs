@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 use control::Client;
-use control::api::{ChangedDrive, DriveChange, RestoreLabel, RestoredLabel, WipeDrive, WipedDrive};
+use control::api::{ChangeLabel, ChangedDrive, DriveChange, RestoredLabel, WipedDrive};
 use control::client::path;
 use serde_json::json;
 
@@ -346,7 +346,7 @@ fn change(context: &Context, client: &Client, asked: Asked) -> Result<(), Failur
 }
 
 fn wipe(context: &Context, client: &Client, drive: &str, yes: bool) -> Result<(), Failure> {
-    let mut request = WipeDrive {
+    let mut request = ChangeLabel {
         drive: drive.to_owned(),
         confirm: None,
         dry_run: true,
@@ -377,7 +377,7 @@ fn restore_label(
     drive: &str,
     yes: bool,
 ) -> Result<(), Failure> {
-    let mut request = RestoreLabel {
+    let mut request = ChangeLabel {
         drive: drive.to_owned(),
         confirm: None,
         dry_run: true,

@@ -161,7 +161,7 @@ fn ask(client: &Client, name: &str) -> Result<Status, Failure> {
 }
 
 /// The named pool, or all pools if no name is given.
-fn names(client: &Client, name: Option<String>) -> Result<Vec<String>, Failure> {
+pub(super) fn names(client: &Client, name: Option<String>) -> Result<Vec<String>, Failure> {
     if let Some(name) = name {
         return Ok(vec![name]);
     }

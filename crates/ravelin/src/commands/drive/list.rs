@@ -5,14 +5,14 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use control::Client;
-use control::api::{Pools, Status};
+use control::api::Status;
 use control::client::path;
 use engine::status::SeatStatus;
 use serde_json::{Value, json};
 
 use super::machine::{self, Identity, Machine, Smart};
 use crate::commands::common::{Context, Failure, absolute, drive_state, size};
-use crate::commands::pool::table;
+use crate::commands::pool::{self, table};
 
 /// A drive and what the machine knows of it.
 struct Line {
@@ -77,13 +77,7 @@ pub(super) fn list(
     with_smart: bool,
     sysroot: Option<PathBuf>,
 ) -> Result<(), Failure> {
-    let pools = match pool {
-        Some(pool) => vec![pool],
-        None => {
-            let all: Pools = client.get("pools")?;
-            all.pools.into_iter().map(|pool| pool.name).collect()
-        }
-    };
+    let pools = pool::names(client, pool)?;
     let machine = Machine::new(sysroot);
     let (mut lines, mut disks) = (Vec::new(), Vec::new());
     for pool in pools {

@@ -3,12 +3,12 @@
 use std::io::{self, Write};
 
 use control::Client;
-use control::api::{Export, Pools, Status, Volume, Volumes};
+use control::api::{Export, Status, Volume, Volumes};
 use control::client::path;
 use serde_json::json;
 
 use crate::commands::common::{Context, Failure, VolumeName, count, size};
-use crate::commands::pool::table;
+use crate::commands::pool::{self, table};
 
 /// How long `list` finds out what of a volume is allocated, and `show`.
 const LIST_MILLISECONDS: u64 = 500;
@@ -21,13 +21,7 @@ pub(super) fn list(
     pool: Option<String>,
     mkfs: bool,
 ) -> Result<(), Failure> {
-    let pools = match pool {
-        Some(pool) => vec![pool],
-        None => {
-            let all: Pools = client.get("pools")?;
-            all.pools.into_iter().map(|pool| pool.name).collect()
-        }
-    };
+    let pools = pool::names(client, pool)?;
     let mut all = Vec::new();
     for pool in &pools {
         let at = path(&["pools", pool, "volumes"]);

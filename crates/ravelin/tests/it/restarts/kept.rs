@@ -6,8 +6,7 @@
     reason = "descriptors get their numbers in the new process between fork and exec"
 )]
 
-use std::io::IoSliceMut;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::CommandExt;
@@ -17,9 +16,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
-
 use crate::support::bench::Bench;
+use crate::support::descriptors::receive;
 use crate::support::tools;
 
 /// The first number of a descriptor that systemd gives to a service.
@@ -110,21 +108,7 @@ impl Drop for Supervisor {
 
 /// Takes one message. False if it is the last.
 fn hear(socket: &UnixDatagram, store: &Store) -> bool {
-    let mut bytes = [0; 4096];
-    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut rights = RecvAncillaryBuffer::new(&mut space);
-    let got = recvmsg(
-        socket.as_fd(),
-        &mut [IoSliceMut::new(&mut bytes)],
-        &mut rights,
-        RecvFlags::CMSG_CLOEXEC,
-    );
-    let length = got.unwrap().bytes;
-    let text = String::from_utf8(bytes[..length].to_vec()).unwrap();
-    let descriptor = rights.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
-        _ => None,
-    });
+    let (text, descriptor) = receive(socket);
     let name = { text.lines() }.find_map(|line| line.strip_prefix("FDNAME="));
     if let Some(name) = name {
         let mut store = store.lock().unwrap();

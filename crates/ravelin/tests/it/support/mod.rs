@@ -4,6 +4,8 @@ pub(crate) mod bench;
 #[path = "../../e2e/common.rs"]
 #[expect(dead_code, reason = "shared with the program `e2e`")]
 pub(crate) mod common;
+#[path = "../../../../export/tests/support/descriptors.rs"]
+pub(crate) mod descriptors;
 #[path = "../../e2e/disk.rs"]
 #[expect(dead_code, reason = "shared with the program `e2e`")]
 pub(crate) mod disk;
