@@ -560,12 +560,16 @@ pub struct Volume {
     /// Command lines that make a file system that is aligned to chunks and stripes.
     #[serde(default)]
     pub mkfs: Vec<String>,
+    /// The device of a virtual machine of qemu that has the volume as a disk, with the sizes by which file systems in the
+    /// machine align themselves. `NODE` is the name of its `-blockdev`.
+    #[serde(default)]
+    pub qemu: String,
     /// Its exports.
     pub exports: Vec<Export>,
 }
 
 impl Volume {
-    /// Sets [`mkfs`](Self::mkfs), for the volume's block device if it has one.
+    /// Sets [`mkfs`](Self::mkfs), for the volume's block device if it has one, and [`qemu`](Self::qemu).
     #[must_use]
     pub fn with_mkfs(mut self) -> Self {
         let device = { self.exports.iter() }.find_map(|export| {
@@ -576,14 +580,18 @@ impl Volume {
         let (chunk, stripe) = (self.chunk_bytes, self.stripe_bytes);
         let chunks = stripe.checked_div(chunk).unwrap_or(0);
         let aligned = chunks > 1 && chunk.is_multiple_of(4096) && stripe.is_multiple_of(chunk);
-        let (ext4, xfs) = match aligned {
+        let (ext4, xfs, units) = match aligned {
             true => (
                 format!(" -E stride={},stripe_width={}", chunk / 4096, stripe / 4096),
                 format!(" -d su={}k,sw={chunks}", chunk / 1024),
+                format!(",min_io_size={chunk},opt_io_size={stripe}"),
             ),
             // A mirror has no stripes.
-            false => (String::new(), String::new()),
+            false => (String::new(), String::new(), String::new()),
         };
+        self.qemu = format!(
+            "virtio-blk-pci,drive=NODE,logical_block_size=4096,physical_block_size=4096{units}"
+        );
         self.mkfs = vec![
             format!("mkfs.ext4 -b 4096{ext4} {device}"),
             format!("mkfs.xfs -s size=4096{xfs} {device}"),

@@ -83,6 +83,7 @@ impl Daemon {
                     chunk_bytes: geometry.chunk_bytes(),
                     stripe_bytes: geometry.stripe_data_bytes(),
                     mkfs: Vec::new(),
+                    qemu: String::new(),
                 };
                 listed.with_mkfs()
             })

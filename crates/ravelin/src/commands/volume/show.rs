@@ -103,7 +103,9 @@ pub(super) fn show(context: &Context, client: &Client, name: &VolumeName) -> Res
             writeln!(out, "  attached   {}", attachment(export))?;
         }
         writeln!(out, "file systems that fit the scheme:")?;
-        write_mkfs(out, &volume)
+        write_mkfs(out, &volume)?;
+        writeln!(out, "a disk of qemu, on which mkfs finds these units:")?;
+        writeln!(out, "  -device {}", volume.qemu)
     })
 }
 

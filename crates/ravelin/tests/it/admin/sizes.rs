@@ -104,6 +104,7 @@ fn a_volume_shows_what_it_is_and_the_file_systems_that_fit_its_scheme() {
         "requests of any size",
         &lines[0],
         &lines[1],
+        &format!("min_io_size={chunk},opt_io_size={stripe}\n"),
     ] {
         assert!(text.contains(part), "no {part} in:\n{text}");
     }
@@ -119,4 +120,5 @@ fn a_volume_shows_what_it_is_and_the_file_systems_that_fit_its_scheme() {
     bench.ok(&["volume", "create", "pair/v", "--size", "max"]);
     let shown = bench.json(&["volume", "show", "pair/v"]);
     assert_eq!(shown["mkfs"][0], "mkfs.ext4 -b 4096 DEVICE");
+    assert!(!shown["qemu"].to_string().contains("opt_io_size"));
 }
