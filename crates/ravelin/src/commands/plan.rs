@@ -54,7 +54,10 @@ fn write_elastic(out: &mut dyn Write, elastic: &ElasticPlan) -> io::Result<()> {
         size(elastic.physical_bytes),
         size(elastic.reserve_bytes)
     )?;
-    for at in &elastic.capacities {
+    let mut capacities = elastic.capacities.clone();
+    // An expansion of 1 is no ratio of its own.
+    capacities.dedup_by_key(|at| at.ratio);
+    for at in capacities {
         let ratio = format!("{:.2}", at.ratio);
         let ratio = ratio.trim_end_matches('0').trim_end_matches('.');
         let copies = match at.coverage {

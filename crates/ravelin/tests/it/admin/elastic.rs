@@ -67,6 +67,10 @@ fn a_plan_shows_the_capacity_at_three_ratios() {
     ] {
         assert!(text.stdout.contains(part), "no {part} in {}", text.stdout);
     }
+    // With an expansion of 1 there are two.
+    let text = bench.create("tank", "elastic5:1x", &drives, &["-n"]);
+    let count = text.stdout.matches(" to 1, ").count();
+    assert_eq!(count, 2, "{}{}", text.stdout, text.stderr);
 }
 
 /// Without an expansion the drives decide; with options the scheme is the same.
