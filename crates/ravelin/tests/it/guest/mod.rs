@@ -7,10 +7,22 @@
 
 mod pages;
 mod systemd;
+mod taken_drives;
+mod units;
 
 use std::path::Path;
 
 use crate::support::kit::Kit;
+
+/// What disks of the emulator need.
+const VIRTIO_DISKS: [&str; 6] = [
+    "drivers/virtio/virtio_ring.ko",
+    "drivers/virtio/virtio.ko",
+    "drivers/virtio/virtio_pci_legacy_dev.ko",
+    "drivers/virtio/virtio_pci_modern_dev.ko",
+    "drivers/virtio/virtio_pci.ko",
+    "drivers/block/virtio_blk.ko",
+];
 
 /// Where the rules of udev's own package are.
 const UDEV_RULES: &str = "/usr/lib/udev/rules.d";

@@ -114,7 +114,8 @@ pub(crate) struct Guest<'a> {
     root: PathBuf,
     /// How long the whole run of the guest may take.
     time_limit: Duration,
-    disks: Vec<PathBuf>,
+    /// Options of the emulator, one pair for each disk.
+    disks: Vec<[String; 2]>,
 }
 
 impl Guest<'_> {
@@ -164,9 +165,25 @@ impl Guest<'_> {
         to
     }
 
+    /// Takes a file out of the guest.
+    pub(crate) fn remove(&self, path: &str) {
+        fs::remove_file(self.root.join(path.trim_start_matches('/'))).unwrap();
+    }
+
     /// Adds a disk, `/dev/vda` and so on; its file stays when the guest has ended.
-    pub(crate) fn disk(&mut self, file: PathBuf) {
-        self.disks.push(file);
+    pub(crate) fn disk(&mut self, file: &Path) {
+        let file = format!("file={}", file.display());
+        self.disk_with(&file, "");
+    }
+
+    /// Adds a disk with options of the emulator for what is behind it and for the device, each option with a comma before
+    /// it.
+    pub(crate) fn disk_with(&mut self, drive: &str, device: &str) {
+        let number = self.disks.len();
+        self.disks.push([
+            format!("{drive},format=raw,if=none,id=disk{number}"),
+            format!("virtio-blk-pci,drive=disk{number}{device}"),
+        ]);
     }
 
     /// Puts a program that is not on the path, and the libraries that it loads, at the same place into the guest.
@@ -242,10 +259,10 @@ impl Guest<'_> {
             .arg(&self.kit.kernel)
             .arg("-initrd")
             .arg(image)
-            .args(self.disks.iter().flat_map(|disk| {
-                let drive = format!("file={},format=raw,if=virtio", disk.display());
-                ["-drive".to_owned(), drive]
-            }))
+            .args(
+                { self.disks.iter() }
+                    .flat_map(|[drive, device]| ["-drive", drive, "-device", device]),
+            )
             .stdin(Stdio::null())
             .stdout(fs::File::create(&console).unwrap())
             .stderr(Stdio::inherit())
