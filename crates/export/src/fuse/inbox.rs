@@ -293,7 +293,10 @@ impl Inbox {
         }
         let mut free = self.free.lock().expect("no holder of the lock panics");
         free.push(slot);
-        self.freed.notify_one();
+        // The reader waits only while there is none, and a notification is a system call.
+        if free.len() == 1 {
+            self.freed.notify_one();
+        }
     }
 
     /// The requests that an earlier process has left. Their slots are not free any more.
@@ -444,6 +447,22 @@ mod tests {
         assert!(!free.contains(&landing) && !free.contains(&taken) && !free.contains(&decided));
         inbox.free(taken);
         assert_eq!(inbox.vacant(), taken);
+    }
+
+    #[test]
+    fn a_reader_that_waits_for_a_slot_gets_the_first_that_is_free() {
+        let inbox = Inbox::create(&about()).unwrap();
+        let taken: Vec<u32> = (0..SLOTS).map(|_| inbox.vacant()).collect();
+        std::thread::scope(|scope| {
+            // One after the other: each time none is free.
+            let reader = scope.spawn(|| [inbox.vacant(), inbox.vacant()]);
+            inbox.free(taken[5]);
+            while !inbox.free.lock().unwrap().is_empty() {
+                std::thread::yield_now();
+            }
+            inbox.free(taken[7]);
+            assert_eq!(reader.join().unwrap(), [taken[5], taken[7]]);
+        });
     }
 
     #[test]
