@@ -57,8 +57,8 @@ start plain env
 start kept python3 "$work/supervisor.py" "$work/notify"
 grep -q FDSTORE "$work/notified" || { echo "nothing is kept: $(tail -n 3 "$work/kept.log")" >&2; exit 1; }
 
-# CPU nanoseconds so far of all threads of a daemon.
-cpu() { cat /proc/$(cat "$work/$1.pid")/task/*/schedstat | awk '{ sum += $1 } END { printf "%d", sum }'; }
+# CPU time so far of a daemon, in hundredths of a second.
+cpu() { awk '{ print $14 + $15 }' "/proc/$(cat "$work/$1.pid")/stat"; }
 
 # WORKLOAD WAY: requests a second, and microseconds of CPU for each.
 rate() {
@@ -71,7 +71,7 @@ rate() {
 import json, sys
 job = json.load(open(sys.argv[1]))["jobs"][0]
 count = job["read"]["total_ios"] + job["write"]["total_ios"]
-print(job["read"]["iops"] + job["write"]["iops"], int(sys.argv[2]) / count / 1000, sep=";")
+print(job["read"]["iops"] + job["write"]["iops"], int(sys.argv[2]) * 10_000 / count, sep=";")
 END
 }
 declare -A workloads=(
@@ -79,7 +79,13 @@ declare -A workloads=(
     ["write 4 KiB, depth 32"]="--rw=randwrite --bs=4k --iodepth=32"
     ["read 4 KiB, depth 32"]="--rw=randread --bs=4k --iodepth=32"
     ["write 1 MiB, depth 4"]="--rw=write --bs=1M --iodepth=4"
+    ["read 1 MiB, depth 4"]="--rw=read --bs=1M --iodepth=4"
 )
+# One of them only.
+if [ -n "${ONLY:-}" ]; then
+    only=${workloads[$ONLY]}
+    workloads=(["$ONLY"]=$only)
+fi
 for way in plain kept; do rate "--rw=write --bs=1M --iodepth=4" $way >/dev/null; done
 for round in $(seq "$rounds"); do
     for name in "${!workloads[@]}"; do
@@ -87,6 +93,7 @@ for round in $(seq "$rounds"); do
         [ $((round % 2)) = 0 ] || order="kept plain"
         for way in $order; do
             echo "$name;$round;$way;$(rate "${workloads[$name]}" $way)" >>"$work/rates"
+            [ -z "${SHOW:-}" ] || tail -n 1 "$work/rates" >&2
         done
     done
 done
