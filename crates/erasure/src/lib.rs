@@ -35,7 +35,7 @@ mod search;
 mod verify;
 
 pub use code::{
-    FAMILIES, Family, NAMES, Order, Parameter, by_columns, by_parameter, by_parameter_in,
+    FAMILIES, Family, NAMES, Order, Parameter, by_columns, by_parameter, by_parameter_in, copies,
 };
 pub use decode::{Recovery, Unrecoverable};
 pub use element::{Element, ElementSet};

@@ -1,75 +1,70 @@
-//! Bloated segments: room for a stripe as parity or as copies (elastic RAID, section 3.1).
+//! Planes: room for a stripe as parity or as copies (elastic RAID, section 3.1).
 //!
-//! A *segment* is the slots of one stripe, one for each copy that its redundancy allows: two for
-//! RAID 5 ↔ 10, three for P+Q ↔ three copies. As parity it fills the first slot and the other slots
-//! are trimmed. As copies every slot holds the data once, each time one unit further round, so that
-//! no two copies share a drive:
+//! A cell has one *plane* for each copy that the redundancy allows: two for RAID 5 ↔ 10, three for P+Q ↔ three copies.
+//! Plane 0 is the cell as it is without copies: data and parity are there. Plane c holds copy c of the data. A copy lies
+//! at the place of another unit of its stripe, further round by a shift, so that no two copies share a drive:
 //!
 //! ```text
-//!   parity          D0  D1  D2  P        copies          D0  D1  D2  ·
-//!                   ·   ·   ·   ·                        ·   D0  D1  D2
+//!   parity   plane 0   D0  D1  D2  P        copies   plane 0   D0  D1  D2  ·
+//!            plane 1   ·   ·   ·   ·                 plane 1   ·   D0  D1  D2      shift 1
+//!                                                    plane 1   D2  ·   D0  D1      of the next stripe: shift 2
 //! ```
 //!
-//! A conversion never overwrites data that is still needed: the second slot is empty while the
-//! first is parity, and the parity's place is free while there are copies. On drives that compress,
-//! the unused address space costs nothing.
+//! The shift turns with the stripe. So the copies of a drive's data are spread over all other drives, and when the drive
+//! is lost, each of them serves as many of its reads.
+//!
+//! A conversion never overwrites data that is still needed: data stays where it is, the copies' places are empty while
+//! there is parity, and the parity's place is empty while there are copies. On drives that compress, empty places cost
+//! nothing.
 
 use crate::{Layout, Place};
 
-/// Segments of a layout whose stripes take one slot each.
+/// Where copies of a layout's stripes are.
 #[derive(Clone, Copy, Debug)]
-pub struct Segments<'a> {
+pub struct Planes<'a> {
     layout: &'a dyn Layout,
     /// Units of a stripe, parity included.
-    columns: u16,
-    /// Slots of a segment: copies that it can hold.
-    copies: u16,
+    units: u16,
+    /// Planes of a cell: parity + 1.
+    planes: u16,
 }
 
-impl<'a> Segments<'a> {
-    /// Segments of parity + 1 slots, for a code of `columns` units of which `parity` may be lost.
+impl<'a> Planes<'a> {
+    /// Parity + 1 planes, for a code of `units` units of which `parity` may be lost.
     ///
     /// # Panics
-    /// When `parity` is not less than `columns`: two copies would share a drive.
+    /// When `parity` is not less than `units`: two copies would share a drive.
     #[must_use]
-    pub fn new(layout: &'a dyn Layout, columns: u16, parity: u16) -> Self {
-        assert!(parity < columns, "copies of a unit are on different drives");
+    pub fn new(layout: &'a dyn Layout, units: u16, parity: u16) -> Self {
+        assert!(parity < units, "copies of a unit are on different drives");
         Self {
             layout,
-            columns,
-            copies: parity + 1,
+            units,
+            planes: parity + 1,
         }
     }
 
-    /// Slots of a segment.
+    /// Planes of a cell.
     #[must_use]
-    pub const fn slots(&self) -> u16 {
-        self.copies
+    pub const fn planes(&self) -> u16 {
+        self.planes
     }
 
-    /// Segments in a group whose cells have `slots` slots.
+    /// Column, and slot within plane `copy < planes()`, of a copy of data unit `unit`. `stripe` is the stripe's number
+    /// over all groups, `index` its number in its group. Copy 0 is where the unit is as parity.
     #[must_use]
-    pub fn per_group(&self, slots: u64) -> u64 {
-        self.layout
-            .stripes_per_group(slots / u64::from(self.copies))
+    pub fn copy_place(&self, stripe: u64, index: u64, unit: u16, copy: u16) -> Place {
+        let turned = (unit + self.shift(stripe, copy)) % self.units;
+        self.layout.place(stripe, index, turned)
     }
 
-    /// Where unit `unit` (data or parity) is while the segment is parity. `segment` is the
-    /// segment's number over all groups, `index` its number in its group.
-    #[must_use]
-    pub fn parity_place(&self, segment: u64, index: u64, unit: u16) -> Place {
-        self.copy_place(segment, index, unit, 0)
-    }
-
-    /// Where copy `copy < slots()` of data unit `unit` is while the segment is copies. Copy 0 is
-    /// where the unit is as parity.
-    #[must_use]
-    pub fn copy_place(&self, segment: u64, index: u64, unit: u16, copy: u16) -> Place {
-        let turned = (unit + copy) % self.columns;
-        let place = self.layout.place(segment, index, turned);
-        Place {
-            column: place.column,
-            slot: place.slot * u64::from(self.copies) + u64::from(copy),
+    /// By how many units a copy lies further round than its data. Different copies have different shifts.
+    fn shift(&self, stripe: u64, copy: u16) -> u16 {
+        if copy == 0 {
+            return 0;
         }
+        let others = u64::from(self.units) - 1;
+        let turned = (stripe + u64::from(copy) - 1) % others;
+        1 + u16::try_from(turned).expect("below a u16")
     }
 }

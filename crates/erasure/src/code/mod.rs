@@ -17,6 +17,7 @@ mod rdp;
 mod simple;
 mod xcode;
 
+pub use self::simple::copies;
 use crate::element::Element;
 use crate::equations::{Code, CodeError, Equation};
 

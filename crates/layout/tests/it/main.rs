@@ -1,6 +1,7 @@
 //! The crate's tests from outside, one program.
 
 mod balance;
+mod bloated;
 mod classic;
 mod common;
 mod crush;

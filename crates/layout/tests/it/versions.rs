@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use layout::bloated::Segments;
 use layout::versions::{ReplaceError, Versioned};
 use layout::{Cell, Layout, Role};
 
@@ -119,48 +118,4 @@ fn a_map_that_changes_columns_or_does_not_fit_is_refused() {
         Err(ReplaceError::Rows { .. })
     ));
     assert!(layout.next_step().is_none(), "and nothing was begun");
-}
-
-#[test]
-fn copies_in_a_bloated_segment_never_share_a_drive_or_a_place() {
-    for scheme in [
-        "raid5:4c",
-        "raid5:la:7c",
-        "raid6:6c",
-        "raid6:shear:5c",
-        "pddl1:4d:11c:1s",
-        "draid2:3d:11c:1s",
-    ] {
-        let geometry = geometry(scheme, 1);
-        let layout = geometry.layout.as_ref();
-        let segments = Segments::new(layout, geometry.code.columns, geometry.parity);
-        assert_eq!(segments.slots(), geometry.parity + 1);
-        let count = segments.per_group(24);
-        assert_eq!(count, 24 / u64::from(segments.slots()));
-        let mut taken = BTreeSet::new();
-        for segment in 0..count {
-            for unit in 0..geometry.data {
-                let mut seats = BTreeSet::new();
-                for copy in 0..segments.slots() {
-                    let place = segments.copy_place(segment, segment, unit, copy);
-                    assert!(place.slot < 24);
-                    assert!(
-                        taken.insert((place.column, place.slot)),
-                        "{scheme}: a place twice"
-                    );
-                    assert!(seats.insert(layout.cell(0, place.column).seat), "{scheme}");
-                }
-                // Copy 0 of a unit is at the place of the unit under parity: a conversion moves no data.
-                assert_eq!(
-                    segments.copy_place(segment, segment, unit, 0),
-                    segments.parity_place(segment, segment, unit)
-                );
-            }
-            // The parity units' places are free while there are copies.
-            for unit in geometry.data..geometry.code.columns {
-                let place = segments.parity_place(segment, segment, unit);
-                assert!(!taken.contains(&(place.column, place.slot)), "{scheme}");
-            }
-        }
-    }
 }
