@@ -9,6 +9,8 @@ use block::{Fault, Outcome, RequestKind, Seat};
 use layout::Cell;
 
 use crate::VolumeId;
+use crate::format::Form;
+use crate::lane::FormCounts;
 use crate::losses::LostRange;
 
 /// Names a request; chosen by the driver, unique among those in flight on a lane.
@@ -363,6 +365,19 @@ pub enum Command {
     KnowLost(Vec<LostRange>),
     /// Put everything that is logged in place.
     Checkpoint,
+    /// Give stripes of the group this form, where they are and as far as they can be converted now, and count them.
+    Convert {
+        /// Which group.
+        group: u64,
+        /// Which of its stripes.
+        stripes: Range<u64>,
+        /// The form; `None`: they are only counted.
+        to: Option<Form>,
+        /// Stripes that are converted at most.
+        most: u64,
+    },
+    /// Convert no more stripes: what is under way ends, as [`Event::Converted`] with the fault `Shutdown`.
+    StopConverting,
     /// Read the whole group, compare it with its checksums, and repair what is wrong.
     Scrub {
         /// Which group.
@@ -539,6 +554,20 @@ pub enum Event {
         /// How it ended.
         outcome: Outcome,
     },
+    /// Stripes of the group have been counted, and converted as far as they could be.
+    Converted {
+        /// Which group.
+        group: u64,
+        /// Which of its stripes.
+        stripes: Range<u64>,
+        /// Their forms.
+        forms: FormCounts,
+        /// How it ended.
+        outcome: Outcome,
+    },
+    /// In elastic pools: a checkpoint has put blocks of these groups in place, or made them unwritten. Stripes may count
+    /// that did not, and stripes may be converted that could not be.
+    GroupsChanged(Vec<u64>),
     /// Data that can neither be read nor reconstructed, and was not known to be so.
     BlocksLost(LostRange),
     /// Data that was lost has been written again, or was found to be right.

@@ -4,6 +4,7 @@
 //!   a group's data      |  stripe 0          |  stripe 1          | ...
 //!   a stripe's data     |  element 0 | element 1 | ...      one chunk each, in the code's order
 //!   an element          (row, unit)  --layout.place-->  (column, slot)  --layout.cell-->  (seat, row)
+//!   a copy (elastic)    (unit, plane)  --Planes-->  (column, slot of the plane)
 //!   on the drive        data_offset + row·cell_bytes + (slot·code_rows + element row)·chunk_bytes
 //! ```
 
@@ -13,19 +14,24 @@ use std::sync::Arc;
 
 use block::{BLOCK_BYTES, Hint, Request};
 use erasure::{Code, Element};
+use layout::bloated::Planes;
 use layout::{Cell, Layout};
 use uuid::Uuid;
 
-use crate::format::{BlockName, PAGE_BYTES, pages_per_cell};
+use crate::format::{BlockName, Form, PAGE_BYTES, pages_per_cell};
+use crate::seeded::{self, SeededFault};
 
 /// The fixed shape of a pool: code × layout × sizes. Everything here has been checked once, in
 /// [`Geometry::new`].
 #[derive(Clone, Debug)]
 pub struct Geometry {
     code: Arc<Code>,
+    /// The code of stripes that are kept as copies, in elastic pools.
+    copies: Option<Arc<Code>>,
     layout: Arc<dyn Layout>,
     chunk_bytes: u64,
-    cell_bytes: u64,
+    /// Bytes of a plane: of the whole cell, unless the pool is elastic.
+    plane_bytes: u64,
     rows: u64,
     data_offset: u64,
     lanes: u16,
@@ -97,6 +103,14 @@ pub enum GeometryError {
         /// Chunks in a cell.
         chunks: u64,
     },
+    /// Stripes of this code have no second form.
+    #[error(
+        "`{code}` has no form with copies: elastic stripes are one row of two or more data units and one or two parities"
+    )]
+    NotElastic {
+        /// Which code.
+        code: String,
+    },
     /// Not even one group fits onto the drives.
     #[error("drives of {rows} cells hold no whole group of this layout")]
     NoGroup {
@@ -113,6 +127,7 @@ impl Hint for GeometryError {
             Self::CellTooSmall { .. } => {
                 Some("use smaller chunks (-o chunk=) or larger cells (-o cell=)".into())
             }
+            Self::NotElastic { .. } => Some("use `raid5` or `raid6`".into()),
             Self::NoGroup { .. } => Some("use larger drives or smaller cells (-o cell=)".into()),
         }
     }
@@ -193,15 +208,39 @@ impl Geometry {
         assert!(lanes > 0, "a pool has at least one lane");
         Ok(Self {
             code,
+            copies: None,
             layout,
             chunk_bytes,
-            cell_bytes,
+            plane_bytes: cell_bytes,
             rows,
             data_offset,
             lanes,
             stripes_per_group,
             regions: None,
         })
+    }
+
+    /// The same for an elastic pool: each cell has a further plane of as many bytes for each copy that a stripe may be
+    /// kept as, and stripes have two forms.
+    ///
+    /// # Errors
+    /// [`GeometryError::NotElastic`] for codes whose stripes have no second form.
+    pub fn with_copies(mut self) -> Result<Self, GeometryError> {
+        let code = &self.code;
+        let refused = || GeometryError::NotElastic {
+            code: code.name().to_owned(),
+        };
+        let data = code.data().len();
+        // The code of copies has its data in the same slots.
+        let one_row = code.rows() == 1 && code.data_slots().eq(0..data);
+        let fits = self.layout.columns() == code.columns();
+        if !one_row || !fits || data < 2 || !(1..=2).contains(&code.tolerance()) {
+            return Err(refused());
+        }
+        let width = u16::try_from(data).map_err(|_| refused())?;
+        let copies = erasure::copies(width, code.tolerance()).map_err(|_| refused())?;
+        self.copies = Some(Arc::new(copies));
+        Ok(self)
     }
 
     /// The same with journal and metadata.
@@ -215,7 +254,7 @@ impl Geometry {
     #[must_use]
     pub fn free_stripes_wanted(&self) -> u64 {
         let all = self.stripes_per_group;
-        match STRIPES.contains(&all) && self.cell_bytes >= CELL_BYTES_MIN {
+        match STRIPES.contains(&all) && self.plane_bytes >= CELL_BYTES_MIN {
             true => FREE_STRIPES_MAX.min(all / FREE_STRIPES_ONE_IN),
             false => 0,
         }
@@ -233,12 +272,54 @@ impl Geometry {
         self.stripes_per_group - self.free_stripes()
     }
 
-    /// Entries of the map of a group; 0 in pools without free stripes.
+    /// Entries of the map of a group; 0 in pools without free stripes, unless they are elastic.
     #[must_use]
     pub fn map_entries(&self) -> u64 {
-        match self.free_stripes() {
-            0 => 0,
-            _ => self.data_stripes(),
+        match self.has_maps() {
+            true => self.data_stripes(),
+            false => 0,
+        }
+    }
+
+    /// Whether groups have maps: their data may move, or be kept in another form.
+    #[must_use]
+    pub fn has_maps(&self) -> bool {
+        self.is_elastic() || self.free_stripes() > 0
+    }
+
+    /// Whether stripes may be kept as copies.
+    #[must_use]
+    pub const fn is_elastic(&self) -> bool {
+        self.copies.is_some()
+    }
+
+    /// Planes of a cell: one, and one more for each copy of elastic stripes.
+    #[must_use]
+    pub fn planes(&self) -> u64 {
+        match self.is_elastic() {
+            true => u64::from(self.code.tolerance()) + 1,
+            false => 1,
+        }
+    }
+
+    /// The forms that stripes of this pool may have.
+    #[must_use]
+    pub fn forms(&self) -> &'static [Form] {
+        match self.is_elastic() {
+            true => &Form::ALL,
+            false => &Form::ALL[..1],
+        }
+    }
+
+    /// The code of stripes in this form.
+    ///
+    /// # Panics
+    /// When the pool has no such stripes.
+    #[must_use]
+    pub fn code_of(&self, form: Form) -> &Code {
+        match form {
+            Form::Parity => &self.code,
+            Form::Copies => self.copies.as_ref().expect("the pool is elastic"),
         }
     }
 
@@ -249,7 +330,7 @@ impl Geometry {
     /// When the cell has 2^32 blocks or more.
     #[must_use]
     pub fn map_name(&self, group: u64, column: u16, data: u64) -> BlockName {
-        let block = self.cell_bytes / BLOCK_BYTES + data;
+        let block = self.cell_bytes() / BLOCK_BYTES + data;
         BlockName {
             group,
             column,
@@ -260,51 +341,112 @@ impl Geometry {
     /// Whether a name is that of a map entry, and not of a block.
     #[must_use]
     pub fn is_of_map(&self, name: BlockName) -> bool {
-        u64::from(name.block) >= self.cell_bytes / BLOCK_BYTES
+        u64::from(name.block) >= self.cell_bytes() / BLOCK_BYTES
     }
 
-    /// All blocks of some stripes, data and parity.
+    /// All blocks of some stripes: data, parity, and copies, whatever their form is.
     pub(crate) fn blocks_of_stripes(&self, group: u64, stripes: Range<u64>) -> Vec<BlockName> {
-        let per_chunk = self.chunk_bytes / BLOCK_BYTES;
         let stripes = stripes.start..stripes.end.min(self.stripes_per_group);
         let mut names = Vec::new();
         for stripe in stripes {
-            for slot in 0..self.code.elements() {
-                let (column, chunk) = self.place(group, stripe, slot);
-                names.extend(
-                    (chunk * per_chunk..(chunk + 1) * per_chunk).map(|block| BlockName {
-                        group,
-                        column,
-                        block: u32::try_from(block).expect("cells have fewer than 2^32 blocks"),
-                    }),
-                );
-            }
+            let places = self.places_of_stripe(group, stripe);
+            names.extend(places.flat_map(|place| self.blocks_at(group, place)));
         }
         names
+    }
+
+    /// Column and chunk of every place of a stripe: those of its elements in each form.
+    pub(crate) fn places_of_stripe(
+        &self,
+        group: u64,
+        stripe: u64,
+    ) -> impl Iterator<Item = (u16, u64)> + '_ {
+        { self.forms().iter() }.flat_map(move |&form| {
+            let data = self.code.data().len();
+            // Data is at the same place in both forms.
+            let first = match form {
+                Form::Parity => 0,
+                Form::Copies => data,
+            };
+            (first..self.code_of(form).elements())
+                .map(move |slot| self.place(group, stripe, form, slot))
+        })
+    }
+
+    /// The blocks of a stripe that only this form keeps: its parity, or its copies.
+    pub fn blocks_only_of(
+        &self,
+        group: u64,
+        stripe: u64,
+        form: Form,
+    ) -> impl Iterator<Item = BlockName> + '_ {
+        let slots = self.code_of(form).parity_slots();
+        slots.flat_map(move |slot| self.blocks_at(group, self.place(group, stripe, form, slot)))
+    }
+
+    /// The blocks of a chunk.
+    fn blocks_at(
+        &self,
+        group: u64,
+        (column, chunk): (u16, u64),
+    ) -> impl Iterator<Item = BlockName> + use<> {
+        let per_chunk = self.chunk_bytes / BLOCK_BYTES;
+        (chunk * per_chunk..(chunk + 1) * per_chunk).map(move |block| BlockName {
+            group,
+            column,
+            block: u32::try_from(block).expect("cells have fewer than 2^32 blocks"),
+        })
+    }
+
+    /// Chunks of a plane.
+    const fn chunks_per_plane(&self) -> u64 {
+        self.plane_bytes / self.chunk_bytes
     }
 
     /// The stripe that a block is part of.
     pub(crate) fn stripe_of(&self, name: BlockName) -> u64 {
         let per_chunk = self.chunk_bytes / BLOCK_BYTES;
         let chunk = u64::from(name.block) / per_chunk;
+        let place = (name.column, chunk);
         let is_in = |&stripe: &u64| {
-            (0..self.code.elements())
-                .any(|slot| self.place(name.group, stripe, slot) == (name.column, chunk))
+            self.places_of_stripe(name.group, stripe)
+                .any(|at| at == place)
         };
         // Most layouts have a stripe's elements at one height in all cells.
-        let likely = chunk / u64::from(self.code.rows());
+        let likely = chunk % self.chunks_per_plane() / u64::from(self.code.rows());
         let mut stripes = std::iter::once(likely).chain(0..self.stripes_per_group);
         let found = stripes.find(is_in);
         found.expect("what was logged is part of a stripe")
     }
 
-    /// The row of a block: the blocks of its stripe that are at the same height in their chunks, by slot.
-    pub(crate) fn row_of(&self, name: BlockName) -> impl Iterator<Item = (usize, BlockName)> + '_ {
+    /// The form that has a block, if its place shows it: parity and copies do, data does not.
+    pub(crate) fn form_at(&self, name: BlockName) -> Option<Form> {
+        if !self.is_elastic() {
+            return Some(Form::Parity);
+        }
+        let chunk = u64::from(name.block) / (self.chunk_bytes / BLOCK_BYTES);
+        if chunk >= self.chunks_per_plane() {
+            return Some(Form::Copies);
+        }
+        let stripe = self.stripe_of(name);
+        let mut parities = self.code.parity_slots();
+        let place = (name.column, chunk);
+        parities
+            .any(|slot| self.place(name.group, stripe, Form::Parity, slot) == place)
+            .then_some(Form::Parity)
+    }
+
+    /// The row of a block of a stripe in this form: the blocks that are at the same height in their chunks, by slot.
+    pub(crate) fn row_of(
+        &self,
+        name: BlockName,
+        form: Form,
+    ) -> impl Iterator<Item = (usize, BlockName)> + '_ {
         let per_chunk = self.chunk_bytes / BLOCK_BYTES;
         let within = u64::from(name.block) % per_chunk;
         let stripe = self.stripe_of(name);
-        (0..self.code.elements()).map(move |slot| {
-            let (column, chunk) = self.place(name.group, stripe, slot);
+        (0..self.code_of(form).elements()).map(move |slot| {
+            let (column, chunk) = self.place(name.group, stripe, form, slot);
             let block = u32::try_from(chunk * per_chunk + within);
             let block = block.expect("cells have fewer than 2^32 blocks");
             let name = BlockName {
@@ -324,26 +466,26 @@ impl Geometry {
 
     /// Number of the cell's block that lies at byte `offset` of its drive.
     #[must_use]
-    pub const fn block_of(&self, offset: u64) -> u64 {
-        (offset - self.data_offset) % self.cell_bytes / BLOCK_BYTES
+    pub fn block_of(&self, offset: u64) -> u64 {
+        (offset - self.data_offset) % self.cell_bytes() / BLOCK_BYTES
     }
 
     /// Numbers of the cell's blocks that a transfer covers.
-    pub(crate) const fn blocks_of(&self, transfer: &crate::plan::Transfer) -> Range<u64> {
+    pub(crate) fn blocks_of(&self, transfer: &crate::plan::Transfer) -> Range<u64> {
         let first = self.block_of(transfer.offset);
         first..first + transfer.length / BLOCK_BYTES
     }
 
     /// First byte on the drive of a block of a cell.
     #[must_use]
-    pub const fn block_offset(&self, cell: Cell, block: u64) -> u64 {
-        self.data_offset + cell.row * self.cell_bytes + block * BLOCK_BYTES
+    pub fn block_offset(&self, cell: Cell, block: u64) -> u64 {
+        self.data_offset + cell.row * self.cell_bytes() + block * BLOCK_BYTES
     }
 
     /// Pages that describe a cell.
     #[must_use]
     pub fn pages_per_cell(&self) -> u64 {
-        pages_per_cell(self.cell_bytes, self.map_entries())
+        pages_per_cell(self.cell_bytes(), self.map_entries())
     }
 
     /// The first copy of a lane's anchor: the first byte of its ring on each drive.
@@ -415,15 +557,8 @@ impl Geometry {
             .collect()
     }
 
-    /// Slots of a stripe that lie in a column of the group.
-    #[must_use]
-    pub fn slots_of_column(&self, group: u64, stripe: u64, column: u16) -> Vec<usize> {
-        (0..self.code.elements())
-            .filter(|&slot| self.place(group, stripe, slot).0 == column)
-            .collect()
-    }
-
-    /// The code.
+    /// The code. Of an elastic pool it is that of stripes with parity: decisions about whole groups go by this form,
+    /// which survives no more than the other.
     #[must_use]
     pub fn code(&self) -> &Code {
         &self.code
@@ -441,10 +576,16 @@ impl Geometry {
         self.chunk_bytes
     }
 
-    /// Bytes of a cell.
+    /// Bytes of a cell, all planes together.
     #[must_use]
-    pub const fn cell_bytes(&self) -> u64 {
-        self.cell_bytes
+    pub fn cell_bytes(&self) -> u64 {
+        self.planes() * self.plane_bytes
+    }
+
+    /// Bytes of a plane: of the cell as it is without copies.
+    #[must_use]
+    pub const fn plane_bytes(&self) -> u64 {
+        self.plane_bytes
     }
 
     /// Cells per drive.
@@ -496,17 +637,32 @@ impl Geometry {
         u16::try_from(group % u64::from(self.lanes)).expect("a remainder of a u16")
     }
 
-    /// Column of the group and chunk of that column's cell where an element lies.
+    /// Column of the group and chunk of that column's cell where an element of a stripe in this form lies. Data has the
+    /// same slots and places in both forms.
     #[must_use]
-    pub fn place(&self, group: u64, stripe: u64, slot: usize) -> (u16, u64) {
-        let element = self.element(slot);
-        let place = self.layout.place(
-            group * self.stripes_per_group + stripe,
-            stripe,
-            element.column,
-        );
-        let chunk = place.slot * u64::from(self.code.rows()) + u64::from(element.row);
-        (place.column, chunk)
+    pub fn place(&self, group: u64, stripe: u64, form: Form, slot: usize) -> (u16, u64) {
+        let number = group * self.stripes_per_group + stripe;
+        let narrow =
+            |value: usize| u16::try_from(value).expect("stripes have fewer than 2^16 units");
+        match form {
+            Form::Parity => {
+                let element = self.element(slot);
+                let place = self.layout.place(number, stripe, element.column);
+                let chunk = place.slot * u64::from(self.code.rows()) + u64::from(element.row);
+                (place.column, chunk)
+            }
+            Form::Copies => {
+                let data = self.code.data().len();
+                let (copy, unit) = (narrow(slot / data), narrow(slot % data));
+                let planes = Planes::new(&*self.layout, self.code.columns(), self.code.tolerance());
+                let place = match seeded::is(SeededFault::CopyBesideData) {
+                    true => planes.copy_place(number, stripe, unit, 0),
+                    false => planes.copy_place(number, stripe, unit, copy),
+                };
+                let before = u64::from(copy) * self.chunks_per_plane();
+                (place.column, before + place.slot)
+            }
+        }
     }
 
     /// Row and column of a slot of the code.
@@ -522,8 +678,8 @@ impl Geometry {
 
     /// First byte on the drive of chunk `chunk` of a cell.
     #[must_use]
-    pub const fn drive_offset(&self, cell: Cell, chunk: u64) -> u64 {
-        self.data_offset + cell.row * self.cell_bytes + chunk * self.chunk_bytes
+    pub fn drive_offset(&self, cell: Cell, chunk: u64) -> u64 {
+        self.data_offset + cell.row * self.cell_bytes() + chunk * self.chunk_bytes
     }
 
     /// Number of the block at byte `low` of a data element, in the group's data, of a stripe of that data; `None` for parity.

@@ -33,5 +33,5 @@ pub use action::{
     Joined, Origin, Reply, RequestId, ScratchId, Service, Slice,
 };
 pub use geometry::{Geometry, GeometryError, GroupRequest, Regions, VolumeId};
-pub use lane::{DEADLINE, Lane, StripeLocks};
+pub use lane::{DEADLINE, FormCounts, Lane, StripeLocks};
 pub use losses::{Losses, LostRange};

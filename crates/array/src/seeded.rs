@@ -164,6 +164,20 @@ seeded_faults! {
     DiscardDescribed,
     /// the log goes on in a ring that drives are discarding
     DiscardRingWritten,
+    /// an opening forgets which stripes are copies
+    FormForgotten,
+    /// an operation is planned with the form that its stripe had before it was locked
+    FormNotFollowed,
+    /// a copy lies on the drive of its data
+    CopyBesideData,
+    /// a stripe counts as converted before what its new form needs is in place
+    FormBeforeContent,
+    /// parity or copies are made of data whose checksum was not compared
+    UnverifiedConversion,
+    /// what only the form from before had stays written
+    OldFormStays,
+    /// a stripe is converted again before its last conversion is in place
+    ConvertTooSoon,
     /// an opening does not use a drive that is there and that a label lists as out
     FoundNotAsked,
     /// an opening gives up drives that are away, although they are more than the code survives

@@ -30,6 +30,7 @@
 use block::{BLOCK_BYTES, Seat};
 use uuid::Uuid;
 
+use super::form::{Form, HeldIn};
 use super::page::BlockName;
 
 /// Bytes in front of the first batch.
@@ -126,6 +127,9 @@ pub enum Descriptor {
         first: u64,
         /// How many.
         count: u32,
+        /// Only the blocks that this form alone keeps, parity or copies, become unwritten: the stripes have changed
+        /// their form. `None`: all blocks. Only in pools with the feature `elastic`.
+        only: Option<Form>,
     },
     /// Blocks that follow each other in a cell have been written in place, where nothing counted before. These blocks
     /// may be only in the drives' caches, like the record itself: one flush covers both. Only in pools with the feature
@@ -144,14 +148,15 @@ pub enum Descriptor {
         /// Plain CRC-32C of the block.
         crc: u32,
     },
-    /// From now on another stripe holds this stripe of the group's data. Only in pools with the feature `free-stripes`.
+    /// From now on this stripe of the group's data is in another stripe, or in another form. Only in pools with the
+    /// feature `free-stripes` or `elastic`.
     Moved {
         /// Which group.
         group: u64,
         /// Which stripe of its data.
         data: u64,
-        /// The stripe that holds it.
-        to: u32,
+        /// The stripe that holds it, and its form.
+        to: HeldIn,
     },
 }
 
@@ -269,14 +274,15 @@ impl BatchHeader {
                     group,
                     first,
                     count,
-                } => (group, first, count, 0, 2),
+                    only,
+                } => (group, first, count, part_of(only), 2),
                 Descriptor::Absent { name, crc } => {
                     (name.group, name.block.into(), crc, name.column, 3)
                 }
                 Descriptor::Derived { name, crc } => {
                     (name.group, name.block.into(), crc, name.column, 5)
                 }
-                Descriptor::Moved { group, data, to } => (group, data, to, 0, 6),
+                Descriptor::Moved { group, data, to } => (group, data, to.encode(), 0, 6),
                 Descriptor::Direct {
                     first,
                     crcs: ref all,
@@ -354,6 +360,12 @@ impl BatchHeader {
                     group,
                     first,
                     count: number,
+                    only: match column {
+                        0 => None,
+                        1 => Some(Form::Parity),
+                        2 => Some(Form::Copies),
+                        _ => return None,
+                    },
                 },
                 3 => Descriptor::Absent {
                     name: name()?,
@@ -379,7 +391,7 @@ impl BatchHeader {
                 6 => Descriptor::Moved {
                     group,
                     data: first,
-                    to: number,
+                    to: HeldIn::decode(number)?,
                 },
                 _ => return None,
             });
@@ -404,6 +416,15 @@ impl BatchHeader {
             && header.header_blocks() == blocks
             && u64::from(u32_at(bytes, 32)?) == header.length();
         fits.then_some(header)
+    }
+}
+
+/// The part of stripes that a `Zeroed` descriptor names, as its column.
+const fn part_of(only: Option<Form>) -> u16 {
+    match only {
+        None => 0,
+        Some(Form::Parity) => 1,
+        Some(Form::Copies) => 2,
     }
 }
 
@@ -459,12 +480,21 @@ mod tests {
             group: 9,
             first: 4,
             count: 5,
+            only: None,
         });
-        list.push(Descriptor::Moved {
-            group: 9,
-            data: 7,
-            to: 4,
-        });
+        for form in Form::ALL {
+            list.push(Descriptor::Zeroed {
+                group: 9,
+                first: 4,
+                count: 1,
+                only: Some(form),
+            });
+            list.push(Descriptor::Moved {
+                group: 9,
+                data: 7,
+                to: HeldIn { stripe: 4, form },
+            });
+        }
         let rows = descriptors.div_ceil(3);
         BatchHeader {
             incarnation: 4,

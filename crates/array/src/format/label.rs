@@ -20,13 +20,14 @@ pub const RETIRED_MAGIC: [u8; 8] = *b"RVGONE\0\0";
 /// The format that this code writes.
 pub const FORMAT: u32 = 1;
 /// Features that this code supports: name in the label's payload, bit in its header.
-pub const FEATURES: [(&str, u64); 6] = [
+pub const FEATURES: [(&str, u64); 7] = [
     (PAGE_COPIES, 1),
     (LAZY_INITIALIZATION, 2),
     (DIRECT_WRITES, 4),
     (INTERLEAVED_VOLUMES, 8),
     (DERIVED_PARITY, 16),
     (FREE_STRIPES, 32),
+    (ELASTIC, 64),
 ];
 /// One more copy of each metadata page than the losses that the code survives, on as many drives; and the checksums of
 /// blocks that were written while their column had no cell.
@@ -43,7 +44,7 @@ pub const DERIVED_PARITY: &str = "derived-parity";
 /// Each group has a few more stripes than it has data for, and a map from the data to stripes: a whole stripe that is
 /// overwritten goes to a free one.
 pub const FREE_STRIPES: &str = "free-stripes";
-/// Stripes change between parity and copies. Its bit is 64; not among [`FEATURES`] as long as no lane supports it.
+/// Stripes are kept as parity or as copies: cells have a plane for each copy, and maps name the form of each stripe.
 pub const ELASTIC: &str = "elastic";
 /// Where the copies begin on a drive.
 pub const LABEL_OFFSETS: [u64; 2] = [4 << 10, 512 << 10];

@@ -34,6 +34,17 @@ const ROWS_MIN: u64 = 2;
 /// Drives below this have fewer lanes.
 const MANY_LANES_BYTES: u64 = 1 << 30;
 
+/// What a cell and the pages beside it have, beyond the cell's size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CellShape {
+    /// Copies of each metadata page.
+    pub page_copies: u16,
+    /// Map entries beside those of the cell's blocks.
+    pub map_entries: u64,
+    /// Planes of a cell: more than one in elastic pools.
+    pub planes: u16,
+}
+
 /// Where the regions of a drive are; the same on every drive of a pool, decided by the smallest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DriveMap {
@@ -53,7 +64,7 @@ pub struct DriveMap {
     pub data_offset: u64,
     /// Cells in the data region.
     pub rows: u64,
-    /// Bytes of a cell.
+    /// Bytes of a cell, all planes together.
     pub cell_bytes: u64,
     /// Cells of the free segment behind the data region.
     pub segment_rows: u64,
@@ -93,20 +104,24 @@ impl DriveMap {
     /// # Errors
     /// [`DriveMapError::TooSmall`] with the arithmetic.
     pub fn new(size_bytes: u64, cell_bytes: Option<u64>) -> Result<Self, DriveMapError> {
-        Self::with_copies(size_bytes, cell_bytes, 2, 0)
+        let shape = CellShape {
+            page_copies: 2,
+            map_entries: 0,
+            planes: 1,
+        };
+        Self::with_shape(size_bytes, cell_bytes, shape)
     }
 
-    /// The same with this many copies of each metadata page, and this many map entries beside those of a cell's blocks.
+    /// The same with cells of this shape, of whose planes each has `plane_bytes`.
     ///
     /// # Errors
     /// As [`DriveMap::new`].
-    pub fn with_copies(
+    pub fn with_shape(
         size_bytes: u64,
-        cell_bytes: Option<u64>,
-        page_copies: u16,
-        map_entries: u64,
+        plane_bytes: Option<u64>,
+        shape: CellShape,
     ) -> Result<Self, DriveMapError> {
-        let divide = |size| Self::divide(size, cell_bytes, page_copies, map_entries);
+        let divide = |size| Self::divide(size, plane_bytes, shape);
         let map = divide(size_bytes);
         if map.rows >= ROWS_MIN {
             return Ok(map);
@@ -126,14 +141,11 @@ impl DriveMap {
         })
     }
 
-    fn divide(
-        size_bytes: u64,
-        cell_bytes: Option<u64>,
-        page_copies: u16,
-        map_entries: u64,
-    ) -> Self {
+    fn divide(size_bytes: u64, plane_bytes: Option<u64>, shape: CellShape) -> Self {
         let size = size_bytes / MIB * MIB;
-        let cell_bytes = cell_bytes.unwrap_or_else(|| Self::default_cell_bytes(size));
+        let planes = u64::from(shape.planes);
+        let plane_bytes = plane_bytes.unwrap_or_else(|| Self::default_cell_bytes(size / planes));
+        let cell_bytes = planes * plane_bytes;
         // Computed as if all of the drive were cells: a little more than needed.
         let pages = (size / cell_bytes).div_ceil(ENTRIES_PER_PAGE) * 2;
         let cell_table_bytes = (pages * CELL_PAGE_BYTES).next_multiple_of(MIB);
@@ -145,8 +157,9 @@ impl DriveMap {
         let journal_offset = LABELS_BYTES + cell_table_bytes;
         let metadata_offset = journal_offset + journal_bytes;
         // Beside each cell are its pages, and those of as many columns before it as there are more copies.
-        let pages_bytes =
-            u64::from(page_copies) * pages_per_cell(cell_bytes, map_entries) * PAGE_BYTES;
+        let pages_bytes = u64::from(shape.page_copies)
+            * pages_per_cell(cell_bytes, shape.map_entries)
+            * PAGE_BYTES;
         let left = size.saturating_sub(metadata_offset + TAIL_BYTES);
         let cells = left.saturating_sub(METADATA_STEP_BYTES) / (cell_bytes + pages_bytes);
         let metadata_bytes = (cells * pages_bytes).next_multiple_of(METADATA_STEP_BYTES);

@@ -17,6 +17,7 @@
 //! began.
 
 mod cells;
+mod form;
 mod holder;
 mod journal;
 mod label;
@@ -24,6 +25,7 @@ mod map;
 mod page;
 
 pub use cells::{CELL_PAGE_BYTES, CellEntry, CellPage, ENTRIES_PER_PAGE};
+pub use form::{Form, HeldIn};
 pub use holder::{HEARTBEAT_OFFSET, HOLDER_OFFSET, Holder, usurper};
 pub use journal::{Anchor, BatchHeader, DESCRIPTOR_BYTES, Descriptor, RING_HEAD_BYTES};
 pub use label::{
@@ -31,7 +33,7 @@ pub use label::{
     LABEL_MAGIC, LABEL_OFFSETS, LABEL_SLOT_BYTES, LAZY_INITIALIZATION, Label, LabelError,
     LabelReader, PAGE_COPIES, Payload, RETIRED_MAGIC, label_copies, newest_label,
 };
-pub use map::{DriveMap, DriveMapError};
+pub use map::{CellShape, DriveMap, DriveMapError};
 pub use page::{
     BlockName, ENTRIES_PER_META_PAGE, Entry, Merged, MetaPage, PAGE_BYTES, PageName, pages_per_cell,
 };

@@ -16,6 +16,7 @@ use std::sync::{Arc, LazyLock};
 use block::BLOCK_BYTES;
 use uuid::Uuid;
 
+use super::form::HeldIn;
 use crate::seeded::{self, SeededFault};
 
 /// Bytes of a page.
@@ -159,11 +160,12 @@ impl Entry {
         (1..GENERATIONS / 2).contains(&((limit + GENERATIONS - own) % GENERATIONS))
     }
 
-    /// The entry of a map (`lane/maps/`): the stripe that holds a stripe of the data since batch number `sequence`.
+    /// The entry of a map (`lane/maps/`): the stripe that holds a stripe of the data, and
+    /// its form, since batch number `sequence`.
     #[must_use]
-    pub fn of_map(stripe: u32, sequence: u64) -> Self {
+    pub fn of_map(held: HeldIn, sequence: u64) -> Self {
         Self {
-            crc: stripe,
+            crc: held.encode(),
             generation: generation_of(sequence),
         }
     }

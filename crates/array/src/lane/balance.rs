@@ -18,7 +18,7 @@ use super::overlay::Overlay;
 use super::pages::PageCache;
 use crate::Geometry;
 use crate::action::IoKind;
-use crate::format::{BlockName, PageName};
+use crate::format::{BlockName, Form, PageName};
 use crate::plan::{self, Kind, Piece, Plan, Transfer};
 
 /// The extra cost of a read that does not continue where the drive's last read ended. With no extra cost the chunks of
@@ -29,24 +29,27 @@ const ELSEWHERE: u64 = 4;
 /// For each data element, the other elements with the same bytes.
 #[derive(Clone, Debug)]
 pub(super) struct Balance {
-    /// By slot of the code: the other slots with the same bytes.
-    copies: Vec<Vec<usize>>,
+    /// By form, and slot of its code: the other slots with the same bytes.
+    copies: Vec<Vec<Vec<usize>>>,
     /// True if the copies of a block are alike; the pool decides when.
     agree: bool,
 }
 
 impl Balance {
     pub(super) fn new(geometry: &Geometry) -> Self {
-        let code = geometry.code();
-        let mut copies = vec![Vec::new(); code.elements()];
-        for equation in code.equations() {
-            if let [(member, 1)] = equation.members[..] {
-                copies[code.index(member)].push(code.index(equation.parity));
+        let copies_of = |&form: &Form| {
+            let code = geometry.code_of(form);
+            let mut copies = vec![Vec::new(); code.elements()];
+            for equation in code.equations() {
+                if let [(member, 1)] = equation.members[..] {
+                    copies[code.index(member)].push(code.index(equation.parity));
+                }
             }
-        }
+            copies
+        };
         Self {
-            copies,
-            agree: false,
+            copies: geometry.forms().iter().map(copies_of).collect(),
+            agree: geometry.is_elastic(),
         }
     }
 }
@@ -81,7 +84,7 @@ impl Known<'_> {
     /// The place of a piece's bytes in `slot`, unless something is known that keeps them from being read there.
     fn candidate(&self, op: &Op, piece: &Piece, slot: usize) -> Option<Candidate> {
         let stripe = op.stripes.start;
-        let (column, chunk) = self.cx.geometry.place(op.group, stripe, slot);
+        let (column, chunk) = self.cx.geometry.place(op.group, stripe, op.form(), slot);
         let cell = self
             .cx
             .view()
@@ -159,7 +162,7 @@ impl Balance {
     }
 
     fn least_busy(&self, known: &Known<'_>, op: &Op, piece: &Piece) -> Option<Candidate> {
-        let copies = &self.copies[piece.slot];
+        let copies = &self.copies[op.form().index()][piece.slot];
         let first = known.candidate(op, piece, piece.slot);
         if copies.is_empty() || !self.agree {
             return first.filter(|first| first.paged);
@@ -270,7 +273,7 @@ mod tests {
         /// The column and the drive of the first data element.
         fn home(&self) -> (u16, Seat) {
             let slot = self.cx.geometry.code().data_slots().next().unwrap();
-            let (column, _) = self.cx.geometry.place(0, 0, slot);
+            let (column, _) = self.cx.geometry.place(0, 0, Form::Parity, slot);
             (column, self.cx.geometry.layout().cell(0, column).seat)
         }
 

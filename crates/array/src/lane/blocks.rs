@@ -4,10 +4,10 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 use super::jobs::Held;
-use super::ops::Op;
+use super::ops::{Forms, Op};
 use super::overlay::{Bytes, Overlay};
 use super::pages::PageCache;
-use crate::format::{BlockName, Entry, PageName};
+use crate::format::{BlockName, Entry, Form, PageName};
 use crate::plan::{BlockState, Blocks};
 
 /// The entries of blocks, from journal and pages, at the time of one input.
@@ -41,6 +41,8 @@ pub(super) struct LaneBlocks<'a> {
     pub(super) overlay: &'a Overlay,
     pub(super) pages: &'a PageCache,
     pub(super) group: u64,
+    /// First of the operation's stripes, and the forms of all of them.
+    pub(super) forms: (u64, &'a Forms),
     /// The blocks that the target of a fill already has.
     pub(super) held: Option<&'a Held>,
     /// A fill skips blocks that can neither be read nor reconstructed: its column has no other source.
@@ -70,6 +72,7 @@ impl<'a> LaneBlocks<'a> {
             overlay: entries.overlay,
             pages: entries.pages,
             group: op.group,
+            forms: (op.stripes.start, &op.forms),
             held: None,
             leaves_out_lost: false,
             bad: &op.bad,
@@ -84,6 +87,11 @@ impl<'a> LaneBlocks<'a> {
 }
 
 impl Blocks for LaneBlocks<'_> {
+    fn form(&self, stripe: u64) -> Form {
+        let (first, forms) = self.forms;
+        forms.of_stripe(stripe.wrapping_sub(first))
+    }
+
     /// Blocks whose pages are not in memory count as sound. If a plan touches one of them, its page is loaded, and the
     /// operation is planned again.
     fn all_sound(&self) -> bool {
@@ -121,6 +129,8 @@ impl Blocks for LaneBlocks<'_> {
                     self.pinned.borrow_mut().insert(logged.sequence);
                     BlockState::InMemory(slice)
                 }
+                // Given up by a conversion.
+                Bytes::InPlace if logged.entry == Entry::UNWRITTEN => BlockState::Zero,
                 Bytes::InPlace => sound(),
                 Bytes::Nowhere => BlockState::Unreadable,
             };

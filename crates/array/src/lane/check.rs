@@ -6,6 +6,7 @@
 //! | locks | an operation that has locked its stripes, and is past waiting for them, is first in line for each; an operation that moves a stripe also holds the lock of the stripe that it moves from |
 //! | locks | nothing is written, logged or discarded without the lock of its stripe |
 //! | in place | where a stripe is written in place before it is logged, no block counts: none is in the overlay, each entry is *unwritten*; or the stripe was vacated, and its record is flushed |
+//! | conversions | where a stripe gets its new form, no block counts; the stripe has the other form, and is not trimmed |
 //! | free stripes | no other operation in flight was planned for a stripe that is being written as a free one |
 //! | free stripes | no block of a free or vacated stripe counts: each entry is *unwritten*, or the overlay has the stripe as zeroed |
 //! | maps | as long as no data has moved since, a client's operation is planned where its data is |
@@ -22,6 +23,7 @@
 use block::BLOCK_BYTES;
 
 use super::Lane;
+use super::convert::Convert;
 use super::discard::Discarded;
 use super::ids::OpId;
 use super::ops::{Lock, Op, Phase, Task};
@@ -98,6 +100,10 @@ impl Lane {
     }
 
     fn check_direct(&self, id: OpId, op: &Op) {
+        if let Task::Convert(convert) = &op.task {
+            self.check_conversion(id, op, convert);
+            return;
+        }
         let (group, stripe) = (op.group, op.stripes.start);
         let since = self.overlay.zeroed_since(group, stripe);
         let vacated = since.is_some() && op.moves_from().is_some();
@@ -125,6 +131,34 @@ impl Lane {
                 "{id:?} writes stripe {stripe} of group {group}, which {:?} was planned for",
                 other.map(|(other, _)| other)
             );
+        }
+    }
+
+    /// The stripes that are converted have the form from before, and nothing counts where they get their new form.
+    fn check_conversion(&self, id: OpId, op: &Op, convert: &Convert) {
+        let group = op.group;
+        for &(stripe, data) in &convert.chosen {
+            let holder = self.maps.stripe_holding(&self.cx, group, data);
+            let form = self.maps.form(&self.cx, group, stripe);
+            assert!(
+                holder.is_none_or(|holder| holder == stripe),
+                "{id:?} converts stripe {stripe} of group {group}, and {holder:?} holds its data"
+            );
+            assert!(
+                form.is_none_or(|form| Some(form) != convert.to),
+                "{id:?} converts stripe {stripe} of group {group}, which is {form:?} already"
+            );
+            assert!(
+                !self.overlay.is_zeroed(group, stripe),
+                "{id:?} converts stripe {stripe} of group {group}, which is trimmed"
+            );
+        }
+        let plan = op.plan.as_ref().expect("it was planned");
+        for write in &plan.writes {
+            let (first, count) = direct::run_of(&self.cx, group, write);
+            for block in first.block..first.block + count {
+                self.check_counts_not(BlockName { block, ..first }, false, "is converted");
+            }
         }
     }
 
@@ -165,7 +199,7 @@ impl Lane {
             }
             for name in self.blocks_of_flight(op.group, flight) {
                 match what {
-                    Discarded::Stripes => {
+                    Discarded::Stripes | Discarded::Form(_) => {
                         self.check_counts_not(name, false, "is discarded");
                         let stripe = self.cx.geometry.stripe_of(name);
                         assert!(

@@ -17,21 +17,22 @@
 //! - A record lists a block as in place only if its drive has completed the write, and has not left since.
 //! - A stripe whose trim is not flushed counts as written: the overlay still has the trim.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use block::BLOCK_BYTES;
 
 use super::blocks::Entries;
 use super::context::Context;
+use super::convert::Convert;
 use super::direct_writes::Turn;
 use super::ids::OpId;
 use super::io::IoTable;
-use super::log::Unit;
+use super::log::{Unit, Zeroed};
 use super::ops::{Op, Owner, Staging, Task, unit_of_move};
 use super::overlay::Overlay;
 use super::pages::PageCache;
 use super::records::written_blocks;
-use crate::format::{BlockName, DESCRIPTOR_BYTES, Descriptor, PageName};
+use crate::format::{BlockName, DESCRIPTOR_BYTES, Descriptor, HeldIn, PageName};
 use crate::plan::{Plan, Transfer};
 use crate::seeded::{self, SeededFault};
 
@@ -79,7 +80,7 @@ pub(super) fn may_go(cx: &Context, ios: &IoTable, overlay: &Overlay, op: &Op, pl
         && !cx.trusted
         && !ios.twins().any()
         && overlay.blocks_in_place() < 4 * IN_PLACE_MAX
-        && rows_of_unit(cx.geometry.code().elements()).is_some()
+        && rows_of_unit(cx.geometry.code_of(op.form()).elements()).is_some()
 }
 
 /// The pages of the blocks that a plan writes, as far as they are not in memory.
@@ -144,8 +145,11 @@ pub(super) fn holds_nothing(
 
 /// The units for blocks that are in place: their checksums. All of a stripe that moves is one unit.
 pub(super) fn units(cx: &Context, (id, op): (OpId, &Op), sums: &[u32]) -> Vec<Unit> {
+    if let Task::Convert(convert) = &op.task {
+        return units_of_conversion(cx, (id, op, convert), sums);
+    }
     let per_chunk = cx.geometry.chunk_bytes() / BLOCK_BYTES;
-    let rows = rows_of_unit(cx.geometry.code().elements()).expect("it was considered");
+    let rows = rows_of_unit(cx.geometry.code_of(op.form()).elements()).expect("it was considered");
     let unit_of = |name: &BlockName| match op.moves_from() {
         Some(_) => 0,
         None => u64::from(name.block) % per_chunk / rows,
@@ -166,6 +170,42 @@ pub(super) fn units(cx: &Context, (id, op): (OpId, &Op), sums: &[u32]) -> Vec<Un
             }
         })
         .collect()
+}
+
+/// The units of stripes that have been converted, one for each.
+fn units_of_conversion(
+    cx: &Context,
+    (id, op, convert): (OpId, &Op, &Convert),
+    sums: &[u32],
+) -> Vec<Unit> {
+    let Some(to) = convert.to else {
+        return Vec::new();
+    };
+    let mut written: BTreeMap<u64, Vec<(BlockName, u32)>> = BTreeMap::new();
+    for ((name, _), &sum) in written_blocks(cx, op).into_iter().zip(sums) {
+        let stripe = cx.geometry.stripe_of(name);
+        written.entry(stripe).or_default().push((name, sum));
+    }
+    let unit = |&(stripe, data): &(u64, u64)| {
+        let mut blocks = written.remove(&stripe).unwrap_or_default();
+        blocks.sort_unstable();
+        let number = u32::try_from(stripe).expect("groups have fewer than 2^32 stripes");
+        let held = HeldIn {
+            stripe: number,
+            form: to,
+        };
+        Unit {
+            direct: runs_of(&blocks),
+            zeroed: (!seeded::is(SeededFault::OldFormStays)).then_some(Zeroed {
+                group: op.group,
+                stripes: stripe..stripe + 1,
+                only: Some(to.other()),
+            }),
+            moved: Some((op.group, data, held)),
+            ..Unit::of(id)
+        }
+    };
+    convert.chosen.iter().map(unit).collect()
 }
 
 /// Runs of consecutive blocks: the first block of each run, and the checksums of all its blocks.
@@ -357,8 +397,13 @@ mod tests {
         lab.op.destination = Destination::Free { from: 5 };
         let units = lab.units();
         assert_eq!((units.len(), units[0].direct.len()), (1, 6));
-        assert_eq!(units[0].zeroed, Some((0, 5..6)));
-        assert_eq!(units[0].moved, Some((0, 1, 1)));
+        let vacated = Zeroed {
+            group: 0,
+            stripes: 5..6,
+            only: None,
+        };
+        assert_eq!(units[0].zeroed, Some(vacated));
+        assert_eq!(units[0].moved, Some((0, 1, HeldIn::parity(1))));
     }
 
     #[test]

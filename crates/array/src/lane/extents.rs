@@ -23,7 +23,7 @@ use block::{BLOCK_BYTES, Extent, Request, RequestKind, push_extent};
 
 use super::context::Context;
 use super::maps::{Known, MapEntries, StripeMaps};
-use crate::format::{BlockName, Entry, MetaPage, PageName};
+use crate::format::{BlockName, Entry, Form, MetaPage, PageName};
 use crate::geometry::Segment;
 use crate::{GroupRequest, VolumeId};
 
@@ -92,7 +92,9 @@ impl Extents<'_> {
     /// The blocks that a segment touches: the first, and how many.
     fn blocks_of_segment(&self, group: u64, stripe: u64, segment: &Segment) -> (BlockName, u32) {
         let number = |blocks| u32::try_from(blocks).expect("cells have fewer than 2^32 blocks");
-        let (column, chunk) = self.cx.geometry.place(group, stripe, segment.slot);
+        // Data is at the same place in both forms.
+        let place = { &self.cx.geometry }.place(group, stripe, Form::Parity, segment.slot);
+        let (column, chunk) = place;
         let before = chunk * self.cx.geometry.chunk_bytes() / BLOCK_BYTES;
         let (low, high) = (
             segment.low / BLOCK_BYTES,
@@ -135,6 +137,7 @@ mod tests {
     use super::*;
     use crate::ScratchId;
     use crate::action::{BufferId, Slice};
+    use crate::format::HeldIn;
     use crate::lane::blocks::block;
     use crate::lane::overlay::{Bytes, Logged, Overlay};
     use crate::lane::pages::PageCache;
@@ -174,7 +177,7 @@ mod tests {
 
         /// The place of the first block of a stripe's first data element.
         fn first_block(&self, stripe: u64) -> BlockName {
-            let (column, chunk) = self.cx.geometry.place(0, stripe, 0);
+            let (column, chunk) = self.cx.geometry.place(0, stripe, Form::Parity, 0);
             let at = chunk * CHUNK / BLOCK_BYTES;
             block(column, u32::try_from(at).unwrap())
         }
@@ -264,7 +267,7 @@ mod tests {
             sequence: 10,
         };
         assert_eq!(lab.maps.load(&lab.cx, entries, 0), Ok(Vec::new()));
-        assert!(lab.maps.moved(&mut lab.cx, (0, 1), 15, 9));
+        assert!(lab.maps.moved(&mut lab.cx, (0, 1), HeldIn::parity(15), 9));
         lab.log(lab.first_block(15));
         let stripe = lab.cx.geometry.stripe_data_bytes();
         assert_eq!(lab.of(stripe..stripe + 4096), [(4096, false)]);

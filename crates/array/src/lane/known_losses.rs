@@ -15,7 +15,7 @@ use super::context::Context;
 use super::maps::StripeMaps;
 use super::ops::{Op, Task};
 use crate::action::Event;
-use crate::format::BlockName;
+use crate::format::{BlockName, Form};
 use crate::losses::{Losses, LostRange};
 use crate::plan::AssessedRow;
 
@@ -144,6 +144,7 @@ impl KnownLosses {
             Task::Zero
             | Task::Fill { .. }
             | Task::Resync
+            | Task::Convert(_)
             | Task::Repair(_)
             | Task::Relog(_)
             | Task::Discard(_) => {}
@@ -164,7 +165,9 @@ impl KnownLosses {
                 };
                 let here = self.within(op.group, first..first + per_chunk);
                 let here: Vec<u64> = here.flatten().collect();
-                let (column, chunk) = cx.geometry.place(op.group, stripe, slot);
+                // Data is at the same place in both forms.
+                let place = { &cx.geometry }.place(op.group, stripe, Form::Parity, slot);
+                let (column, chunk) = place;
                 let readable = cx.view().column(&cx.geometry, op.group, column).readable();
                 for block in here {
                     let at = (column, chunk * per_chunk + (block - first));
@@ -356,7 +359,7 @@ mod tests {
     fn first_block(cx: &Context, at: u64) -> (u64, BlockName) {
         let slot = cx.geometry.code().data_slots().next().expect("data");
         let block = cx.geometry.data_block(0, slot, at * BLOCK_BYTES);
-        let (column, chunk) = cx.geometry.place(0, 0, slot);
+        let (column, chunk) = cx.geometry.place(0, 0, Form::Parity, slot);
         let name = BlockName {
             group: 0,
             column,

@@ -29,7 +29,7 @@ use super::context::Context;
 use super::overlay::{Bytes, Logged, Overlay};
 use super::pages;
 use crate::action::IoKind;
-use crate::format::{BlockName, Entry, PageName};
+use crate::format::{BlockName, Entry, Form, PageName};
 use crate::plan::{Kind, Plan, Transfer};
 
 /// The preserved blocks of a lane.
@@ -195,9 +195,18 @@ fn is_in_the_journal_alone(
     match logged.bytes {
         Bytes::Memory(_) => {
             let column = cx.view().column(&cx.geometry, name.group, name.column);
-            !column.readable() && !can_be_reconstructed(cx, entries, name)
+            // Of a data block only the map knows the form, and it may not be in memory: the block is preserved if it
+            // cannot be reconstructed in one of the forms.
+            let forms: Vec<Form> = match cx.geometry.form_at(name) {
+                Some(form) => vec![form],
+                None => cx.geometry.forms().to_vec(),
+            };
+            let lost = |&form: &Form| !can_be_reconstructed(cx, entries, (name, form));
+            !column.readable() && forms.iter().any(lost)
         }
         // All copies of its page are away, and will have an older entry when they are back. Maps have more copies.
+        // What a conversion has given up does not count in the stripe's form, whatever its entry is.
+        Bytes::InPlace if logged.entry == Entry::UNWRITTEN => false,
         Bytes::Nowhere | Bytes::InPlace => {
             !cx.geometry.is_of_map(name) && pages::is_away(cx, name.page())
         }
@@ -207,10 +216,14 @@ fn is_in_the_journal_alone(
 /// True if a block of an unreadable column can be reconstructed from the other blocks of its stripe. A drive may return
 /// with a column of which a block is unknown: parity that a write did not reach because the drive was away, and that
 /// cannot be computed before other columns are back.
-fn can_be_reconstructed(cx: &Context, entries: Entries<'_>, name: BlockName) -> bool {
-    let code = cx.geometry.code();
+fn can_be_reconstructed(
+    cx: &Context,
+    entries: Entries<'_>,
+    (name, form): (BlockName, Form),
+) -> bool {
+    let code = cx.geometry.code_of(form);
     let mut lost = erasure::ElementSet::new(code.elements());
-    for (slot, other) in cx.geometry.row_of(name) {
+    for (slot, other) in cx.geometry.row_of(name, form) {
         let column = cx.view().column(&cx.geometry, other.group, other.column);
         let known = match entries.overlay.get(other) {
             Some(logged) => !matches!(logged.bytes, Bytes::Nowhere),
@@ -237,7 +250,10 @@ pub(super) fn pages_to_select_by(
         logged.bytes.memory().is_some() && !column().readable()
     };
     { blocks.iter().filter(absent) }
-        .flat_map(|&(name, _)| cx.geometry.row_of(name))
+        .flat_map(|&(name, _)| {
+            let forms = cx.geometry.forms().iter();
+            forms.flat_map(move |&form| cx.geometry.row_of(name, form))
+        })
         .map(|(_, other)| other.page())
         .collect()
 }

@@ -6,7 +6,7 @@ use block::BLOCK_BYTES;
 
 use super::context::Context;
 use super::ids::OpId;
-use super::log::{Unit, derived};
+use super::log::{Unit, Zeroed, derived};
 use super::ops::{Op, Task};
 use super::overlay::Overlay;
 use super::preserved;
@@ -18,7 +18,7 @@ use crate::format::BlockName;
 pub(super) fn sums_of_writes(cx: &Context, op: &Op) -> Vec<Slice> {
     let wanted = match &op.task {
         Task::Write(prepared) => prepared.is_staged(),
-        Task::Repair(_) | Task::Fill { .. } | Task::Relog(_) => true,
+        Task::Repair(_) | Task::Fill { .. } | Task::Relog(_) | Task::Convert(_) => true,
         _ => false,
     };
     let trusted = cx.trusted && matches!(op.task, Task::Fill { .. });
@@ -114,7 +114,11 @@ pub(super) fn units_of_writes(
 /// Stripes are zeroed by a record alone.
 pub(super) fn unit_of_zeroes(id: OpId, op: &Op) -> Unit {
     Unit {
-        zeroed: Some((op.group, op.stripes.clone())),
+        zeroed: Some(Zeroed {
+            group: op.group,
+            stripes: op.stripes.clone(),
+            only: None,
+        }),
         ..Unit::of(id)
     }
 }

@@ -76,6 +76,7 @@ impl Repairs {
             }
             let blocks = found.iter().map(|&(at, _)| at).collect();
             let mut repair = Op::repair(Owner::Background, op.group, stripe, blocks);
+            repair.forms = std::iter::once(op.form_of(stripe)).collect();
             // The repair itself finds out under its own lock which blocks are stale.
             if !doubts.is_empty() {
                 repair.arbitration.begin(doubts);
@@ -125,8 +126,9 @@ fn blocks_to_repair(
 ) -> Vec<((usize, u64), Option<Entry>)> {
     let per_chunk = cx.geometry.chunk_bytes() / BLOCK_BYTES;
     let mut found = Vec::new();
-    for slot in 0..cx.geometry.code().elements() {
-        let (column, chunk) = cx.geometry.place(op.group, stripe, slot);
+    let form = op.form_of(stripe);
+    for slot in 0..cx.geometry.code_of(form).elements() {
+        let (column, chunk) = cx.geometry.place(op.group, stripe, form, slot);
         let first = chunk * per_chunk;
         for &(_, block) in bad.range((column, first)..(column, first + per_chunk)) {
             let name = BlockName {
@@ -159,7 +161,7 @@ pub(super) fn left_to_repair(
     };
     let (group, stripe) = (op.group, op.stripes.start);
     let same = |&&(slot, low): &&(usize, u64)| {
-        let (column, chunk) = cx.geometry.place(group, stripe, slot);
+        let (column, chunk) = cx.geometry.place(group, stripe, op.form(), slot);
         let block = (chunk * cx.geometry.chunk_bytes() + low) / BLOCK_BYTES;
         let now = entries.present(BlockName {
             group,
@@ -178,6 +180,7 @@ mod tests {
 
     use super::*;
     use crate::action::{BufferId, Slice};
+    use crate::format::{Form, HeldIn};
     use crate::lane::blocks::block;
     use crate::lane::ids::JobId;
     use crate::lane::overlay::{Logged, Overlay};
@@ -231,7 +234,7 @@ mod tests {
                 };
                 let stripe = op.stripes.start;
                 let block = |&(slot, low): &(usize, u64)| {
-                    let (column, chunk) = geometry.place(0, stripe, slot);
+                    let (column, chunk) = geometry.place(0, stripe, Form::Parity, slot);
                     let first = chunk * geometry.chunk_bytes();
                     (column, (first + low) / BLOCK_BYTES)
                 };
@@ -259,7 +262,7 @@ mod tests {
         fn log(&mut self, name: BlockName, bytes: Bytes) {
             let logged = Logged {
                 bytes,
-                entry: Entry::of_map(1, 7),
+                entry: Entry::of_map(HeldIn::parity(1), 7),
                 sequence: 7,
             };
             self.overlay.insert(name, logged);
@@ -359,7 +362,11 @@ mod tests {
     fn rows_in_doubt_are_repaired_though_no_block_is_bad() {
         let mut lab = Lab::new();
         let mut op = scrub(0..3, &[]);
-        let row = Row { stripe: 2, low: 0 };
+        let row = Row {
+            stripe: 2,
+            form: Form::Parity,
+            low: 0,
+        };
         op.arbitration.begin(BTreeMap::from([(row, 1)]));
         let repairs = lab.repairs(&op, Ok(()));
         assert_eq!(repairs.len(), 1);

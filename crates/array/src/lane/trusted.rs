@@ -28,7 +28,8 @@ pub(super) fn is_plain_fill(cx: &Context, overlay: &Overlay, op: &Op) -> bool {
     let sound =
         op.bad.is_empty() && op.detour.avoid.is_empty() && op.arbitration.distrusted().is_empty();
     // Rows and slots are the same in all columns, except in layouts that keep several copies on one drive.
-    let alike = cx.geometry.layout().columns() == cx.geometry.code().columns();
+    let alike =
+        cx.geometry.layout().columns() == cx.geometry.code().columns() && !cx.geometry.is_elastic();
     if !(cx.trusted && fills && sound && alike && cx.geometry.regions().is_some()) {
         return false;
     }

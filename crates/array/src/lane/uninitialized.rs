@@ -232,6 +232,7 @@ mod tests {
     fn records_of_an_earlier_volume_end_where_the_log_was_or_behind_the_last_of_them() {
         let mut groups = Uninitialized::default();
         let zeroed = |group| Descriptor::Zeroed {
+            only: None,
             group,
             first: 0,
             count: 1,

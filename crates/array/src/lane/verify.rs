@@ -60,7 +60,8 @@ pub(super) fn verify(cx: &Context, entries: Entries<'_>, op: &Op, sums: &[u32]) 
     let pool = cx.geometry.regions().expect("it has a journal").pool;
     let (group, locked) = (op.group, op.is_locked());
     let believes = (seeded::is(SeededFault::UnverifiedParity) && matches!(op.task, Task::Write(_)))
-        || (seeded::is(SeededFault::UnverifiedRead) && matches!(op.task, Task::Read(_)));
+        || (seeded::is(SeededFault::UnverifiedRead) && matches!(op.task, Task::Read(_)))
+        || (seeded::is(SeededFault::UnverifiedConversion) && matches!(op.task, Task::Convert(_)));
     // Without the lock a stripe may have been vacated meanwhile. Until the next checkpoint its pages have the entries
     // from before it was last written in place. If a drive lost that write, its old block would match these entries.
     let mut stripes = op.stripes.clone();

@@ -17,12 +17,15 @@ use erasure::{Code, ElementSet};
 use super::sub_stripe::{Operand, SubStripePlans, translate};
 use super::{Kind, Plan, Scratch, Stripe};
 use crate::action::{ComputeStep, Slice};
+use crate::format::Form;
 
 /// The same block of every element of a stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Row {
     /// Which stripe of the group.
     pub stripe: u64,
+    /// The form of the stripe, which decides where its elements are.
+    pub form: Form,
     /// First byte of the block in each element.
     pub low: u64,
 }
@@ -74,7 +77,6 @@ pub fn plan_arbitrate(
     doubted: usize,
     scratch: Scratch,
 ) -> (Plan, Vec<Trial>) {
-    let code = first.geometry.code();
     let columns = first.geometry.layout().columns();
     let mut memory = Memory { scratch, bytes: 0 };
     let mut plan = Plan::new(Kind::Arbitrate);
@@ -82,8 +84,10 @@ pub fn plan_arbitrate(
     for &row in rows {
         let stripe = Stripe {
             stripe: row.stripe,
+            form: row.form,
             ..first
         };
+        let code = stripe.code();
         let readable = stripe.readable_at(row.low);
         let old: Vec<Slice> = (0..code.elements()).map(|_| memory.block()).collect();
         for slot in readable.iter() {

@@ -15,13 +15,13 @@ use super::{Absent, BlockState, Kind, Lost, Plan, Scratch, Stripe, Transfer, run
 use crate::action::{ComputeStep, IoKind, Slice};
 
 /// A chunk of a group: column and chunk number in the column's cell.
-type Chunk = (u16, u64);
+pub(super) type Chunk = (u16, u64);
 
 /// Part of one element of one stripe.
 type Part = (u64, usize, u64, u64);
 
 /// A run of stripes and the operations in each, before memory is laid out.
-struct Run<'a> {
+pub(super) struct Run<'a> {
     first: Stripe<'a>,
     stripes: Range<u64>,
     /// Stripe, slot, first and last byte of each read.
@@ -37,7 +37,7 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    fn new(first: Stripe<'a>, stripes: Range<u64>) -> Self {
+    pub(super) fn new(first: Stripe<'a>, stripes: Range<u64>) -> Self {
         Self {
             first,
             stripes,
@@ -52,27 +52,26 @@ impl<'a> Run<'a> {
 
     fn stripes(&self) -> impl Iterator<Item = Stripe<'a>> + use<'a> {
         let first = self.first;
-        self.stripes
-            .clone()
-            .map(move |stripe| Stripe { stripe, ..first })
+        self.stripes.clone().map(move |stripe| first.at(stripe))
     }
 
-    fn chunk(stripe: &Stripe<'_>, slot: usize) -> Chunk {
-        stripe.geometry.place(stripe.group, stripe.stripe, slot)
+    pub(super) fn chunk(stripe: &Stripe<'_>, slot: usize) -> Chunk {
+        let (column, _, chunk) = stripe.place(slot);
+        (column, chunk)
     }
 
-    fn read(&mut self, stripe: &Stripe<'_>, slot: usize, low: u64, high: u64) {
+    pub(super) fn read(&mut self, stripe: &Stripe<'_>, slot: usize, low: u64, high: u64) {
         self.chunks.insert(Self::chunk(stripe, slot));
         self.reads.push((stripe.stripe, slot, low, high));
     }
 
-    fn compute(
+    pub(super) fn compute(
         &mut self,
         stripe: &Stripe<'_>,
         recovery: &erasure::Recovery,
         (low, high): (u64, u64),
     ) {
-        let code = stripe.geometry.code();
+        let code = stripe.code();
         for &slot in &recovery.reads {
             self.read(stripe, slot, low, high);
         }
@@ -95,7 +94,7 @@ impl<'a> Run<'a> {
         parities: &ElementSet,
         (low, high): (u64, u64),
     ) {
-        let code = stripe.geometry.code();
+        let code = stripe.code();
         let data = |slot| match code.is_data(slot) {
             true => Operand::Old(slot),
             false => Operand::New(slot),
@@ -112,6 +111,20 @@ impl<'a> Run<'a> {
     /// Lays out memory and turns everything into transfers and steps; `writes` lists which bytes of which chunks go to
     /// which cell.
     fn plan(self, kind: Kind, writes: &[(Chunk, u64, u64, Cell)], scratch: Scratch) -> Plan {
+        let writes = writes.iter();
+        let writes: Vec<_> = writes
+            .map(|&(chunk, low, high, cell)| (chunk, chunk, low, high, cell))
+            .collect();
+        self.plan_from(kind, &writes, scratch)
+    }
+
+    /// The same with writes of which each lists its chunk, and the chunk whose memory it writes.
+    pub(super) fn plan_from(
+        self,
+        kind: Kind,
+        writes: &[(Chunk, Chunk, u64, u64, Cell)],
+        scratch: Scratch,
+    ) -> Plan {
         let geometry = self.first.geometry;
         let chunk_bytes = geometry.chunk_bytes();
         let regions: BTreeMap<Chunk, u64> = self
@@ -123,10 +136,7 @@ impl<'a> Run<'a> {
         let mut chunks_bytes = regions.len() as u64 * chunk_bytes;
         let mut anew: BTreeMap<Chunk, u64> = BTreeMap::new();
         for &(stripe, slot, ..) in &self.compared {
-            let stripe = Stripe {
-                stripe,
-                ..self.first
-            };
+            let stripe = self.first.at(stripe);
             anew.entry(Self::chunk(&stripe, slot)).or_insert_with(|| {
                 chunks_bytes += chunk_bytes;
                 chunks_bytes - chunk_bytes
@@ -134,10 +144,7 @@ impl<'a> Run<'a> {
         }
         let chunks_bytes = chunks_bytes;
         let slice = |chunk: Chunk, low, high| scratch.slice(regions[&chunk] + low, high - low);
-        let at = |stripe| Stripe {
-            stripe,
-            ..self.first
-        };
+        let at = |stripe| self.first.at(stripe);
         let mut plan = Plan::new(kind);
         plan.scratch_bytes = chunks_bytes + self.temporaries as u64 * chunk_bytes;
         for &(stripe, slot, low, high) in &self.reads {
@@ -145,14 +152,14 @@ impl<'a> Run<'a> {
             let memory = slice(Self::chunk(&stripe, slot), low, high);
             stripe.fetch(&mut plan, slot, (low, high), memory);
         }
-        for &(chunk, low, high, cell) in writes {
+        for &(chunk, memory, low, high, cell) in writes {
             plan.writes.push(Transfer {
                 seat: cell.seat,
                 column: chunk.0,
                 kind: IoKind::Write,
                 offset: geometry.drive_offset(cell, chunk.1) + low,
                 length: high - low,
-                slice: Some(slice(chunk, low, high)),
+                slice: Some(slice(memory, low, high)),
             });
         }
         for (stripe, low, high, sub_stripe) in &self.steps {
@@ -213,12 +220,12 @@ pub fn plan_fill(
     avoid: &[u16],
     scratch: Scratch,
 ) -> Result<Plan, Lost> {
-    let code = first.geometry.code();
     let chunk_bytes = first.geometry.chunk_bytes();
     let mut run = Run::new(first, stripes);
     let mut writes = Vec::new();
     let (mut absent, mut lost) = (Vec::new(), Vec::new());
     for stripe in run.stripes() {
+        let code = stripe.code();
         let slots: Vec<usize> = (0..code.elements())
             .filter(|&slot| Run::chunk(&stripe, slot).0 == column)
             .collect();
@@ -302,15 +309,15 @@ pub fn plan_scrub(
     stripes: Range<u64>,
     scratch: Scratch,
 ) -> Plan {
-    let code = first.geometry.code();
     let chunk_bytes = first.geometry.chunk_bytes();
-    let data: ElementSet = code.data_slots().collect();
-    let parities: ElementSet = code.parity_slots().collect();
-    let encode = plans
-        .recover(code, &data, &parities)
-        .expect("parity follows from all data");
     let mut run = Run::new(first, stripes);
     for stripe in run.stripes() {
+        let code = stripe.code();
+        let data: ElementSet = code.data_slots().collect();
+        let parities: ElementSet = code.parity_slots().collect();
+        let encode = plans
+            .recover(code, &data, &parities)
+            .expect("parity follows from all data");
         // Where nothing was written there is nothing to compare.
         let comparable = |at| {
             let states = (0..code.elements()).map(|slot| (slot, stripe.state(slot, at)));
@@ -351,12 +358,12 @@ pub fn plan_resync(
     stripes: Range<u64>,
     scratch: Scratch,
 ) -> Result<Plan, Lost> {
-    let code = first.geometry.code();
     let chunk_bytes = first.geometry.chunk_bytes();
-    let data: ElementSet = code.data_slots().collect();
     let mut run = Run::new(first, stripes);
     let mut writes = Vec::new();
     for stripe in run.stripes() {
+        let code = stripe.code();
+        let data: ElementSet = code.data_slots().collect();
         let unreadable = |slot| {
             runs(0, chunk_bytes, |at| stripe.is_readable(slot, at)) != [(0, chunk_bytes, true)]
         };
@@ -391,11 +398,11 @@ pub fn plan_zero(
     first: Stripe<'_>,
     stripes: Range<u64>,
 ) -> Result<Plan, Lost> {
-    let code = first.geometry.code();
-    let data: ElementSet = code.data_slots().collect();
     let run = Run::new(first, stripes);
     let mut writes = Vec::new();
     for stripe in run.stripes() {
+        let code = stripe.code();
+        let data: ElementSet = code.data_slots().collect();
         let writable = stripe.writable();
         if data.iter().any(|slot| !writable.contains(slot)) {
             plans.recover(code, &writable, &data)?;

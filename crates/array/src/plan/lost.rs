@@ -21,7 +21,7 @@ pub(crate) fn lost_data(
     at: u64,
     readable: &ElementSet,
 ) -> Vec<usize> {
-    let code = stripe.geometry.code();
+    let code = stripe.code();
     let by_column = stripe.by_column(at);
     let mut is_lost = |slot: usize| {
         let wanted: ElementSet = std::iter::once(slot).collect();

@@ -20,6 +20,7 @@
 
 mod arbitrate;
 mod bind;
+mod convert;
 mod fill;
 mod lost;
 mod read;
@@ -29,9 +30,11 @@ mod write;
 use std::fmt;
 
 use block::{BLOCK_BYTES, Seat};
-use erasure::ElementSet;
+use erasure::{Code, ElementSet};
 
 pub use arbitrate::{Row, Trial, plan_arbitrate, trials_of_row};
+pub use convert::plan_convert;
+pub(crate) use convert::{data_of, may_become};
 pub use fill::{plan_fill, plan_resync, plan_scrub, plan_zero};
 pub(crate) use lost::lost_data;
 pub use read::{Piece, plan_read};
@@ -40,6 +43,7 @@ pub(crate) use write::{AssessedRow, assess_lost};
 pub use write::{Source, plan_repair, plan_write};
 
 use crate::action::{ComputeStep, Io, IoId, IoKind, Service, Slice};
+use crate::format::Form;
 use crate::view::Column;
 use crate::{BufferId, Geometry, ScratchId};
 
@@ -74,6 +78,8 @@ pub enum Kind {
     Relog,
     /// Rows of a stripe that contradict themselves are read completely, to find the stale column.
     Arbitrate,
+    /// Stripes get what their other form has beside their data.
+    Convert,
 }
 
 /// One transfer between a drive and a buffer.
@@ -174,6 +180,9 @@ pub enum BlockState {
 
 /// The state of the blocks of a group.
 pub trait Blocks: fmt::Debug {
+    /// The form of a stripe.
+    fn form(&self, stripe: u64) -> Form;
+
     /// State of block `block` of the column's cell, which belongs to `stripe`.
     fn state(&self, stripe: u64, column: u16, block: u64) -> BlockState;
 
@@ -211,6 +220,10 @@ pub trait Blocks: fmt::Debug {
 pub struct AllOnDrive;
 
 impl Blocks for AllOnDrive {
+    fn form(&self, _stripe: u64) -> Form {
+        Form::Parity
+    }
+
     fn state(&self, _stripe: u64, _column: u16, _block: u64) -> BlockState {
         BlockState::OnDrive
     }
@@ -233,16 +246,34 @@ pub struct Stripe<'a> {
     pub group: u64,
     /// Which of its stripes.
     pub stripe: u64,
+    /// The form that the stripe has.
+    pub form: Form,
     /// Where the group's columns are.
     pub columns: &'a [Column],
     /// Where their blocks are.
     pub blocks: &'a dyn Blocks,
 }
 
-impl Stripe<'_> {
+impl<'a> Stripe<'a> {
+    /// Another stripe of the group, in the form that it has.
+    pub(crate) fn at(&self, stripe: u64) -> Self {
+        let form = self.blocks.form(stripe);
+        Self {
+            stripe,
+            form,
+            ..*self
+        }
+    }
+
+    /// The code of its form.
+    fn code(&self) -> &'a Code {
+        self.geometry.code_of(self.form)
+    }
+
     /// Where a slot is: its column, where the column is, and the chunk of the cell.
     fn place(&self, slot: usize) -> (u16, Column, u64) {
-        let (column, chunk) = self.geometry.place(self.group, self.stripe, slot);
+        let place = (self.geometry).place(self.group, self.stripe, self.form, slot);
+        let (column, chunk) = place;
         (column, self.columns[usize::from(column)], chunk)
     }
 
@@ -294,20 +325,20 @@ impl Stripe<'_> {
     /// Elements that can be read at byte `at`.
     fn readable_at(&self, at: u64) -> ElementSet {
         if self.blocks.all_sound() && self.columns.iter().all(Column::readable) {
-            return ElementSet::full(self.geometry.code().elements());
+            return ElementSet::full(self.code().elements());
         }
         self.slots_where(|slot| self.is_readable(slot, at))
     }
 
     fn writable(&self) -> ElementSet {
         if self.columns.iter().all(Column::writable) {
-            return ElementSet::full(self.geometry.code().elements());
+            return ElementSet::full(self.code().elements());
         }
         self.slots_where(|slot| self.place(slot).1.writable())
     }
 
     fn slots_where(&self, holds: impl Fn(usize) -> bool) -> ElementSet {
-        let elements = self.geometry.code().elements();
+        let elements = self.code().elements();
         let mut set = ElementSet::new(elements);
         for slot in (0..elements).filter(|&slot| holds(slot)) {
             set.insert(slot);
@@ -405,6 +436,7 @@ impl Plan {
             offset: chunk * stripe.geometry.chunk_bytes() + low,
             row: Row {
                 stripe: stripe.stripe,
+                form: stripe.form,
                 low,
             },
             slice,

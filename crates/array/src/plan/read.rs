@@ -50,7 +50,7 @@ pub fn plan_read(
     pieces: &[Piece],
     scratch: Scratch,
 ) -> Result<Plan, Lost> {
-    let code = stripe.geometry.code();
+    let code = stripe.code();
     let mut plan = Plan::new(Kind::Read);
     let widened = || pieces.iter().map(Piece::widened);
     // Without pieces (a write of zeros that covers whole blocks reads nothing) there is no hull.

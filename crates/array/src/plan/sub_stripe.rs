@@ -62,6 +62,8 @@ pub struct SubStripePlan {
 /// Condition of a stripe and set of changing elements: what a sub-stripe's plan depends on.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
+    /// Elements of the code: the two codes of an elastic pool differ in it.
+    elements: usize,
     readable: ElementSet,
     writable: ElementSet,
     changed: ElementSet,
@@ -86,7 +88,8 @@ pub enum Preference {
 pub struct SubStripePlans {
     preference: Preference,
     writes: BTreeMap<Key, Result<Arc<SubStripePlan>, Lost>>,
-    recoveries: BTreeMap<(ElementSet, ElementSet), Result<Arc<Recovery>, Lost>>,
+    /// By elements of the code, readable and wanted elements.
+    recoveries: BTreeMap<(usize, ElementSet, ElementSet), Result<Arc<Recovery>, Lost>>,
 }
 
 /// Maximum of cached plans per lane, of each sort. A guess: dozens are in use at any time; at this number the table is
@@ -116,6 +119,7 @@ impl SubStripePlans {
         changed: &ElementSet,
     ) -> Result<Arc<SubStripePlan>, Lost> {
         let key = Key {
+            elements: code.elements(),
             readable: readable.clone(),
             writable: writable.clone(),
             changed: changed.clone(),
@@ -142,7 +146,7 @@ impl SubStripePlans {
         readable: &ElementSet,
         wanted: &ElementSet,
     ) -> Result<Arc<Recovery>, Lost> {
-        let key = (readable.clone(), wanted.clone());
+        let key = (code.elements(), readable.clone(), wanted.clone());
         if let Some(recovery) = self.recoveries.get(&key) {
             return recovery.clone();
         }

@@ -33,7 +33,7 @@ pub fn plan_write(
     sources: &[Source],
     scratch: Scratch,
 ) -> Result<Plan, Lost> {
-    let code = stripe.geometry.code();
+    let code = stripe.code();
     let writable = stripe.writable();
     let range = |source: &Source| (source.low, source.low + source.slice.length);
     let mut binder = Binder::new(
@@ -137,7 +137,7 @@ pub fn plan_repair(
     blocks: &[(usize, u64)],
     scratch: Scratch,
 ) -> Plan {
-    let code = stripe.geometry.code();
+    let code = stripe.code();
     let chunk = (0, stripe.geometry.chunk_bytes());
     let mut binder = Binder::new(scratch, chunk);
     let mut plan = Plan::new(Kind::Repair);
@@ -212,7 +212,7 @@ pub(crate) fn assess_lost(
     stripe: &Stripe<'_>,
     blocks: &[(usize, u64)],
 ) -> Vec<AssessedRow> {
-    let code = stripe.geometry.code();
+    let code = stripe.code();
     let rows = rows_to_repair(stripe, blocks).into_iter();
     rows.map(|(low, wanted, readable)| AssessedRow {
         low,

@@ -394,7 +394,7 @@ impl Pool {
         Some(Report::CaughtUp {
             seat,
             cells: back.cells,
-            cell_bytes: self.geometry.cell_bytes(),
+            cell_bytes: self.geometry.plane_bytes(),
             copied_bytes: back.copied_bytes,
         })
     }

@@ -29,6 +29,7 @@ impl Pool {
             self.check_cells();
         }
         self.check_volumes();
+        self.elastic.check();
         self.labels.check(self.generation);
         for seat in self.labels.asked() {
             assert!(

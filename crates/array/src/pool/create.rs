@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::cells::CellTable;
 use super::clients::Clients;
-use super::elastic::{ElasticError, not_yet};
+use super::elastic::{Elastic, ElasticError};
 use super::fill::Fills;
 use super::initialize::Initialization;
 use super::joining::Joining;
@@ -25,8 +25,8 @@ use super::{
     SeatState, Ticket,
 };
 use crate::format::{
-    DERIVED_PARITY, DIRECT_WRITES, DriveMap, DriveMapError, FREE_STRIPES, INTERLEAVED_VOLUMES,
-    LABEL_SLOT_BYTES, LAZY_INITIALIZATION, PAGE_COPIES, pages_per_cell,
+    CellShape, DERIVED_PARITY, DIRECT_WRITES, DriveMap, DriveMapError, ELASTIC, FREE_STRIPES,
+    INTERLEAVED_VOLUMES, LABEL_SLOT_BYTES, LAZY_INITIALIZATION, PAGE_COPIES, pages_per_cell,
 };
 use crate::plan::SubStripePlans;
 use crate::{Geometry, GeometryError, Regions};
@@ -56,7 +56,7 @@ pub struct PoolSpec {
     pub scheme: Scheme,
     /// `-o chunk=`.
     pub chunk_bytes: Option<u64>,
-    /// `-o cell=` or `-o piece=`.
+    /// `-o cell=` or `-o piece=`: in elastic pools the size of each plane of a cell.
     pub cell_bytes: Option<u64>,
     /// Whether writes are journalled and blocks have checksums; false is `-o journal=off`.
     pub journal: bool,
@@ -194,15 +194,23 @@ pub(super) fn geometry(
         }
     })?;
     let stored = shape.stored();
+    let planes = match sizes.elastic {
+        true => u64::from(code.tolerance()) + 1,
+        false => 1,
+    };
     let geometry = Geometry::new(
         Arc::new(code),
         Arc::clone(&shape.layout),
         sizes.chunk_bytes,
-        sizes.cell_bytes,
+        sizes.cell_bytes / planes,
         sizes.rows,
         sizes.data_offset,
         sizes.lanes,
     )?;
+    let geometry = match sizes.elastic {
+        true => geometry.with_copies()?,
+        false => geometry,
+    };
     let geometry = match sizes.regions {
         Some(regions) => geometry.with_regions(regions),
         None => geometry,
@@ -218,6 +226,8 @@ pub(super) struct Sizes {
     pub(super) rows: u64,
     pub(super) data_offset: u64,
     pub(super) lanes: u16,
+    /// Stripes may be kept as copies: each cell has more than one plane.
+    pub(super) elastic: bool,
     pub(super) regions: Option<Regions>,
 }
 
@@ -235,14 +245,6 @@ impl RegionFacts {
             free_stripes: self.free_stripes.filter(|_| has(FREE_STRIPES)).unwrap_or(0),
         }
     }
-}
-
-/// The pool that [`create`] makes, to look at: of an elastic pool data and parity, without the copies.
-///
-/// # Errors
-/// As [`create`].
-pub fn plan(spec: &PoolSpec, ticket: Ticket) -> Result<Pool, CreateError> {
-    checked(spec, None, ticket)
 }
 
 /// Checks a spec and makes the pool. Its first generation is written to all drives before
@@ -278,38 +280,25 @@ pub fn create_with_regions(
     regions: Option<RegionSizes>,
     ticket: Ticket,
 ) -> Result<Pool, CreateError> {
-    let pool = checked(spec, regions, ticket)?;
-    not_yet(&spec.scheme).map_err(|error| elastic_error(spec, error))?;
-    Ok(pool)
-}
-
-fn elastic_error(spec: &PoolSpec, error: ElasticError) -> CreateError {
-    CreateError::Elastic {
-        scheme: Box::new(spec.scheme.clone()),
-        error,
-    }
-}
-
-fn checked(
-    spec: &PoolSpec,
-    regions: Option<RegionSizes>,
-    ticket: Ticket,
-) -> Result<Pool, CreateError> {
     if !is_name(&spec.name) {
         return Err(CreateError::Name {
             name: spec.name.clone(),
         });
     }
-    let elastic = { spec.elastic() }.map_err(|error| elastic_error(spec, error))?;
-    if let Some(elastic) = elastic {
-        let pool = with_copies_of_pages(&spec.plane(elastic), regions, ticket)?;
-        { elastic.check(&pool.geometry) }.map_err(|error| elastic_error(spec, error))?;
-        return Ok(pool);
-    }
-    with_copies_of_pages(spec, regions, ticket)
+    let elastic_error = |error| CreateError::Elastic {
+        scheme: Box::new(spec.scheme.clone()),
+        error,
+    };
+    let Some(elastic) = spec.elastic().map_err(elastic_error)? else {
+        return create_plain(spec, regions, ticket);
+    };
+    let pool = create_plain(&spec.on_planes(elastic), regions, ticket)?;
+    elastic.check(&pool.geometry).map_err(elastic_error)?;
+    Ok(pool)
 }
 
-fn with_copies_of_pages(
+/// Makes the pool, with as many copies of pages as its code needs.
+fn create_plain(
     spec: &PoolSpec,
     regions: Option<RegionSizes>,
     ticket: Ticket,
@@ -356,9 +345,18 @@ fn create_with(
     let smallest = all()
         .min_by_key(|drive| drive.size_bytes)
         .ok_or(CreateError::NoDrives)?;
-    let copies = page_copies.unwrap_or(2);
-    let divide = |cell_bytes| {
-        let map = DriveMap::with_copies(smallest.size_bytes, cell_bytes, copies, map_entries);
+    let elastic = spec.scheme.elastic && page_copies.is_some();
+    let planes = match elastic {
+        true => spec.scheme.parity + 1,
+        false => 1,
+    };
+    let shape = CellShape {
+        page_copies: page_copies.unwrap_or(2),
+        map_entries,
+        planes,
+    };
+    let divide = |plane_bytes| {
+        let map = DriveMap::with_shape(smallest.size_bytes, plane_bytes, shape);
         map.map_err(|error| CreateError::Drive {
             path: smallest.path.clone(),
             error,
@@ -369,14 +367,14 @@ fn create_with(
         // A pool's table names every piece, and it has to fit into a label: on many or large drives pieces are
         // larger.
         while !table_fits(drives, map.rows)
-            && let Ok(larger) = divide(Some(2 * map.cell_bytes))
+            && let Ok(larger) = divide(Some(2 * map.cell_bytes / u64::from(planes)))
         {
             map = larger;
         }
     }
     let chunk_bytes = spec
         .chunk_bytes
-        .unwrap_or(CHUNK_BYTES_DEFAULT.min(map.cell_bytes));
+        .unwrap_or(CHUNK_BYTES_DEFAULT.min(map.cell_bytes / u64::from(planes)));
     let lanes = regions
         .and_then(|regions| regions.lanes)
         .unwrap_or_else(|| DriveMap::default_lanes(smallest.size_bytes));
@@ -400,6 +398,7 @@ fn create_with(
         rows: map.rows,
         data_offset: map.data_offset,
         lanes,
+        elastic,
         regions: regions.map(|regions| regions.regions(spec.uuid, |_| page_copies.is_some())),
     };
     let (mut geometry, table) = geometry(&spec.scheme, drives, sizes, None)?;
@@ -459,6 +458,7 @@ fn create_with(
         volumes: Vec::new(),
         uninitialized: Vec::new(),
         scrub: ScrubFacts::default(),
+        elastic_share: None,
         losses: LossFacts::default(),
         bad_blocks: BTreeMap::new(),
         layout_table: table.map(|table| to_hex(&table)),
@@ -476,6 +476,7 @@ fn create_with(
                 FREE_STRIPES,
                 regions.is_some_and(|regions| regions.free_stripes.is_some()),
             ),
+            (ELASTIC, elastic),
         ]
         .into_iter()
         .filter(|&(_, used)| used)
@@ -539,6 +540,7 @@ impl Pool {
             recovering: None,
             checkpointing: None,
             scrub: Scrub::default(),
+            elastic: Elastic::default(),
             plans: SubStripePlans::default(),
             suspicions: Suspicions::default(),
             stalls: Stalls::default(),

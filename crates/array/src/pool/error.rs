@@ -15,6 +15,9 @@ pub enum PoolError {
         /// The last seat that exists.
         last: u16,
     },
+    /// The pool's stripes have one form.
+    #[error("the pool is not elastic: its stripes are never kept as copies")]
+    NotElastic,
     /// The seat's drive is already out.
     #[error("the drive in seat {seat} is already out")]
     AlreadyOut {
@@ -185,6 +188,7 @@ impl Hint for PoolError {
     fn hint(&self) -> Option<Cow<'_, str>> {
         Some(Cow::Borrowed(match self {
             Self::NoSeat { last, .. } => return Some(format!("it has seats 0 to {last}").into()),
+            Self::NotElastic => "only pools that are created as `elastic5` or `elastic6` are",
             Self::AlreadyOut { .. } => "`ravelin pool status` shows which drives are in",
             Self::Occupied { .. } => "fail it first (`ravelin drive fail`)",
             Self::StillBusy { .. } => "wait until it answers, or put another drive in its place",

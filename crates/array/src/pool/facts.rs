@@ -54,6 +54,10 @@ pub struct PoolFacts {
     /// How often the pool is scrubbed, and the progress of the present scrub.
     #[serde(default, skip_serializing_if = "ScrubFacts::is_unplanned")]
     pub scrub: ScrubFacts,
+    /// In elastic pools: the percentage of written stripes that should be copies; without it as many as there is space
+    /// for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub elastic_share: Option<u8>,
     /// Data that is lost.
     #[serde(default, skip_serializing_if = "LossFacts::is_none")]
     pub losses: LossFacts,

@@ -31,6 +31,7 @@ impl Pool {
     pub(super) fn groups_freed(&mut self, freed: Runs, ticket: Ticket) {
         let done = OnDurable::Done(ticket, Ok(()));
         self.leave_unscrubbed(&freed);
+        self.forget_forms(&freed);
         self.commit(vec![
             OnDurable::VolumesChanged,
             OnDurable::Freed(freed),

@@ -54,6 +54,7 @@ use uuid::Uuid;
 use self::catchup::{JournalWipe, Return};
 use self::cells::CellTable;
 use self::clients::Clients;
+use self::elastic::Elastic;
 use self::fill::Fills;
 use self::initialize::Initialization;
 use self::joining::Joining;
@@ -66,14 +67,17 @@ use self::stall::Stalls;
 use self::suspicion::Suspicions;
 use self::volumes::NewVolume;
 use crate::action::{Command, Event, IoId};
+use crate::format::Form;
 use crate::lane::WRITE_RETRIES;
 use crate::plan::SubStripePlans;
 use crate::runs::Runs;
 use crate::{Geometry, Losses};
 
 pub use catchup::{Proof, Rejected};
-pub use create::{CreateError, NewDrive, PoolSpec, RegionSizes, create, create_with_regions, plan};
-pub use elastic::{ElasticError, ElasticSpec};
+pub use create::{CreateError, NewDrive, PoolSpec, RegionSizes, create, create_with_regions};
+pub use elastic::{
+    ELASTIC_POLICIES, ElasticError, ElasticPolicy, ElasticReason, ElasticSpec, ElasticStatus, policy_of,
+};
 pub use error::PoolError;
 pub use facts::{
     Interleave, LossFacts, OutReason, PoolFacts, RegionFacts, ScrubFacts, SeatFacts, SeatState,
@@ -280,6 +284,7 @@ pub struct Pool {
     /// Lanes that have yet to complete their checkpoint before the pool is closed.
     checkpointing: Option<BTreeSet<u16>>,
     scrub: Scrub,
+    elastic: Elastic,
     plans: SubStripePlans,
     suspicions: Suspicions,
     stalls: Stalls,
@@ -390,6 +395,13 @@ impl Pool {
                 };
                 self.scrubbed(group, found, outcome);
             }
+            Event::Converted {
+                group,
+                forms,
+                outcome,
+                ..
+            } => self.converted(group, forms, outcome),
+            Event::GroupsChanged(ref groups) => self.forms_may_have_changed(groups),
             Event::BlocksLost(range) => self.blocks_lost(range),
             Event::BlocksFound(range) => self.blocks_found(range),
             Event::BlockBad {
@@ -483,6 +495,7 @@ impl Pool {
             && self.initialization.is_idle()
             && self.recovering.is_none()
             && self.scrub.is_idle()
+            && self.elastic.is_idle()
             && !self.is_replacing()
             && self.actions.is_empty()
     }
@@ -506,12 +519,22 @@ impl Pool {
         self.closing = Some(ticket);
         self.stop_fills();
         self.stop_scrub();
-        if self.facts.regions.is_some() {
+        if !self.elastic.is_idle() {
+            self.tell_lanes(&Command::StopConverting);
+        }
+        self.checkpoint_to_close();
+        self.advance();
+    }
+
+    /// While the pool is being closed: a checkpoint of each lane, which leaves its journal empty. Conversions have ended
+    /// before, because they log.
+    fn checkpoint_to_close(&mut self) {
+        let waits = self.closing.is_some() && self.checkpointing.is_none();
+        if waits && self.facts.regions.is_some() && self.elastic.is_idle() {
             self.empty_lanes.clear();
             self.checkpointing = Some((0..self.geometry.lanes()).collect());
             self.tell_lanes(&Command::Checkpoint);
         }
-        self.advance();
     }
 
     /// Advances everything that can proceed.
@@ -521,6 +544,7 @@ impl Pool {
         self.pump_fills();
         self.pump_resync();
         self.pump_scrub();
+        self.pump_elastic();
         self.pump_zeroing();
         self.pump_initialization();
         self.pump_replacements();
@@ -532,7 +556,9 @@ impl Pool {
         if self.closing.is_some() {
             self.note_scrub();
         }
+        self.checkpoint_to_close();
         let quiet = self.fills.in_flight() == 0
+            && self.elastic.is_idle()
             && self.ios.is_empty()
             && self.labels.is_idle()
             && self.initialization.is_idle()
@@ -691,7 +717,7 @@ fn is_recoverable(
     (0..stripes).all(|stripe| {
         let mut known = erasure::ElementSet::new(code.elements());
         for slot in 0..code.elements() {
-            if readable.contains(&geometry.place(group, stripe, slot).0) {
+            if readable.contains(&geometry.place(group, stripe, Form::Parity, slot).0) {
                 known.insert(slot);
             }
         }

@@ -517,6 +517,7 @@ fn build(mut facts: PoolFacts, generation: u64) -> Result<Pool, OpenError> {
         rows: facts.rows,
         data_offset: facts.data_offset,
         lanes: facts.lanes.max(1),
+        elastic: scheme.elastic && facts.regions.is_some(),
         regions: facts
             .regions
             .map(|regions| regions.regions(facts.uuid, |feature| facts.has(feature))),

@@ -62,6 +62,7 @@ impl Pool {
         if self.recovered {
             self.tell_lost();
             self.resume_scrub();
+            self.count_forms();
         }
         for effect in then {
             match (failed, effect) {

@@ -51,6 +51,7 @@ fn label(generation: u64) -> Label {
             layout_drives: 0,
             scrub: ScrubFacts::default(),
             losses: LossFacts::default(),
+            elastic_share: None,
             bad_blocks: BTreeMap::new(),
             layout_table: None,
             features: Vec::new(),
@@ -110,7 +111,7 @@ fn a_feature_that_is_not_known_is_refused_by_name() {
     let mut later = new.clone();
     later.facts.features.push("time-travel".to_owned());
     let mut bytes = later.encode();
-    bytes[12] |= 0x40;
+    bytes[12] |= 0x80;
     let crc = crc32c::crc32c(&bytes[..80]);
     bytes[80..84].copy_from_slice(&crc.to_le_bytes());
     let refused = Label::parse(&bytes).unwrap_err();
@@ -118,7 +119,7 @@ fn a_feature_that_is_not_known_is_refused_by_name() {
     assert_eq!(
         refused,
         LabelError::Features {
-            features: 0x40,
+            features: 0x80,
             names
         }
     );

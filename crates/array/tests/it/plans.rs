@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
+use array::format::Form;
 use array::plan::{
     AllOnDrive, Piece, Scratch, Source, Stripe, SubStripePlans, plan_fill, plan_read, plan_write,
 };
@@ -69,6 +70,7 @@ fn render_writes(scheme: &str, drives: u16, cases: &[Case<'_>]) -> String {
             group: 0,
             stripe: 0,
             columns: &columns,
+            form: Form::Parity,
             blocks: &AllOnDrive,
         };
         let mut at = 0;
@@ -198,6 +200,7 @@ fn reads_go_where_the_bytes_are_and_around_what_is_lost() {
             group: 5,
             stripe: 2,
             columns: &columns,
+            form: Form::Parity,
             blocks: &AllOnDrive,
         };
         let piece = Piece {
@@ -225,6 +228,7 @@ fn a_fill_moves_a_run_of_stripes_with_one_operation_per_drive() {
         group: 5,
         stripe: 0,
         columns: &columns,
+        form: Form::Parity,
         blocks: &AllOnDrive,
     };
     let plan = plan_fill(
@@ -254,6 +258,7 @@ fn a_column_of_an_array_code_is_rebuilt_from_the_fewest_elements() {
                 group: 0,
                 stripe: 0,
                 columns: &columns,
+                form: Form::Parity,
                 blocks: &AllOnDrive,
             };
             let target = geometry.layout().cell(0, column);
@@ -281,6 +286,7 @@ fn a_small_write_to_dcode_touches_two_parities() {
         group: 0,
         stripe: 0,
         columns: &columns,
+        form: Form::Parity,
         blocks: &AllOnDrive,
     };
     let source = Source {

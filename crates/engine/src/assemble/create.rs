@@ -152,10 +152,7 @@ pub fn prepare_beside(
         drives: drives[..new.drives.len()].iter().map(new_drive).collect(),
         spares: drives[new.drives.len()..].iter().map(new_drive).collect(),
     };
-    let pool = match access {
-        Access::Read => array::pool::plan(&spec, OPENED)?,
-        Access::Write => array::pool::create(&spec, OPENED)?,
-    };
+    let pool = array::pool::create(&spec, OPENED)?;
     let mut plan = PoolPlan::new(&pool, &spec);
     if let Some((placed, domains)) = placed {
         plan.survives_domains = Some(placed.survived);

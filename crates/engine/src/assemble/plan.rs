@@ -110,7 +110,7 @@ impl PoolPlan {
         let all = || spec.drives.iter().chain(&spec.spares);
         let smallest = all().min_by_key(|drive| size_bytes(drive));
         let smallest_bytes = smallest.map_or(0, size_bytes);
-        let drive_data_bytes = geometry.rows() * geometry.cell_bytes();
+        let drive_data_bytes = geometry.rows() * geometry.plane_bytes();
         let data_bytes = u64::from(drives) * drive_data_bytes;
         let usable_bytes = pool.capacity_bytes();
         let coded_bytes = geometry.groups() * u64::from(layout.columns()) * geometry.cell_bytes();
@@ -197,10 +197,7 @@ fn elastic_plan(pool: &Pool, spec: &PoolSpec, elastic: ElasticSpec) -> ElasticPl
     let spares = spares(&spec.scheme, drives, layout.spares());
     let physical = |drive: &NewDrive| drive.physical_bytes.unwrap_or(0);
     let facts = pool.facts();
-    // Copies have metadata pages of their own.
-    let pages_bytes =
-        { facts.regions }.map_or(0, |regions| facts.data_offset - regions.metadata_offset);
-    let metadata_bytes = facts.data_offset + u64::from(parity) * pages_bytes;
+    let metadata_bytes = facts.data_offset;
     let least_bytes = { spec.drives.iter().chain(&spec.spares) }
         .map(physical)
         .min()
@@ -261,7 +258,7 @@ pub fn estimate(scheme: &Scheme, drives: &[(String, u64)]) -> Result<PoolPlan, C
         drives: drives.iter().map(drive).collect(),
         spares: Vec::new(),
     };
-    let pool = array::pool::plan(&spec, OPENED)?;
+    let pool = array::pool::create(&spec, OPENED)?;
     Ok(PoolPlan::new(&pool, &spec))
 }
 

@@ -10,8 +10,12 @@
 //!   block's entry as new as that parity: such a block must not be taken for stale;
 //! - no other trial of as many columns is accepted.
 //!
+//! In a row of copies each family (an element and its copies) is judged by itself: other families prove nothing about it.
+//!
 //! Without proof (all columns of a code that survives one loss are there) only a parity, or a copy in a mirror, is
 //! repaired, by its generation. Data is never computed from blocks that nothing confirms.
+
+use std::collections::BTreeMap;
 
 use erasure::Code;
 use uuid::Uuid;
@@ -71,6 +75,8 @@ pub(super) enum Judgement {
 /// A row and what is known of its blocks.
 pub(super) struct Facts<'a> {
     pub(super) code: &'a Code,
+    /// The row is several families of copies, each of which proves nothing about the others.
+    pub(super) families: bool,
     pub(super) pool: Uuid,
     pub(super) elements: &'a [Element],
     /// The number of the next batch: ages are counted from there.
@@ -120,6 +126,10 @@ impl Facts<'_> {
             }
         }
         let proof = checks.checked_sub(self.code.data().len())?;
+        let proof = match self.families {
+            true => self.proof_of_families(trial, sums, &stale),
+            false => proof,
+        };
         let outdated = |&slot: &usize| {
             let newer = |other: &usize| {
                 !self.is_doubted(trial, *other)
@@ -131,9 +141,31 @@ impl Facts<'_> {
         stale.iter().all(outdated).then_some((stale, proof))
     }
 
+    /// The least confirmation of the families of copies that the stale slots belong to: how many of a family's blocks
+    /// are believed or agree, beyond the one that it takes to know the others.
+    fn proof_of_families(&self, trial: &Trial, sums: &[u32], stale: &[usize]) -> usize {
+        let data = self.code.data().len();
+        let results = trial.results.iter().zip(sums);
+        let computed: BTreeMap<usize, u32> =
+            results.map(|(&(slot, _), &sum)| (slot, sum)).collect();
+        let confirms = |&slot: &usize| {
+            let element = &self.elements[slot];
+            let agrees = |&sum: &u32| element.is_known() && element.agrees(self.pool, sum);
+            let computed = computed.get(&slot);
+            trial.believed.contains(slot)
+                || !self.is_doubted(trial, slot) && computed.is_some_and(agrees)
+        };
+        let of_family = |family: usize| {
+            let members = (family..self.code.elements()).step_by(data);
+            members.filter(confirms).count().saturating_sub(1)
+        };
+        let families = stale.iter().map(|slot| slot % data);
+        families.map(of_family).min().unwrap_or(0)
+    }
+
     /// True if a trial that nothing confirms may be accepted by generations alone.
     fn may_do_without_proof(&self, trial: &Trial, stale: &[usize]) -> bool {
-        let copies = self.code.data().len() == 1;
+        let copies = self.families || self.code.data().len() == 1;
         let whole = trial.believed.iter().count()
             + (0..self.elements.len())
                 .filter(|&slot| self.is_doubted(trial, slot))
@@ -190,6 +222,7 @@ mod tests {
     use super::*;
     use crate::ScratchId;
     use crate::action::{BufferId, Slice};
+    use crate::format::Form;
     use crate::plan::Row;
 
     const POOL: Uuid = Uuid::from_u128(7);
@@ -221,7 +254,11 @@ mod tests {
         let computed = |&slot: &usize| !code.is_data(slot) || !believed.contains(slot);
         let results = (0..code.elements()).filter(computed);
         Trial {
-            row: Row { stripe: 0, low: 0 },
+            row: Row {
+                stripe: 0,
+                form: Form::Parity,
+                low: 0,
+            },
             doubted: vec![doubted],
             results: results.map(|slot| (slot, slice)).collect(),
             believed,
@@ -232,6 +269,7 @@ mod tests {
         let elements = elements(of);
         let facts = Facts {
             code,
+            families: code.name() == "copies",
             pool: POOL,
             elements: &elements,
             sequence: 100,

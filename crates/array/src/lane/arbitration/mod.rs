@@ -35,7 +35,7 @@ use super::context::Context;
 use super::rare::Blank;
 use crate::Geometry;
 use crate::action::{Event, Slice};
-use crate::format::BlockName;
+use crate::format::{BlockName, Form};
 use crate::plan::{Row, Trial, trials_of_row};
 
 /// Trials of one plan. Each takes a handful of blocks of memory.
@@ -81,9 +81,9 @@ pub(super) struct Reconstructed {
 /// Names of a row's blocks by slot.
 fn row_blocks(geometry: &Geometry, group: u64, row: Row) -> Vec<BlockName> {
     let per_chunk = geometry.chunk_bytes() / BLOCK_BYTES;
-    (0..geometry.code().elements())
+    (0..geometry.code_of(row.form).elements())
         .map(|slot| {
-            let (column, chunk) = geometry.place(group, row.stripe, slot);
+            let (column, chunk) = geometry.place(group, row.stripe, row.form, slot);
             let block = chunk * per_chunk + row.low / BLOCK_BYTES;
             BlockName {
                 group,
@@ -247,7 +247,8 @@ impl Arbitration {
                 continue;
             };
             let facts = Facts {
-                code: cx.geometry.code(),
+                code: cx.geometry.code_of(row.form),
+                families: row.form == Form::Copies,
                 pool: cx.geometry.regions().expect("it has a journal").pool,
                 elements: &elements,
                 sequence: next_sequence,

@@ -4,7 +4,7 @@ use erasure::ElementSet;
 use super::*;
 use crate::ScratchId;
 use crate::action::BufferId;
-use crate::format::Entry;
+use crate::format::{Entry, Form};
 use crate::lane::blocks::block;
 use crate::lane::overlay::{Bytes, Logged, Overlay};
 use crate::lane::pages::{PageCache, sum_of};
@@ -17,9 +17,14 @@ struct Lab {
     pages: PageCache,
 }
 
-const ROW: Row = Row { stripe: 1, low: 0 };
+const ROW: Row = Row {
+    stripe: 1,
+    form: Form::Parity,
+    low: 0,
+};
 const NEXT: Row = Row {
     stripe: 1,
+    form: Form::Parity,
     low: BLOCK_BYTES,
 };
 
@@ -68,7 +73,7 @@ impl Lab {
     /// The slot of a column in stripe 1.
     fn slot(&self, column: u16) -> usize {
         let places = 0..self.cx.geometry.code().elements();
-        let mut places = places.map(|slot| self.cx.geometry.place(0, 1, slot).0);
+        let mut places = places.map(|slot| self.cx.geometry.place(0, 1, Form::Parity, slot).0);
         places.position(|other| other == column).unwrap()
     }
 
@@ -88,7 +93,7 @@ impl Lab {
             let computed = |&slot: &usize| !code.is_data(slot) || slot == doubted;
             let results: Vec<usize> = (0..6).filter(computed).collect();
             for &slot in &results {
-                let (column, _) = self.cx.geometry.place(0, 1, slot);
+                let (column, _) = self.cx.geometry.place(0, 1, Form::Parity, slot);
                 let same = right && slot != doubted;
                 sums.push(sum_of(block(column, 4)) + u32::from(!same));
             }
@@ -119,7 +124,7 @@ impl Lab {
     /// A column of data in stripe 1.
     fn data(&self) -> u16 {
         let slot = self.cx.geometry.code().data_slots().next().unwrap();
-        self.cx.geometry.place(0, 1, slot).0
+        self.cx.geometry.place(0, 1, Form::Parity, slot).0
     }
 }
 
@@ -210,12 +215,13 @@ fn rows_are_tried_that_doubt_as_many_columns_as_the_first() {
     let mut lab = Lab::new(None);
     let third = Row {
         stripe: 1,
+        form: Form::Parity,
         low: 2 * BLOCK_BYTES,
     };
     lab.doubt(&[(ROW, 1), (NEXT, 2), (third, 1)]);
     assert_eq!(lab.arbitration.in_doubt(), 3);
     assert_eq!(lab.arbitration.next_rows(6), (vec![ROW, third], 1));
-    let many = (0..200).map(|stripe| (Row { stripe, low: 0 }, 2));
+    let many = (0..200).map(|stripe| (Row { stripe, ..ROW }, 2));
     lab.arbitration.begin(many.collect());
     let (rows, doubted) = lab.arbitration.next_rows(6);
     assert_eq!((rows.len(), doubted), (TRIALS_MAX / 15, 2));

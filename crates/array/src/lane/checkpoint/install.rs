@@ -7,9 +7,10 @@ use block::{BLOCK_BYTES, Outcome, Seat};
 use super::installs::Installs;
 use super::{Collected, Next, Phase, Running};
 use crate::action::{IoKind, Origin, Service};
-use crate::format::{BlockName, Entry};
+use crate::format::{BlockName, Entry, Form};
 use crate::lane::Purpose;
 use crate::lane::context::Context;
+use crate::lane::discard::Emptied;
 use crate::lane::io::IoTable;
 use crate::lane::overlay::{Logged, Overlay};
 use crate::lane::pages::PageCache;
@@ -162,7 +163,7 @@ impl Running {
 
     /// Enters into the pages that blocks are in place. Some blocks stay logged: those that are `preserved`, those that
     /// drives have refused, and those of columns and pages that have returned. `room`: the ring needs space. Returns
-    /// the stripes that are unwritten from now on.
+    /// what is unwritten from now on.
     pub(in crate::lane) fn enter(
         &mut self,
         cx: &Context,
@@ -170,7 +171,7 @@ impl Running {
         pages: &mut PageCache,
         preserved: BTreeSet<BlockName>,
         room: bool,
-    ) -> Vec<(u64, u64)> {
+    ) -> Vec<Emptied> {
         let Phase::Installing { collected, .. } = &mut self.phase else {
             unreachable!("nothing is installed in {:?}", self.phase);
         };
@@ -189,7 +190,24 @@ impl Running {
         }
         self.room = room;
         self.progress = blocks.is_empty() || self.held_back.len() < blocks.len();
+        let mut emptied = Vec::new();
         for &(stripe, sequence) in &zeroed {
+            let (group, number) = stripe;
+            let all = Emptied {
+                only: None,
+                group,
+                stripe: number,
+            };
+            emptied.push(all);
+            if cx.geometry.is_elastic() {
+                // Where the stripe was never copies, there is nothing to discard in the other planes.
+                let mut copies = cx.geometry.blocks_only_of(group, number, Form::Copies);
+                let was_written = |name| pages.peek(name) != Some(Entry::UNWRITTEN);
+                emptied.extend(copies.any(was_written).then_some(Emptied {
+                    only: Some(Form::Copies),
+                    ..all
+                }));
+            }
             if !seeded::is(SeededFault::TrimWithoutEntry) {
                 for name in { &cx.geometry }.blocks_of_stripes(stripe.0, stripe.1..stripe.1 + 1) {
                     pages.set(name, Entry::UNWRITTEN);
@@ -213,11 +231,20 @@ impl Running {
             let entries = same.iter().map(|&(name, logged)| (name, logged.entry));
             pages.set_all(same[0].0.page(), entries);
         }
+        if cx.geometry.is_elastic() {
+            self.groups
+                .extend(blocks.iter().map(|(name, _)| name.group));
+            self.groups
+                .extend(emptied.iter().map(|emptied| emptied.group));
+            emptied.extend(given_up(cx, &blocks));
+            emptied.sort_unstable();
+            emptied.dedup();
+        }
         self.installed = blocks;
         for sequence in pinned {
             overlay.unpin(sequence);
         }
-        zeroed.into_iter().map(|(stripe, _)| stripe).collect()
+        emptied
     }
 
     /// Takes the blocks that are durable in their places, to be [released](Self::release).
@@ -255,6 +282,31 @@ impl Running {
         self.held_back.extend(kept);
         self.first
     }
+}
+
+/// What conversions have given up of stripes: blocks whose entries are *unwritten* now.
+fn given_up(cx: &Context, blocks: &[(BlockName, Logged)]) -> Vec<Emptied> {
+    let mut emptied: Vec<Emptied> = Vec::new();
+    let gone = { blocks.iter() }.filter(|(_, logged)| logged.entry == Entry::UNWRITTEN);
+    let per_chunk = cx.geometry.chunk_bytes() / BLOCK_BYTES;
+    let chunk = |&&(name, _): &&(BlockName, Logged)| {
+        (name.group, name.column, u64::from(name.block) / per_chunk)
+    };
+    let mut last = None;
+    for block in gone {
+        if last.replace(chunk(&block)) == Some(chunk(&block)) {
+            continue;
+        }
+        let (name, _) = *block;
+        if let Some(form) = cx.geometry.form_at(name) {
+            emptied.push(Emptied {
+                only: Some(form),
+                group: name.group,
+                stripe: cx.geometry.stripe_of(name),
+            });
+        }
+    }
+    emptied
 }
 
 /// Groups blocks, which are in order, by page: a stream has tens of thousands of them, and each check of a page holds

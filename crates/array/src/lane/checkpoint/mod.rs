@@ -137,6 +137,8 @@ pub(super) struct Ended {
     pub(super) in_the_way: bool,
     /// The checkpoint has put a block in place, or had none to put in place.
     pub(super) progress: bool,
+    /// In elastic pools: the groups of which it has changed entries.
+    pub(super) groups: BTreeSet<u64>,
 }
 
 impl Ended {
@@ -171,6 +173,8 @@ pub(super) struct Running {
     progress: bool,
     /// The oldest batch that the journal must keep after this checkpoint.
     first: u64,
+    /// In elastic pools: the groups of which it changes entries.
+    groups: BTreeSet<u64>,
     pages: BTreeSet<PageName>,
     /// Pages that are only read: preserved blocks are selected by them (`preserved.rs`).
     read_for: BTreeSet<PageName>,
@@ -323,6 +327,7 @@ impl Checkpoints {
             room: false,
             progress: false,
             first: 0,
+            groups: BTreeSet::new(),
             pages: std::mem::take(&mut self.forced),
             read_for: BTreeSet::new(),
             unchanged: BTreeSet::new(),
@@ -426,6 +431,7 @@ impl Checkpoints {
             waiters: running.waiters,
             in_the_way: running.room && holds_back && !running.late,
             progress: running.progress,
+            groups: running.groups,
         }
     }
 }

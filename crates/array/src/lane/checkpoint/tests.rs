@@ -2,6 +2,7 @@ use block::BLOCK_BYTES;
 
 use super::*;
 use crate::action::IoId;
+use crate::format::HeldIn;
 use crate::format::{Entry, MetaPage};
 use crate::lane::Purpose;
 use crate::lane::blocks::block;
@@ -56,7 +57,7 @@ impl Lab {
         };
         let logged = Logged {
             bytes: Bytes::Memory(slice),
-            entry: Entry::of_map(u32::from(column), sequence),
+            entry: Entry::of_map(HeldIn::parity(column.into()), sequence),
             sequence,
         };
         self.overlay.insert(block(column, at), logged);
@@ -91,7 +92,10 @@ impl Lab {
                 let running = self.checkpoints.running();
                 let (overlay, pages) = (&mut self.overlay, &mut self.pages);
                 let stripes = running.enter(cx, overlay, pages, self.preserved.clone(), false);
-                self.unwritten.extend(stripes);
+                let all = stripes
+                    .into_iter()
+                    .map(|emptied| (emptied.group, emptied.stripe));
+                self.unwritten.extend(all);
                 match running.write_pages(cx, pages) {
                     Next::Wait => running.paged(cx, ios, pages),
                     next => next,
@@ -227,7 +231,10 @@ fn blocks_pages_in_two_turns_and_the_anchor_follow_one_another_with_flushes_betw
     let ended = lab.checkpoints.end();
     assert!((ended.covers, ended.first) == (7, 8) && !ended.holds_back() && ended.progress);
     assert!(lab.overlay.get(block(1, 4)).is_none());
-    assert_eq!(lab.pages.entry(block(1, 4)), Some(Entry::of_map(1, 7)));
+    assert_eq!(
+        lab.pages.entry(block(1, 4)),
+        Some(Entry::of_map(HeldIn::parity(1), 7))
+    );
     assert!(!lab.pages.is_dirty(page(1)));
     assert!(lab.checkpoints.is_idle());
 }
@@ -256,7 +263,10 @@ fn what_is_logged_meanwhile_is_left_to_the_next_checkpoint() {
     );
     assert!(lab.overlay.get(block(1, 4)).is_some());
     assert!(lab.overlay.get(block(2, 4)).is_some());
-    assert_eq!(lab.pages.entry(block(2, 4)), Some(Entry::of_map(2, 7)));
+    assert_eq!(
+        lab.pages.entry(block(2, 4)),
+        Some(Entry::of_map(HeldIn::parity(2), 7))
+    );
 }
 
 #[test]

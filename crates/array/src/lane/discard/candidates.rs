@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use crate::format::Form;
 use crate::runs::{self, Runs};
 
 /// Runs that a lane keeps, of stripes and of groups: 64 KiB each at most.
@@ -12,8 +13,8 @@ const RUNS_MAX: usize = 4096;
 /// What may be discarded.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Candidates {
-    /// Runs of stripes by group.
-    stripes: BTreeMap<u64, Runs>,
+    /// Runs of stripes by group, and by the form of which only what it alone keeps is discarded.
+    stripes: BTreeMap<(u64, Option<Form>), Runs>,
     /// How many runs these are.
     stripe_runs: usize,
     /// Runs of groups that belong to no volume; also groups of other lanes.
@@ -21,18 +22,18 @@ pub(super) struct Candidates {
 }
 
 impl Candidates {
-    pub(super) fn add_stripes(&mut self, group: u64, stripes: &Range<u64>) {
+    pub(super) fn add_stripes(&mut self, group: u64, only: Option<Form>, stripes: &Range<u64>) {
         if self.stripe_runs >= RUNS_MAX {
             return;
         }
-        let runs = self.stripes.entry(group).or_default();
+        let runs = self.stripes.entry((group, only)).or_default();
         let before = runs.len();
         runs::insert(runs, stripes);
         self.stripe_runs = self.stripe_runs + runs.len() - before;
     }
 
     pub(super) fn has_stripes_of(&self, group: u64) -> bool {
-        self.stripes.contains_key(&group)
+        self.stripes.contains_key(&(group, None))
     }
 
     pub(super) fn add_groups(&mut self, groups: &Range<u64>) {
@@ -44,16 +45,17 @@ impl Candidates {
     /// Drops all candidates of these groups.
     pub(super) fn forget(&mut self, groups: &Range<u64>) {
         runs::remove(&mut self.groups, groups);
-        for (_, runs) in self.stripes.extract_if(groups.clone(), |_, _| true) {
+        let here = (groups.start, None)..(groups.end, None);
+        for (_, runs) in self.stripes.extract_if(here, |_, _| true) {
             self.stripe_runs -= runs.len();
         }
     }
 
     /// Adds all candidates of `other`.
     pub(super) fn append(&mut self, other: Self) {
-        for (group, runs) in other.stripes {
+        for ((group, only), runs) in other.stripes {
             for (first, count) in runs {
-                self.add_stripes(group, &(first..first + count));
+                self.add_stripes(group, only, &(first..first + count));
             }
         }
         for (first, count) in other.groups {
@@ -62,18 +64,18 @@ impl Candidates {
     }
 
     /// Takes the first run, of at most `most` stripes.
-    pub(super) fn next_stripes(&mut self, most: u64) -> Option<(u64, Range<u64>)> {
-        let (&group, runs) = self.stripes.first_key_value()?;
+    pub(super) fn next_stripes(&mut self, most: u64) -> Option<(u64, Option<Form>, Range<u64>)> {
+        let (&(group, only), runs) = self.stripes.first_key_value()?;
         let &(first, count) = runs.first()?;
         let stripes = first..first + count.min(most);
-        let runs = self.stripes.get_mut(&group)?;
+        let runs = self.stripes.get_mut(&(group, only))?;
         let before = runs.len();
         runs::remove(runs, &stripes);
         self.stripe_runs = self.stripe_runs + runs.len() - before;
         if runs.is_empty() {
-            self.stripes.remove(&group);
+            self.stripes.remove(&(group, only));
         }
-        Some((group, stripes))
+        Some((group, only, stripes))
     }
 
     /// Takes the first group that `is_here`.
@@ -97,16 +99,24 @@ mod tests {
     #[test]
     fn stripes_are_taken_by_runs_of_one_group_and_no_longer_than_a_step() {
         let mut candidates = Candidates::default();
-        candidates.add_stripes(5, &(10..14));
-        candidates.add_stripes(5, &(14..20));
-        candidates.add_stripes(3, &(7..8));
-        candidates.add_stripes(5, &(40..41));
+        candidates.add_stripes(5, None, &(10..14));
+        candidates.add_stripes(5, None, &(14..20));
+        candidates.add_stripes(3, None, &(7..8));
+        candidates.add_stripes(5, None, &(40..41));
         assert_eq!(candidates.stripe_runs, 3);
         let mut taken = Vec::new();
         while let Some(run) = candidates.next_stripes(8) {
             taken.push(run);
         }
-        assert_eq!(taken, [(3, 7..8), (5, 10..18), (5, 18..20), (5, 40..41)]);
+        assert_eq!(
+            taken,
+            [
+                (3, None, 7..8),
+                (5, None, 10..18),
+                (5, None, 18..20),
+                (5, None, 40..41)
+            ]
+        );
         assert_eq!(candidates.stripe_runs, 0);
     }
 
@@ -125,7 +135,7 @@ mod tests {
     fn what_is_too_much_to_remember_is_forgotten() {
         let mut candidates = Candidates::default();
         for run in 0..2 * RUNS_MAX as u64 {
-            candidates.add_stripes(run % 7, &(2 * run..2 * run + 1));
+            candidates.add_stripes(run % 7, None, &(2 * run..2 * run + 1));
             candidates.add_groups(&(2 * run..2 * run + 1));
         }
         assert_eq!(candidates.stripe_runs, RUNS_MAX);

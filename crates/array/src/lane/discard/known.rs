@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use block::BLOCK_BYTES;
 
-use crate::format::{BlockName, ENTRIES_PER_META_PAGE, PageName};
+use crate::format::{BlockName, ENTRIES_PER_META_PAGE, Form, PageName};
 use crate::lane::blocks::Entries;
 use crate::lane::context::Context;
 use crate::lane::maps::StripeMaps;
@@ -53,7 +53,7 @@ impl KnownSpace<'_> {
             }
             let elements = 0..cx.geometry.code().elements();
             let places: Vec<(u16, u64)> = elements
-                .map(|slot| cx.geometry.place(group, stripe, slot))
+                .map(|slot| cx.geometry.place(group, stripe, Form::Parity, slot))
                 .collect();
             let blocks = places
                 .iter()
@@ -77,6 +77,47 @@ impl KnownSpace<'_> {
             }
             if unwritten {
                 for (column, chunk) in places {
+                    let runs = empty.entry(column).or_default();
+                    runs::insert(runs, &(chunk..chunk + 1));
+                }
+            }
+        }
+        match missing.is_empty() {
+            true => Found::Nothing(empty),
+            false => Found::Missing(missing),
+        }
+    }
+
+    /// The same for what only one form of these stripes keeps, chunk by chunk.
+    pub(super) fn at_form(
+        &self,
+        cx: &Context,
+        group: u64,
+        stripes: Range<u64>,
+        form: Form,
+    ) -> Found {
+        let Entries { overlay, pages } = self.entries;
+        let mut empty: BTreeMap<u16, Runs> = BTreeMap::new();
+        let mut missing = BTreeSet::new();
+        for stripe in stripes {
+            let free = self.maps.is_known_free(group, stripe);
+            if overlay.is_zeroed(group, stripe) || (free && form == Form::Parity) {
+                continue;
+            }
+            for slot in cx.geometry.code_of(form).parity_slots() {
+                let (column, chunk) = cx.geometry.place(group, stripe, form, slot);
+                let (first, count) = blocks_of_chunk(cx, group, column, chunk);
+                if overlay.holds(first, count) {
+                    continue;
+                }
+                for name in pages_of(first, count) {
+                    if !pages.contains(name) {
+                        missing.insert(name);
+                    } else if !pages.is_clean(name) || self.checkpoint.written.contains(&name) {
+                        return Found::Later;
+                    }
+                }
+                if pages.are_unwritten(first, count) {
                     let runs = empty.entry(column).or_default();
                     runs::insert(runs, &(chunk..chunk + 1));
                 }

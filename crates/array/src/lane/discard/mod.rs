@@ -48,18 +48,29 @@ use super::io::IoTable;
 use super::jobs::stripes_in;
 use super::maps::StripeMaps;
 use crate::action::{Event, Io, IoKind, Origin, Service};
-use crate::format::PageName;
+use crate::format::{Form, PageName};
 use crate::runs::Runs;
 use crate::seeded::{self, SeededFault};
 
 /// Bytes of one cell that one operation discards. Writes to these stripes wait until the drives have ended the discard.
 const STEP_BYTES: u64 = 32 << 20;
 
+/// A stripe that a checkpoint has made unwritten, or what only one of its forms keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::lane) struct Emptied {
+    pub(in crate::lane) only: Option<Form>,
+    pub(in crate::lane) group: u64,
+    pub(in crate::lane) stripe: u64,
+}
+
 /// Why an operation discards its stripes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Discarded {
     /// They were made unwritten.
     Stripes,
+    /// What only this form of them keeps was made unwritten: they were converted, or were copies when they were made
+    /// unwritten.
+    Form(Form),
     /// Their group belongs to no volume any more.
     Group,
 }
@@ -101,7 +112,7 @@ struct UnderWay {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Discards {
     /// Stripes that the checkpoint under way has made unwritten.
-    unwritten: Vec<(u64, u64)>,
+    unwritten: Vec<Emptied>,
     ready: Candidates,
     /// Candidates that are checked again after the next checkpoint.
     later: Candidates,
@@ -127,16 +138,17 @@ impl Discards {
         self.resume();
     }
 
-    /// A checkpoint has set the entries of a stripe to *unwritten*.
-    pub(super) fn made_unwritten(&mut self, stripe: (u64, u64)) {
-        self.unwritten.push(stripe);
+    /// A checkpoint has set entries of stripes to *unwritten*.
+    pub(super) fn made_unwritten(&mut self, stripes: impl IntoIterator<Item = Emptied>) {
+        self.unwritten.extend(stripes);
     }
 
     /// Drops the candidates of these groups: the groups are being reused, or have just been freed.
     pub(super) fn forget(&mut self, groups: Range<u64>) {
         self.ready.forget(&groups);
         self.later.forget(&groups);
-        self.unwritten.retain(|(group, _)| !groups.contains(group));
+        self.unwritten
+            .retain(|emptied| !groups.contains(&emptied.group));
         if let Some(run) = &mut self.under_way {
             run.forgotten |= groups.contains(&run.group);
         }
@@ -164,12 +176,23 @@ impl Discards {
         if !whole || cx.trusted {
             return false;
         }
-        unwritten.retain(|&(group, stripe)| !maps.is_known_free(group, stripe));
-        let follows = |a: &(u64, u64), b: &(u64, u64)| (a.0, a.1 + 1) == *b;
+        // Free stripes are written again soon; but not as copies.
+        unwritten.retain(|emptied| {
+            let free = maps.is_known_free(emptied.group, emptied.stripe);
+            emptied.only == Some(Form::Copies) || !free
+        });
+        let follows = |a: &Emptied, b: &Emptied| {
+            let stripe = a.stripe + 1;
+            Emptied { stripe, ..*a } == *b
+        };
         for run in unwritten.chunk_by(follows) {
-            let (group, first) = run[0];
+            let Emptied {
+                only,
+                group,
+                stripe: first,
+            } = run[0];
             let stripes = first..first + run.len() as u64;
-            self.ready.add_stripes(group, &stripes);
+            self.ready.add_stripes(group, only, &stripes);
         }
         let later = std::mem::take(&mut self.later);
         self.ready.append(later);
@@ -178,7 +201,7 @@ impl Discards {
 
     /// The seeded fault [`SeededFault::DiscardUnflushed`]: a trim has ended.
     pub(super) fn trimmed(&mut self, group: u64, stripes: &Range<u64>) {
-        self.ready.add_stripes(group, stripes);
+        self.ready.add_stripes(group, None, stripes);
     }
 
     /// Reports a checkpoint that the pool has requested, now or when no discard is under way any more.
@@ -205,8 +228,8 @@ impl Discards {
             return None;
         }
         let most = stripes_in(&cx.geometry, STEP_BYTES);
-        let run = if let Some((group, stripes)) = self.ready.next_stripes(most) {
-            let what = Discarded::Stripes;
+        let run = if let Some((group, only, stripes)) = self.ready.next_stripes(most) {
+            let what = only.map_or(Discarded::Stripes, Discarded::Form);
             Run {
                 group,
                 stripes,
@@ -236,7 +259,7 @@ impl Discards {
     /// True if [`begin`](Self::begin) needs the map of a run's group.
     pub(super) fn needs_map(&self, run: &Run, past_ring: bool) -> bool {
         let needs = !self.is_forgotten() && may_discard(past_ring);
-        needs && run.what == Discarded::Stripes
+        needs && run.what != Discarded::Group
     }
 
     /// True if the group of the run under way has been forgotten since.
@@ -260,13 +283,14 @@ impl Discards {
         let found = match run.what {
             _ if !may_discard(past_ring) => Found::Later,
             Discarded::Stripes => known.at_stripes(cx, group, run.stripes.clone()),
+            Discarded::Form(form) => known.at_form(cx, group, run.stripes.clone(), form),
             Discarded::Group => known.at_group(cx, group),
         };
         match found {
             Found::Nothing(chunks) => {
                 if !self.ready.has_stripes_of(group) {
                     for stripe in known.free_stripes_beside(cx, group, run.stripes.clone()) {
-                        self.ready.add_stripes(group, &(stripe..stripe + 1));
+                        self.ready.add_stripes(group, None, &(stripe..stripe + 1));
                     }
                 }
                 self.ask(cx, ios, op, group, &chunks)
@@ -274,7 +298,10 @@ impl Discards {
             Found::Missing(names) => Begun::Missing(names),
             Found::Later => {
                 match run.what {
-                    Discarded::Stripes => self.later.add_stripes(group, &run.stripes),
+                    Discarded::Stripes => self.later.add_stripes(group, None, &run.stripes),
+                    Discarded::Form(form) => {
+                        self.later.add_stripes(group, Some(form), &run.stripes);
+                    }
                     Discarded::Group => self.later.add_groups(&(group..group + 1)),
                 }
                 Begun::Nothing

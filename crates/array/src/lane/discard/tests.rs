@@ -2,7 +2,7 @@ use block::BLOCK_BYTES;
 
 use super::*;
 use crate::action::Action;
-use crate::format::{BlockName, Entry, MetaPage};
+use crate::format::{BlockName, Entry, HeldIn, MetaPage};
 use crate::lane::blocks::Entries;
 use crate::lane::blocks::block;
 use crate::lane::maps::{MapEntries, Taken};
@@ -26,6 +26,15 @@ struct Lab {
 
 const OP: OpId = OpId(1000);
 const STRIPES: u64 = 16;
+
+/// A stripe of group 0.
+const fn emptied(stripe: u64) -> Emptied {
+    Emptied {
+        only: None,
+        group: 0,
+        stripe,
+    }
+}
 
 impl Lab {
     fn new() -> Self {
@@ -63,9 +72,7 @@ impl Lab {
 
     /// A checkpoint has made these stripes unwritten, and is durable.
     fn unwritten(&mut self, stripes: Range<u64>) {
-        for stripe in stripes {
-            self.discards.made_unwritten((0, stripe));
-        }
+        self.discards.made_unwritten(stripes.map(emptied));
         assert!(self.checkpoint_ends(true));
     }
 
@@ -168,7 +175,7 @@ fn stripes_that_a_durable_checkpoint_made_unwritten_are_discarded_in_all_columns
 #[test]
 fn what_a_checkpoint_that_held_something_back_made_unwritten_is_left() {
     let mut lab = Lab::new();
-    lab.discards.made_unwritten((0, 3));
+    lab.discards.made_unwritten([emptied(3)]);
     assert!(!lab.checkpoint_ends(false));
     assert!(lab.checkpoint_ends(true));
     assert_eq!(lab.next(), None);
@@ -339,7 +346,7 @@ fn a_group_that_begins_a_new_life_is_not_discarded_for_the_old_one() {
     let mut lab = Lab::new();
     lab.discards.groups_freed(&lab.cx, &[(0, 10)]);
     lab.unwritten(3..5);
-    lab.discards.made_unwritten((0, 9));
+    lab.discards.made_unwritten([emptied(9)]);
     let run = lab.next().unwrap();
     lab.discards.forget(1..3);
     assert!(!lab.discards.is_forgotten());
@@ -380,7 +387,7 @@ fn a_stripe_that_data_has_left_is_not_a_candidate() {
         panic!("two are free");
     };
     let to = u32::try_from(to).unwrap();
-    assert!(lab.maps.moved(&mut lab.cx, (0, 3), to, 9));
+    assert!(lab.maps.moved(&mut lab.cx, (0, 3), HeldIn::parity(to), 9));
     lab.unwritten(3..5);
     assert_eq!(lab.next_stripes(), Some(4..5));
 }

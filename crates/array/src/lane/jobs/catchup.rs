@@ -58,16 +58,12 @@ impl Held {
         let per_column = usize::try_from(geometry.pages_per_cell()).expect("few pages");
         let copies = usize::try_from(geometry.page_copies()).expect("few copies");
         let per_chunk = geometry.chunk_bytes() / BLOCK_BYTES;
-        let chunks = stripes.clone().flat_map(|stripe| {
-            let slots = geometry.slots_of_column(group, stripe, self.column);
-            slots
-                .into_iter()
-                .map(move |slot| (stripe, slot))
-                .collect::<Vec<_>>()
-        });
+        // The places of both forms: what a form does not keep must be *unwritten* at the target, too.
+        let places =
+            { stripes.clone() }.flat_map(|stripe| geometry.places_of_stripe(group, stripe));
+        let chunks = places.filter(|&(column, _)| column == self.column);
         let mut indexes: BTreeSet<usize> = BTreeSet::new();
-        for (stripe, slot) in chunks {
-            let chunk = geometry.place(group, stripe, slot).1;
+        for (_, chunk) in chunks {
             let page = |block: u64| {
                 usize::try_from(block / u64::from(ENTRIES_PER_META_PAGE)).expect("few pages")
             };

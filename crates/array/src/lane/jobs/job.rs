@@ -1,6 +1,7 @@
 //! One job: the work on every stripe of a group, and its progress.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,12 +9,16 @@ use block::{Fault, Instant};
 use layout::Cell;
 
 use super::catchup::{Held, PageScan};
-use crate::format::PageName;
+use crate::format::{Form, PageName};
+use crate::lane::convert::{Convert, FormCounts};
 use crate::lane::ops::Task;
 
 /// Bytes of one cell that a step of a scrub or resync reads. Clients wait for its stripes' locks.
 /// A scrub's is shorter while clients ask (`pace.rs`).
 pub(super) const STEP_BYTES: u64 = 1 << 20;
+
+/// Bytes of one plane of a cell that a step of a conversion covers. Smaller operations cost disks more than the bytes.
+pub(super) const CONVERT_STEP_BYTES: u64 = 256 << 10;
 
 /// Steps of a scrub or resync in flight: one reads while the other writes.
 const STEPS_IN_FLIGHT: u64 = 2;
@@ -37,6 +42,10 @@ pub(in crate::lane) struct Job {
     pub(super) group: u64,
     pub(super) kind: Kind,
     pub(super) next_stripe: u64,
+    /// The first of its stripes.
+    pub(super) first_stripe: u64,
+    /// The end of its stripes; by default that of the group.
+    pub(super) end_stripe: Option<u64>,
     pub(super) in_flight: u64,
     pub(super) fault: Option<Fault>,
     /// The job waits for a checkpoint: before its first step, or after its last.
@@ -63,6 +72,8 @@ pub(in crate::lane) struct Job {
     pub(super) stale_pages: BTreeSet<PageName>,
     /// Bytes written to a fill's target.
     pub(super) copied_bytes: u64,
+    /// The stripes that a conversion has counted.
+    pub(super) forms: FormCounts,
 }
 
 /// The kind of work.
@@ -76,20 +87,28 @@ pub(super) enum Kind {
     Zero,
     Resync,
     Scrub,
+    /// Stripes get this form, at most so many; `None`: they are only counted.
+    Convert {
+        to: Option<Form>,
+        most: u64,
+    },
 }
 
 impl Kind {
     /// True if it makes way for clients. Users wait for a volume and for a drive's blank pages, but not for a fill or a
     /// scrub.
     pub(super) const fn makes_way(&self) -> bool {
-        matches!(self, Self::Fill { .. } | Self::Scrub)
+        matches!(
+            self,
+            Self::Fill { .. } | Self::Scrub | Self::Convert { to: Some(_), .. }
+        )
     }
 
     /// The least rest after a step.
     pub(super) const fn rest_min(&self) -> Duration {
         match self {
             Self::Scrub => SCRUB_REST,
-            Self::Fill { .. } | Self::Zero | Self::Resync => Duration::ZERO,
+            Self::Fill { .. } | Self::Zero | Self::Resync | Self::Convert { .. } => Duration::ZERO,
         }
     }
 }
@@ -99,7 +118,9 @@ impl Job {
         Self {
             group,
             kind,
+            first_stripe: 0,
             next_stripe: 0,
+            end_stripe: None,
             in_flight: 0,
             fault: None,
             waiting: false,
@@ -114,6 +135,21 @@ impl Job {
             catches_up: false,
             stale_pages: BTreeSet::new(),
             copied_bytes: 0,
+            forms: FormCounts::default(),
+        }
+    }
+
+    /// Conversion of stripes, of which the first is the number of the first step.
+    pub(in crate::lane) fn convert(
+        group: u64,
+        stripes: Range<u64>,
+        (to, most): (Option<Form>, u64),
+    ) -> Self {
+        Self {
+            first_stripe: stripes.start,
+            next_stripe: stripes.start,
+            end_stripe: Some(stripes.end),
+            ..Self::new(group, Kind::Convert { to, most })
         }
     }
 
@@ -159,6 +195,8 @@ impl Job {
         match self.kind {
             Kind::Fill { .. } => FILL_STEPS_IN_FLIGHT,
             Kind::Zero | Kind::Resync | Kind::Scrub => STEPS_IN_FLIGHT,
+            // A step is to know how many stripes those before it have converted.
+            Kind::Convert { .. } => 1,
         }
     }
 
@@ -177,6 +215,10 @@ impl Job {
             Kind::Zero => Task::Zero,
             Kind::Resync => Task::Resync,
             Kind::Scrub => Task::Scrub,
+            Kind::Convert { to, most } => {
+                let most = most.saturating_sub(self.forms.converted);
+                Task::Convert(Convert::new(*to, most))
+            }
         }
     }
 
@@ -184,7 +226,7 @@ impl Job {
     pub(super) const fn column_filled(&self) -> Option<u16> {
         match self.kind {
             Kind::Fill { column, .. } => Some(column),
-            Kind::Zero | Kind::Resync | Kind::Scrub => None,
+            Kind::Zero | Kind::Resync | Kind::Scrub | Kind::Convert { .. } => None,
         }
     }
 }

@@ -29,9 +29,10 @@ use layout::Cell;
 pub(super) use self::catchup::Held;
 pub(crate) use self::job::FILL_STEP_BYTES;
 pub(super) use self::job::Job;
-use self::job::{Kind, STEP_BYTES};
+use self::job::{CONVERT_STEP_BYTES, Kind, STEP_BYTES};
 use self::pace::Pacer;
 use super::context::Context;
+use super::convert::FormCounts;
 use super::ids::JobId;
 use super::io::IoTable;
 use super::ops::Task;
@@ -184,13 +185,16 @@ impl GroupJobs {
             Kind::Fill { .. } => stripes_in(&cx.geometry, paced.unwrap_or(FILL_STEP_BYTES)),
             Kind::Scrub => stripes_in(&cx.geometry, paced.unwrap_or(STEP_BYTES)),
             Kind::Resync => stripes_in(&cx.geometry, STEP_BYTES),
+            Kind::Convert { to: None, .. } => stripes_in(&cx.geometry, STEP_BYTES),
+            Kind::Convert { .. } => stripes_in(&cx.geometry, CONVERT_STEP_BYTES),
         }
     }
 
     /// What a job does next. A step that is returned is in flight from now on, and the job is to be asked again.
     pub(super) fn next(&mut self, cx: &mut Context, id: JobId) -> Next {
         let job = &self.jobs[&id];
-        let total = cx.geometry.stripes_per_group();
+        let all = cx.geometry.stripes_per_group();
+        let total = job.end_stripe.map_or(all, |end| end.min(all));
         if job.fault.is_none() && job.next_stripe < total {
             if job.in_flight >= job.steps_in_flight() || self.makes_way(cx, id) {
                 return Next::Wait;
@@ -211,7 +215,7 @@ impl GroupJobs {
                 cx.events.push_back(Event::Copied { group, column });
                 Next::Checkpoint(pages)
             }
-            (None, Kind::Scrub) => Next::End(Ok(())),
+            (None, Kind::Scrub | Kind::Convert { .. }) => Next::End(Ok(())),
             (None, Kind::Fill { .. } | Kind::Zero | Kind::Resync) => Next::Flush,
         }
     }
@@ -339,6 +343,24 @@ impl GroupJobs {
         waits
     }
 
+    /// A job's step has counted and converted stripes.
+    pub(super) fn converted(&mut self, id: JobId, forms: FormCounts) {
+        if let Some(job) = self.jobs.get_mut(&id) {
+            job.forms.add(forms);
+        }
+    }
+
+    /// Stripes are converted no more.
+    pub(super) fn stop_conversions(&mut self) {
+        for job in self.jobs.values_mut() {
+            if matches!(job.kind, Kind::Convert { .. }) {
+                job.fail(Fault::Shutdown);
+                // A job that makes way for clients ends now.
+                job.resume = job.paced.then_some(Instant::ZERO);
+            }
+        }
+    }
+
     /// A fill writes this many bytes to its target.
     pub(super) fn copies(&mut self, id: JobId, bytes: u64) {
         if let Some(job) = self.jobs.get_mut(&id) {
@@ -413,6 +435,12 @@ impl GroupJobs {
                 });
                 return Ended::Scrubbed;
             }
+            (Kind::Convert { .. }, outcome) => cx.events.push_back(Event::Converted {
+                group,
+                stripes: job.first_stripe..job.next_stripe,
+                forms: job.forms,
+                outcome,
+            }),
         }
         Ended::Reported
     }

@@ -5,13 +5,16 @@
 //!   direct             the blocks are in their places                          │
 //!   unknown, absent    the block has changed, and no drive has it              ├─► overlay
 //!   zeroed             the stripes read as zeros; earlier records end          │
+//!   of one form alone  its parity or copies are unwritten: in place, like all  │
 //!   moved              a stripe of the group's data is in another stripe       ─┴─► maps
 //! ```
 //!
 //! Descriptors are applied in their order: a unit zeroes its stripes before its other descriptors apply.
 
+use std::ops::Range;
+
 use super::BatchBuffer;
-use crate::format::{BatchHeader, BlockName, Descriptor, Entry};
+use crate::format::{BatchHeader, BlockName, Descriptor, Entry, Form, HeldIn};
 use crate::lane::context::Context;
 use crate::lane::direct_writes::DirectWrites;
 use crate::lane::maps::StripeMaps;
@@ -66,8 +69,13 @@ impl Applied<'_> {
                     group,
                     first,
                     count,
+                    only,
                 } => {
                     let stripes = first..first + u64::from(count);
+                    if let Some(form) = only {
+                        self.given_up(cx, (group, stripes, form), sequence);
+                        continue;
+                    }
                     let names = cx.geometry.blocks_of_stripes(group, stripes.clone());
                     self.overlay
                         .zero(group, stripes, sequence, names.into_iter());
@@ -88,8 +96,26 @@ impl Applied<'_> {
         self.overlay.insert(name, logged);
     }
 
+    /// Stripes have changed their form: what only the form from before keeps is unwritten.
+    fn given_up(
+        &mut self,
+        cx: &Context,
+        (group, stripes, form): (u64, Range<u64>, Form),
+        sequence: u64,
+    ) {
+        if !cx.geometry.is_elastic() {
+            return;
+        }
+        for stripe in stripes.start..stripes.end.min(cx.geometry.stripes_per_group()) {
+            let names: Vec<BlockName> = cx.geometry.blocks_only_of(group, stripe, form).collect();
+            for name in names {
+                self.insert(name, Bytes::InPlace, Entry::UNWRITTEN, sequence);
+            }
+        }
+    }
+
     /// A stripe of the data has moved: the map of each column gets a new entry.
-    fn moved(&mut self, cx: &mut Context, (group, data): (u64, u64), to: u32, sequence: u64) {
+    fn moved(&mut self, cx: &mut Context, (group, data): (u64, u64), to: HeldIn, sequence: u64) {
         if self.maps.moved(cx, (group, data), to, sequence) {
             for column in 0..cx.geometry.layout().columns() {
                 let name = cx.geometry.map_name(group, column, data);
@@ -231,6 +257,7 @@ mod tests {
             group: 0,
             first: 0,
             count: 1,
+            only: None,
         };
         lab.apply(vec![zeroed, content(2, 8)]);
         assert!(lab.overlay.is_zeroed(0, 0) && !lab.overlay.is_zeroed(0, 1));
@@ -245,13 +272,16 @@ mod tests {
         let moved = |data| Descriptor::Moved {
             group: 0,
             data,
-            to: 15,
+            to: HeldIn::parity(15),
         };
         lab.apply(vec![moved(3)]);
         for column in 0..6 {
             let name = lab.cx.geometry.map_name(0, column, 3);
             assert_eq!(lab.logged(name), (Bytes::InPlace, 9));
-            assert_eq!(lab.overlay.get(name).unwrap().entry, Entry::of_map(15, 9));
+            assert_eq!(
+                lab.overlay.get(name).unwrap().entry,
+                Entry::of_map(HeldIn::parity(15), 9)
+            );
         }
         let version = lab.maps.version();
         lab.apply(vec![moved(99)]);

@@ -12,13 +12,13 @@
 //! once.
 //!
 //! Invariants:
-//! - All data blocks of the row are in the same unit, hence in the same batch, before the descriptors of its parity. No
+//! - All data blocks of the row (in elastic pools: all that the block is computed from) are in the same unit, hence in the same batch, before the descriptors of its parity. No
 //!   other unit of the batch has blocks of the row: the operation has the stripe's lock until the batch is complete.
 //! - A derived block has memory like every logged block, from the time its batch is laid out or found until the block
 //!   is in its place.
 //! - If a block that recovery computes does not have the checksum of its descriptor, the batch does not count as whole.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use block::BLOCK_BYTES;
 use erasure::ElementSet;
@@ -27,7 +27,7 @@ use super::Unit;
 use super::buffer::BatchBuffer;
 use crate::ScratchId;
 use crate::action::{BufferId, ComputeStep, Slice};
-use crate::format::{BatchHeader, BlockName, Descriptor};
+use crate::format::{BatchHeader, BlockName, Descriptor, Form};
 use crate::lane::context::Context;
 use crate::lane::ops::{Op, Task};
 use crate::seeded::{self, SeededFault};
@@ -61,11 +61,15 @@ pub(in crate::lane) fn leave_out(cx: &Context, op: &Op, units: &mut [Unit]) {
     if !allowed || !matches!(op.task, Task::Write(_)) {
         return;
     }
+    if cx.geometry.is_elastic() {
+        leave_out_each(cx, op, units);
+        return;
+    }
     let per_chunk = cx.geometry.chunk_bytes() / BLOCK_BYTES;
     let (group, stripe) = (op.group, op.stripes.start);
     let slots = cx.geometry.code().data_slots();
     let mut data: Vec<(u16, u64)> = slots
-        .map(|slot| cx.geometry.place(group, stripe, slot))
+        .map(|slot| cx.geometry.place(group, stripe, Form::Parity, slot))
         .collect();
     data.sort_unstable();
     let is_data = |&(name, ..): &(BlockName, Slice, u32)| {
@@ -81,6 +85,38 @@ pub(in crate::lane) fn leave_out(cx: &Context, op: &Op, units: &mut [Unit]) {
     }
 }
 
+/// The same in elastic pools: each parity or copy is left out if all data that it is computed from is in its unit. So a
+/// copy is never logged beside its data. (Versions without this feature derive parity only from all data of a row.)
+fn leave_out_each(cx: &Context, op: &Op, units: &mut [Unit]) {
+    let form = op.form();
+    let code = cx.geometry.code_of(form);
+    for unit in units.iter_mut() {
+        let names: BTreeSet<BlockName> = unit.blocks.iter().map(|&(name, ..)| name).collect();
+        let Some(&first) = names.first() else {
+            continue;
+        };
+        // All blocks of a unit are of one row.
+        let row: Vec<BlockName> = cx
+            .geometry
+            .row_of(first, form)
+            .map(|(_, name)| name)
+            .collect();
+        let follows = |parity: usize| {
+            let mut data = code.data_slots();
+            let needed = |slot: &usize| code.coefficient(parity, *slot) != 0;
+            data.all(|slot| !needed(&slot) || names.contains(&row[slot]))
+        };
+        let derived: BTreeSet<BlockName> = { code.parity_slots() }
+            .filter(|&parity| follows(parity) || seeded::is(SeededFault::DerivedFromPart))
+            .map(|parity| row[parity])
+            .collect();
+        let left_out = unit
+            .blocks
+            .extract_if(.., |(name, ..)| derived.contains(name));
+        unit.derived = left_out.collect();
+    }
+}
+
 /// The computation of a batch's derived blocks from its content; `temporary` is memory for intermediate results. `None`
 /// if the batch does not have all the data that they are computed from.
 pub(in crate::lane) fn derivation(
@@ -89,7 +125,6 @@ pub(in crate::lane) fn derivation(
     buffer: BatchBuffer,
     temporary: ScratchId,
 ) -> Option<Derivation> {
-    let code = cx.geometry.code();
     let contents = header
         .descriptors
         .iter()
@@ -108,17 +143,27 @@ pub(in crate::lane) fn derivation(
         wanted.insert(name, target);
         derivation.sums.push(target);
     }
-    let known: ElementSet = code.data_slots().collect();
     while let Some((&name, _)) = wanted.first_key_value() {
+        // What is derived is parity or a copy: its place shows the form.
+        let form = cx.geometry.form_at(name)?;
+        let code = cx.geometry.code_of(form);
+        let mut known = ElementSet::new(code.elements());
         let mut lost = ElementSet::new(code.elements());
         let mut blocks: BTreeMap<usize, Slice> = BTreeMap::new();
-        for (slot, name) in cx.geometry.row_of(name) {
+        for (slot, name) in cx.geometry.row_of(name, form) {
             if let Some(target) = wanted.remove(&name) {
                 lost.insert(slot);
                 blocks.insert(slot, target);
-            } else if known.contains(slot) {
-                blocks.insert(slot, *contents.get(&name)?);
+            } else if code.is_data(slot)
+                && let Some(&slice) = contents.get(&name)
+            {
+                known.insert(slot);
+                blocks.insert(slot, slice);
             }
+        }
+        // `wanted` has a block that is not where this form has its blocks.
+        if lost.is_empty() {
+            return None;
         }
         let recovery = code.recover(&known, &lost).ok()?;
         let block = |slot: usize| match slot.checked_sub(code.elements()) {

@@ -48,7 +48,7 @@ pub(super) use self::batch::ColumnCodes;
 pub(super) use self::begin::{Begun, Inputs};
 pub(super) use self::buffer::BatchBuffer;
 use self::sequences::Sequences;
-pub(super) use self::unit::Unit;
+pub(super) use self::unit::{Unit, Zeroed};
 use self::waiting::{Lot, Waiting};
 use super::context::Context;
 use super::ids::OpId;

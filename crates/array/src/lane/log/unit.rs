@@ -6,8 +6,17 @@ use std::ops::Range;
 use block::Instant;
 
 use crate::action::Slice;
-use crate::format::{BlockName, DESCRIPTOR_BYTES, Descriptor};
+use crate::format::{BlockName, DESCRIPTOR_BYTES, Descriptor, Form, HeldIn};
 use crate::lane::ids::OpId;
+
+/// Stripes that become unwritten.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::lane) struct Zeroed {
+    pub(in crate::lane) group: u64,
+    pub(in crate::lane) stripes: Range<u64>,
+    /// Only what this form alone keeps.
+    pub(in crate::lane) only: Option<Form>,
+}
 
 /// Blocks that count only together.
 #[derive(Clone, Debug)]
@@ -27,10 +36,10 @@ pub(in crate::lane) struct Unit {
     pub(in crate::lane) absent: Vec<(BlockName, u32)>,
     /// Runs of blocks that are in place: the first of each run, and the plain CRC-32C of all its blocks.
     pub(in crate::lane) direct: Vec<(BlockName, Vec<u32>)>,
-    /// Stripes that are zeroed: group and range.
-    pub(in crate::lane) zeroed: Option<(u64, Range<u64>)>,
-    /// A stripe of the group's data that moves to another stripe: group, stripe of the data, new stripe.
-    pub(in crate::lane) moved: Option<(u64, u64, u32)>,
+    /// Stripes that are zeroed.
+    pub(in crate::lane) zeroed: Option<Zeroed>,
+    /// A stripe of the group's data that moves to another stripe or another form: group, stripe of the data, new place.
+    pub(in crate::lane) moved: Option<(u64, u64, HeldIn)>,
 }
 
 impl Unit {
@@ -74,11 +83,13 @@ pub(super) fn descriptors_of(units: &[Unit]) -> Vec<Descriptor> {
     let mut descriptors = Vec::new();
     for unit in units {
         // Stripes are zeroed before the unit's other descriptors apply.
-        if let Some((group, stripes)) = &unit.zeroed {
+        if let Some(zeroed) = &unit.zeroed {
+            let stripes = &zeroed.stripes;
             descriptors.push(Descriptor::Zeroed {
-                group: *group,
+                group: zeroed.group,
                 first: stripes.start,
                 count: u32::try_from(stripes.end - stripes.start).expect("few at a time"),
+                only: zeroed.only,
             });
         }
         descriptors.extend(

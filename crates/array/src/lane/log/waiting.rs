@@ -209,12 +209,17 @@ impl Waiting {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Zeroed;
     use super::*;
     use crate::lane::ids::OpId;
 
     fn unit(number: u64) -> Unit {
         Unit {
-            zeroed: Some((0, number..number + 1)),
+            zeroed: Some(Zeroed {
+                group: 0,
+                stripes: number..number + 1,
+                only: None,
+            }),
             ..Unit::of(OpId(number))
         }
     }

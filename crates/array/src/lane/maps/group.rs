@@ -2,13 +2,13 @@
 
 use std::collections::VecDeque;
 
-use crate::format::Entry;
+use crate::format::{Entry, Form, HeldIn};
 
 /// The map of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::lane) struct GroupMap {
-    /// By stripe of the data: the stripe that holds it, if that is known.
-    held_by: Vec<Option<u32>>,
+    /// By stripe of the data: the stripe that holds it and its form, if that is known.
+    held_by: Vec<Option<HeldIn>>,
     /// By stripe: which stripe of the data it holds.
     holds: Vec<Option<u32>>,
     /// Stripes that hold nothing and may be written, the one that has been free longest first.
@@ -20,18 +20,20 @@ impl GroupMap {
     /// the data are in one stripe by these entries, the place of the one with the earlier entry is not known.
     pub(super) fn new(stripes: u64, latest: &[Option<Entry>], sequence: u64) -> Self {
         let stripes = usize::try_from(stripes).expect("groups have fewer than 2^32 stripes");
-        let mut held_by: Vec<Option<u32>> = vec![None; latest.len()];
+        let mut held_by: Vec<Option<HeldIn>> = vec![None; latest.len()];
         let mut holds: Vec<Option<u32>> = vec![None; stripes];
         for (data, entry) in (0..).zip(latest) {
             let Some(entry) = *entry else {
                 continue;
             };
-            let stripe = if entry == Entry::UNWRITTEN {
-                data
-            } else {
-                entry.crc
+            let held = match entry {
+                Entry::UNWRITTEN => Some(HeldIn::parity(data)),
+                entry => HeldIn::decode(entry.crc),
             };
-            let Some(holder) = holds.get_mut(stripe as usize) else {
+            let Some(held) = held else {
+                continue;
+            };
+            let Some(holder) = holds.get_mut(held.stripe as usize) else {
                 continue;
             };
             let age = |data: u32| latest[data as usize].map(|entry| entry.age(sequence));
@@ -41,7 +43,7 @@ impl GroupMap {
                 None => {}
             }
             *holder = Some(data);
-            held_by[data as usize] = Some(stripe);
+            held_by[data as usize] = Some(held);
         }
         let number = |index: usize| u32::try_from(index).expect("fewer than 2^32");
         let known = held_by.iter().all(Option::is_some);
@@ -56,8 +58,17 @@ impl GroupMap {
 
     /// The stripe that holds a stripe of the data; `None` if that is not known.
     pub(in crate::lane) fn held_by(&self, data: u64) -> Option<u64> {
-        let stripe = self.held_by.get(usize::try_from(data).ok()?)?;
-        stripe.map(u64::from)
+        let held = self.held_by.get(usize::try_from(data).ok()?)?;
+        held.map(|held| held.stripe.into())
+    }
+
+    /// The form of a stripe; that of one that holds nothing is parity.
+    pub(super) fn form(&self, stripe: u64) -> Form {
+        let data = self
+            .holds(stripe)
+            .and_then(|data| usize::try_from(data).ok());
+        let held = data.and_then(|data| *self.held_by.get(data)?);
+        held.map_or(Form::Parity, |held| held.form)
     }
 
     /// The stripe of the data that a stripe holds.
@@ -81,14 +92,14 @@ impl GroupMap {
         }
     }
 
-    /// Another stripe, `to`, holds a stripe of the data from now on.
-    pub(super) fn moved(&mut self, data: u64, to: u32) {
+    /// From now on a stripe of the data is held in this stripe, in this form.
+    pub(super) fn moved(&mut self, data: u64, to: HeldIn) {
         let index = usize::try_from(data).expect("fewer than 2^32 stripes");
         if let Some(old) = self.held_by[index].replace(to) {
-            self.holds[old as usize] = None;
+            self.holds[old.stripe as usize] = None;
         }
-        self.holds[to as usize] = u32::try_from(data).ok();
-        self.free.retain(|&stripe| stripe != to);
+        self.holds[to.stripe as usize] = u32::try_from(data).ok();
+        self.free.retain(|&stripe| stripe != to.stripe);
     }
 
     /// Number of stripes of the group.
@@ -109,7 +120,7 @@ impl GroupMap {
     /// Checks the map. `taken`: true for a stripe that is on its way to be used, or not free yet.
     pub(super) fn check(&self, taken: impl Fn(u64) -> bool) {
         for (data, &stripe) in (0_u32..).zip(&self.held_by) {
-            let holds = stripe.map(|stripe| self.holds[stripe as usize]);
+            let holds = stripe.map(|held| self.holds[held.stripe as usize]);
             assert!(
                 holds.is_none_or(|holds| holds == Some(data)),
                 "stripe {stripe:?} is to hold {data} and holds {holds:?}"
@@ -156,7 +167,7 @@ mod tests {
     fn a_stripe_moves_and_leaves_its_place() {
         let mut map = GroupMap::new(8, &unmoved(6), NOW);
         assert_eq!(map.take_free(|stripe| stripe != 6), Some(7));
-        map.moved(1, 7);
+        map.moved(1, HeldIn::parity(7));
         assert_eq!(
             (map.held_by(1), map.holds(7), map.holds(1)),
             (Some(7), Some(1), None)
@@ -165,7 +176,7 @@ mod tests {
         map.give_free(1);
         assert_eq!(map.free, [6, 1]);
         let mut latest = unmoved(6);
-        latest[1] = Some(Entry::of_map(7, 40));
+        latest[1] = Some(Entry::of_map(HeldIn::parity(7), 40));
         let read = GroupMap::new(8, &latest, NOW);
         assert_eq!(
             (read.held_by(1), read.free),
@@ -174,11 +185,32 @@ mod tests {
     }
 
     #[test]
+    fn a_stripe_changes_its_form_where_it_is() {
+        let mut map = GroupMap::new(8, &unmoved(6), NOW);
+        let copies = HeldIn {
+            stripe: 2,
+            form: Form::Copies,
+        };
+        map.moved(2, copies);
+        assert_eq!((map.held_by(2), map.holds(2)), (Some(2), Some(2)));
+        assert_eq!(
+            (map.form(2), map.form(3), map.form(7)),
+            (Form::Copies, Form::Parity, Form::Parity)
+        );
+        assert_eq!(map.free, [6, 7]);
+        let mut latest = unmoved(6);
+        latest[2] = Some(Entry::of_map(copies, 40));
+        assert_eq!(GroupMap::new(8, &latest, NOW), map, "as read again");
+        map.moved(2, HeldIn::parity(6));
+        assert_eq!((map.form(2), map.form(6)), (Form::Parity, Form::Parity));
+    }
+
+    #[test]
     fn of_two_in_one_place_the_later_counts_and_nothing_is_free_while_one_is_not_known() {
         let mut latest = unmoved(6);
         // Stripe 2 of the data was set back to when it was in place 7.
-        latest[2] = Some(Entry::of_map(7, 40));
-        latest[3] = Some(Entry::of_map(7, 50));
+        latest[2] = Some(Entry::of_map(HeldIn::parity(7), 40));
+        latest[3] = Some(Entry::of_map(HeldIn::parity(7), 50));
         for order in [[2, 3], [3, 2]] {
             let mut latest = latest.clone();
             latest.swap(order[0], 2);
@@ -187,7 +219,7 @@ mod tests {
             let later = (0..6).find(|&data| map.held_by(data) == Some(7));
             assert_eq!(later, map.holds(7));
             let later = usize::try_from(later.unwrap()).unwrap();
-            assert_eq!(latest[later], Some(Entry::of_map(7, 50)));
+            assert_eq!(latest[later], Some(Entry::of_map(HeldIn::parity(7), 50)));
             assert!(map.free.is_empty());
         }
         latest[3] = None;

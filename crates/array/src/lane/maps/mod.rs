@@ -1,4 +1,5 @@
-//! Which stripe of a group holds which stripe of its data, in pools with free stripes.
+//! Which stripe of a group holds which stripe of its data, in pools with free stripes; and the form of each stripe, in
+//! elastic pools.
 //!
 //! ```text
 //!   stripe of the data     0  1  2  3  4  5
@@ -34,7 +35,7 @@ use super::ids::OpId;
 use super::overlay::Overlay;
 use super::pages::PageCache;
 use crate::Geometry;
-use crate::format::{BlockName, Entry, MetaPage, PageName};
+use crate::format::{BlockName, Entry, Form, HeldIn, MetaPage, PageName};
 use crate::seeded::{self, SeededFault};
 
 /// Stripes of all maps that a lane keeps: 4 MiB.
@@ -137,7 +138,7 @@ fn pages_of_map(geometry: &Geometry, group: u64) -> BTreeSet<PageName> {
 /// What is known of a group's map.
 #[derive(Clone, Debug)]
 pub(super) enum Known<'a> {
-    /// All data is in its own place: the pool has no free stripes.
+    /// All data is in its own place, as parity: the pool has no maps.
     Unmoved,
     Map(Cow<'a, GroupMap>),
     /// Its pages are not in memory.
@@ -150,6 +151,15 @@ impl Known<'_> {
         match self {
             Self::Unmoved => Some(data),
             Self::Map(map) => map.held_by(data),
+            Self::Nothing => None,
+        }
+    }
+
+    /// The form of a stripe, if that is known.
+    pub(super) fn form(&self, stripe: u64) -> Option<Form> {
+        match self {
+            Self::Unmoved => Some(Form::Parity),
+            Self::Map(map) => Some(map.form(stripe)),
             Self::Nothing => None,
         }
     }
@@ -228,7 +238,7 @@ impl StripeMaps {
         entries: MapEntries<'_>,
         group: u64,
     ) -> Result<Vec<(BlockName, Entry)>, BTreeSet<PageName>> {
-        if cx.geometry.free_stripes() == 0 || self.groups.contains_key(&group) {
+        if !cx.geometry.has_maps() || self.groups.contains_key(&group) {
             return Ok(Vec::new());
         }
         let missing = self.pages_lacking(cx, entries.pages, group);
@@ -288,7 +298,7 @@ impl StripeMaps {
         pages: &PageCache,
         group: u64,
     ) -> BTreeSet<PageName> {
-        if cx.geometry.free_stripes() == 0 || self.groups.contains_key(&group) {
+        if !cx.geometry.has_maps() || self.groups.contains_key(&group) {
             return BTreeSet::new();
         }
         let mut missing = pages_of_map(&cx.geometry, group);
@@ -299,17 +309,17 @@ impl StripeMaps {
     /// The stripe that holds a stripe of a group's data: itself in a pool without free stripes. `None` if that is not known, or
     /// if the map is not in memory.
     pub(super) fn stripe_holding(&self, cx: &Context, group: u64, data: u64) -> Option<u64> {
-        match cx.geometry.free_stripes() {
-            0 => Some(data),
-            _ => self.groups.get(&group)?.held_by(data),
+        match cx.geometry.has_maps() {
+            false => Some(data),
+            true => self.groups.get(&group)?.held_by(data),
         }
     }
 
     /// The stripe of a group's data that a stripe holds. `None` if it is free, or if the map is not in memory.
     pub(super) fn data_held_by(&self, cx: &Context, group: u64, stripe: u64) -> Option<u64> {
-        match cx.geometry.free_stripes() {
-            0 => Some(stripe),
-            _ => self.groups.get(&group)?.holds(stripe),
+        match cx.geometry.has_maps() {
+            false => Some(stripe),
+            true => self.groups.get(&group)?.holds(stripe),
         }
     }
 
@@ -321,8 +331,8 @@ impl StripeMaps {
 
     /// What is known of a group's map without I/O.
     pub(super) fn if_known(&self, cx: &Context, entries: MapEntries<'_>, group: u64) -> Known<'_> {
-        match (cx.geometry.free_stripes(), self.groups.get(&group)) {
-            (0, _) => Known::Unmoved,
+        match (cx.geometry.has_maps(), self.groups.get(&group)) {
+            (false, _) => Known::Unmoved,
             (_, Some(map)) => Known::Map(Cow::Borrowed(map)),
             (_, None) if !self.pages_lacking(cx, entries.pages, group).is_empty() => Known::Nothing,
             (_, None) => {
@@ -333,25 +343,34 @@ impl StripeMaps {
         }
     }
 
-    /// A batch has logged that a stripe of the data has moved. False if the pool has no such stripes: then no entry
-    /// records this.
+    /// The form of a stripe. `None` if the map is not in memory.
+    pub(super) fn form(&self, cx: &Context, group: u64, stripe: u64) -> Option<Form> {
+        if !cx.geometry.is_elastic() || seeded::is(SeededFault::FormForgotten) {
+            return Some(Form::Parity);
+        }
+        Some(self.groups.get(&group)?.form(stripe))
+    }
+
+    /// A batch has logged that a stripe of the data has moved, or has another form. False if the pool has no such
+    /// stripes: then no entry records this.
     pub(super) fn moved(
         &mut self,
         cx: &mut Context,
         (group, data): (u64, u64),
-        to: u32,
+        to: HeldIn,
         sequence: u64,
     ) -> bool {
-        let known = cx.geometry.free_stripes() > 0
+        let known = cx.geometry.has_maps()
             && data < cx.geometry.data_stripes()
-            && u64::from(to) < cx.geometry.stripes_per_group();
+            && u64::from(to.stripe) < cx.geometry.stripes_per_group()
+            && cx.geometry.forms().contains(&to.form);
         if known {
             self.version += 1;
             if let Some(map) = self.groups.get_mut(&group) {
                 map.moved(data, to);
             }
         }
-        self.moves.used(cx, group, to.into(), sequence);
+        self.moves.used(cx, group, to.stripe.into(), sequence);
         known
     }
 

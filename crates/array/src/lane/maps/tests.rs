@@ -70,7 +70,8 @@ impl Lab {
     /// By a page of the map of a column, a stripe of the data has moved.
     fn page_says(&mut self, column: u16, data: u64, to: u32, sequence: u64) {
         let name = self.cx.geometry.map_name(0, column, data);
-        self.pages.set(name, Entry::of_map(to, sequence));
+        self.pages
+            .set(name, Entry::of_map(HeldIn::parity(to), sequence));
     }
 
     fn take(&mut self, from: u64) -> Taken {
@@ -83,7 +84,7 @@ impl Lab {
 
     /// Batch `sequence` logs that a stripe of the data is in a free stripe that was taken for it.
     fn moved(&mut self, data: u64, to: u64, sequence: u64) -> bool {
-        let to = u32::try_from(to).unwrap();
+        let to = HeldIn::parity(u32::try_from(to).unwrap());
         self.progress.completed = self.progress.completed.max(sequence);
         self.maps.moved(&mut self.cx, (0, data), to, sequence)
     }
@@ -145,7 +146,7 @@ fn what_is_logged_counts_and_not_what_the_page_says() {
         let name = lab.cx.geometry.map_name(0, column, 1);
         let logged = Logged {
             bytes: Bytes::InPlace,
-            entry: Entry::of_map(u32::try_from(to).unwrap(), 40),
+            entry: Entry::of_map(HeldIn::parity(u32::try_from(to).unwrap()), 40),
             sequence: 40,
         };
         lab.overlay.insert(name, logged);
@@ -164,7 +165,7 @@ fn columns_that_lack_a_move_or_have_an_older_one_are_corrected() {
     for column in 1..columns - 1 {
         lab.page_says(column, 1, to, 50);
     }
-    let latest = Entry::of_map(to, 50);
+    let latest = Entry::of_map(HeldIn::parity(to), 50);
     let name = |column| lab.cx.geometry.map_name(0, column, 1);
     let expected = vec![(name(0), latest), (name(columns - 1), latest)];
     assert_eq!(lab.load(), Ok(expected));

@@ -146,6 +146,7 @@ pub(in crate::lane) fn plan_trials(
         geometry: &cx.geometry,
         group: op.group,
         stripe: op.stripes.start,
+        form: op.form(),
         columns: &columns,
         blocks: &blocks,
     };
@@ -190,6 +191,7 @@ pub(in crate::lane) fn tried(
 mod tests {
     use super::super::lab::{self, Lab, ROW};
     use super::*;
+    use crate::format::Form;
     use crate::lane::blocks::block;
     use crate::lane::ids::OpId;
     use crate::lane::pages::{PageCache, sum_of};
@@ -215,6 +217,7 @@ mod tests {
     /// The second block's row.
     const NEXT: Row = Row {
         stripe: 1,
+        form: Form::Parity,
         low: BLOCK_BYTES,
     };
 

@@ -57,7 +57,12 @@ impl Operations {
                 self.plan_again(cx, id);
             }
             // These work in the background on everything there is, so they can wait. Or they read nothing.
-            Task::Zero | Task::Resync | Task::Scrub | Task::Relog(_) | Task::Discard(_) => {}
+            Task::Zero
+            | Task::Resync
+            | Task::Scrub
+            | Task::Convert(_)
+            | Task::Relog(_)
+            | Task::Discard(_) => {}
         }
         true
     }
@@ -159,7 +164,12 @@ impl Operations {
 pub(super) fn avoided(cx: &Context, ios: &IoTable, op: &Op) -> Vec<u16> {
     let reads = match op.task {
         Task::Read(_) | Task::Write(_) | Task::Repair(_) | Task::Fill { .. } => true,
-        Task::Zero | Task::Resync | Task::Scrub | Task::Relog(_) | Task::Discard(_) => false,
+        Task::Zero
+        | Task::Resync
+        | Task::Scrub
+        | Task::Convert(_)
+        | Task::Relog(_)
+        | Task::Discard(_) => false,
     };
     if !ios.any_suspect() || op.detour.waits || !reads {
         return Vec::new();

@@ -5,6 +5,7 @@ use block::BLOCK_BYTES;
 
 use super::{Op, Owner, Task};
 use crate::action::{BufferId, IoKind, Slice};
+use crate::format::Form;
 use crate::lane::blocks::Entries;
 use crate::lane::context::Context;
 use crate::lane::io::IoTable;
@@ -13,7 +14,11 @@ use crate::lane::pages::PageCache;
 use crate::plan::{Kind, Piece, Plan, Row, Source, SubStripePlans, Transfer};
 use crate::{RequestId, ScratchId};
 
-pub(super) const ROW: Row = Row { stripe: 1, low: 0 };
+pub(super) const ROW: Row = Row {
+    stripe: 1,
+    form: Form::Parity,
+    low: 0,
+};
 
 pub(super) struct Lab {
     pub(super) cx: Context,

@@ -37,9 +37,11 @@ pub(super) use self::bounce::{BounceBuffer, avoid_stragglers};
 pub(super) use self::compare::{
     Compared, Trials, compare, must_check, plan_trials, tried, writes_what_it_recovers,
 };
-pub(super) use self::moves::{Located, is_located, locate, split, unit_of_move};
+pub(super) use self::moves::{
+    Located, depends_on_forms, forms, is_located, locate, split, unit_of_move,
+};
 pub(super) use self::op::{
-    Destination, Hedge, Lock, Op, Owner, Phase, Probe, Task, waits_for_verdict,
+    Destination, Forms, Hedge, Lock, Op, Owner, Phase, Probe, Task, waits_for_verdict,
 };
 pub(super) use self::plan::{
     Beginning, Planned, begin as begin_plan, closely, fault_of_loss, finds_losses,
@@ -55,6 +57,7 @@ use super::context::Context;
 use super::ids::OpId;
 use super::locks::StripeLocks;
 use super::sequence_map::SequenceMap;
+use crate::format::Form;
 use crate::plan::SubStripePlans;
 use crate::seeded::{self, SeededFault};
 
@@ -186,7 +189,9 @@ impl IndexMut<OpId> for Operations {
 pub(super) fn needs_no_lock(cx: &Context, op: &Op) -> bool {
     match &op.task {
         Task::Read(pieces) => pieces.iter().all(|piece| {
-            let (column, _) = cx.geometry.place(op.group, op.stripes.start, piece.slot);
+            let stripe = op.stripes.start;
+            // Data is at the same place in both forms.
+            let (column, _) = { &cx.geometry }.place(op.group, stripe, Form::Parity, piece.slot);
             let state = cx.view().column(&cx.geometry, op.group, column);
             state.readable()
         }),
@@ -195,6 +200,7 @@ pub(super) fn needs_no_lock(cx: &Context, op: &Op) -> bool {
         | Task::Zero
         | Task::Resync
         | Task::Scrub
+        | Task::Convert(_)
         | Task::Repair(_)
         | Task::Relog(_) => false,
         Task::Discard(_) => seeded::is(SeededFault::DiscardUnlocked),

@@ -28,12 +28,12 @@ use std::ops::Range;
 
 use block::BLOCK_BYTES;
 
-use super::{Destination, Lock, Op, Operations, Owner, Phase, Task};
+use super::{Destination, Forms, Lock, Op, Operations, Owner, Phase, Task};
 use crate::Geometry;
-use crate::format::{BlockName, Descriptor};
+use crate::format::{BlockName, Descriptor, HeldIn};
 use crate::lane::context::Context;
 use crate::lane::ids::OpId;
-use crate::lane::log::Unit;
+use crate::lane::log::{Unit, Zeroed};
 use crate::lane::maps::StripeMaps;
 use crate::seeded::{self, SeededFault};
 
@@ -58,7 +58,25 @@ pub(in crate::lane) enum Located {
 /// True if the place of an operation's data is known, or the operation has no data. Otherwise the map of its group must
 /// be in memory.
 pub(in crate::lane) fn is_located(cx: &Context, maps: &StripeMaps, op: &Op) -> bool {
-    cx.geometry.free_stripes() == 0 || op.data.is_none() || op.located == Some(maps.version())
+    !cx.geometry.has_maps() || op.data.is_none() || op.located == Some(maps.version())
+}
+
+/// True if an operation is planned by the forms of its stripes. Recovery has the forms from the log.
+pub(in crate::lane) fn depends_on_forms(op: &Op) -> bool {
+    let blanks = matches!((&op.task, op.owner), (Task::Zero, Owner::Job(_)));
+    let formless = matches!(op.task, Task::Relog(_) | Task::Discard(_));
+    op.owner != Owner::Recovery && !blanks && !formless
+}
+
+/// The forms of an operation's stripes. A stripe that is written whole to a free one takes the form of parity.
+pub(in crate::lane) fn forms(cx: &Context, maps: &StripeMaps, op: &Op) -> Forms {
+    if op.moves_from().is_some() {
+        return Forms::PARITY;
+    }
+    let stripes = op.stripes.clone();
+    // All data of a stripe whose place is not known is lost, whatever its form was.
+    let form = |stripe| maps.form(cx, op.group, stripe).unwrap_or_default();
+    stripes.map(form).collect()
 }
 
 /// Finds the stripes that hold the data of a client's operation.
@@ -85,6 +103,7 @@ pub(in crate::lane) fn locate(cx: &Context, maps: &StripeMaps, op: &mut Op) -> L
     op.bad.clear();
     op.detour.avoid.clear();
     op.unknown.clear();
+    op.forms = forms(cx, maps, op);
     Located::Elsewhere {
         locked: locked.then_some(before),
     }
@@ -175,11 +194,16 @@ pub(in crate::lane) fn unit_of_move(
     direct: Vec<(BlockName, Vec<u32>)>,
 ) -> Unit {
     let data = op.data.expect("what moves is data");
-    let to = u32::try_from(op.stripes.start).expect("fewer than 2^32 stripes");
+    // A stripe that is written whole takes the form of parity.
+    let to = HeldIn::parity(u32::try_from(op.stripes.start).expect("fewer than 2^32 stripes"));
     let vacates = !seeded::is(SeededFault::MovedNotVacated);
     Unit {
         direct,
-        zeroed: vacates.then_some((op.group, from..from + 1)),
+        zeroed: vacates.then_some(Zeroed {
+            group: op.group,
+            stripes: from..from + 1,
+            only: None,
+        }),
         moved: Some((op.group, data, to)),
         ..Unit::of(id)
     }
@@ -254,7 +278,8 @@ mod tests {
                 panic!("two are free");
             };
             let number = u32::try_from(to).unwrap();
-            self.maps.moved(&mut self.cx, (0, data), number, 9);
+            self.maps
+                .moved(&mut self.cx, (0, data), HeldIn::parity(number), 9);
             to
         }
 

@@ -9,9 +9,10 @@ use layout::Cell;
 
 use super::{BounceBuffer, Prepared};
 use crate::action::{Origin, Service, Slice};
-use crate::format::{BlockName, Entry};
+use crate::format::{BlockName, Entry, Form};
 use crate::lane::arbitration::Arbitration;
 use crate::lane::coalesce::Part;
+use crate::lane::convert::Convert;
 use crate::lane::direct::Direct;
 use crate::lane::discard::Discarded;
 use crate::lane::epochs::Epoch;
@@ -20,7 +21,7 @@ use crate::lane::jobs::Held;
 use crate::lane::known_losses::Assessed;
 use crate::lane::rare::{Blank, Rare};
 use crate::plan::{Piece, Plan};
-use crate::{RequestId, ScratchId};
+use crate::{Geometry, RequestId, ScratchId};
 
 /// The owner of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +51,8 @@ pub(in crate::lane) enum Task {
     Zero,
     Resync,
     Scrub,
+    /// Stripes get their other form.
+    Convert(Convert),
     /// Blocks (element, first byte in it) that are reconstructed and written again.
     Repair(Vec<(usize, u64)>),
     /// Blocks that are logged and cannot be put in place: they are logged again.
@@ -159,6 +162,30 @@ pub(in crate::lane) fn waits_for_verdict(fault: Fault) -> bool {
     fault != Fault::Full
 }
 
+/// The forms of some neighbouring stripes. Nearly always all of them are parity, which takes no memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::lane) struct Forms(Option<Box<[Form]>>);
+
+impl Forms {
+    /// All stripes are parity.
+    pub(in crate::lane) const PARITY: Self = Self(None);
+
+    /// The forms of stripes, in their order.
+    pub(in crate::lane) fn of_stripe(&self, index: u64) -> Form {
+        let forms = self.0.as_ref();
+        let form = forms.and_then(|forms| forms.get(usize::try_from(index).ok()?));
+        form.copied().unwrap_or_default()
+    }
+}
+
+impl FromIterator<Form> for Forms {
+    fn from_iter<I: IntoIterator<Item = Form>>(forms: I) -> Self {
+        let forms: Box<[Form]> = forms.into_iter().collect();
+        let all_parity = forms.iter().all(|&form| form == Form::Parity);
+        Self((!all_parity).then_some(forms))
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(in crate::lane) struct Op {
     pub(in crate::lane) owner: Owner,
@@ -172,6 +199,8 @@ pub(in crate::lane) struct Op {
     /// The stripes that it is planned for and locks. In an operation for a client these are the stripes that hold its
     /// data, once it is `located`.
     pub(in crate::lane) stripes: Range<u64>,
+    /// The forms of these stripes when it was planned.
+    pub(in crate::lane) forms: Forms,
     /// The version of the maps by which the place of its data was found.
     pub(in crate::lane) located: Option<u64>,
     pub(in crate::lane) destination: Destination,
@@ -227,6 +256,7 @@ impl Op {
             group,
             data: None,
             stripes,
+            forms: Forms::PARITY,
             located: None,
             destination: Destination::Open,
             occupies: false,
@@ -266,6 +296,33 @@ impl Op {
             Destination::Free { from } => Some(from),
             Destination::Open | Destination::Home => None,
         }
+    }
+
+    /// Its stripes have these forms now. What was found out about places of other forms does not count any more.
+    pub(in crate::lane) fn has_forms(&mut self, geometry: &Geometry, forms: Forms) {
+        if self.forms == forms {
+            return;
+        }
+        self.forms = forms;
+        self.bad.clear();
+        self.unknown.clear();
+        self.detour.avoid.clear();
+        self.arbitration = Rare::BLANK;
+        if let Task::Repair(blocks) = &mut self.task {
+            // Data has the same slots in both forms.
+            blocks.retain(|&(slot, _)| geometry.code().is_data(slot));
+        }
+    }
+
+    /// The form of one of its stripes.
+    pub(in crate::lane) fn form_of(&self, stripe: u64) -> Form {
+        self.forms
+            .of_stripe(stripe.wrapping_sub(self.stripes.start))
+    }
+
+    /// The form of its first stripe; nearly all operations have only one.
+    pub(in crate::lane) fn form(&self) -> Form {
+        self.form_of(self.stripes.start)
     }
 
     /// So many reads have been submitted.

@@ -26,6 +26,7 @@ use crate::format::PageName;
 use crate::lane::balance::{Balance, Known, Sound};
 use crate::lane::blocks::{Entries, LaneBlocks};
 use crate::lane::context::Context;
+use crate::lane::convert::Convert;
 use crate::lane::discard::Discarded;
 use crate::lane::io::IoTable;
 use crate::lane::maps::StripeMaps;
@@ -135,10 +136,21 @@ pub(in crate::lane) fn closely(
         geometry: &cx.geometry,
         group: op.group,
         stripe: op.stripes.start,
+        form: op.form(),
         columns: &columns,
         blocks: &blocks,
     };
-    let (planned, assessed) = plan_task(cx, plans, op, stripe, Scratch(scratch));
+    let converts = match &op.task {
+        Task::Convert(convert) => Some(convert.chosen(cx, (ios, overlay), maps, (op, &stripe))),
+        _ => None,
+    };
+    let (planned, assessed) = match &converts {
+        Some(convert) => {
+            let planned = plan_convert(plans, stripe, convert, Scratch(scratch));
+            (planned, Vec::new())
+        }
+        None => plan_task(cx, plans, op, stripe, Scratch(scratch)),
+    };
     let missing = blocks.missing.into_inner();
     let pinned = blocks.pinned.into_inner();
     let unknown = blocks.unknown.into_inner();
@@ -148,6 +160,9 @@ pub(in crate::lane) fn closely(
     // Blocks of a readable column should be known: they are repaired when this operation has ended.
     let here = |&(column, _): &(u16, u64)| columns[usize::from(column)].readable();
     op.unknown = unknown.into_iter().filter(here).collect();
+    if let Some(convert) = converts {
+        op.task = Task::Convert(convert);
+    }
     if matches!(op.task, Task::Repair(_)) {
         let assessed = assessed.into_iter();
         // A stripe that holds no data has no lost data.
@@ -205,6 +220,20 @@ fn decides_by_bad_reads(op: &Op, planned: &Result<Plan, Lost>) -> bool {
     decides && failed && op.probe == Probe::None
 }
 
+/// The plan of a step of a conversion.
+fn plan_convert(
+    plans: &mut SubStripePlans,
+    stripe: Stripe<'_>,
+    convert: &Convert,
+    name: Scratch,
+) -> Result<Plan, Lost> {
+    let stripes: Vec<u64> = convert.chosen.iter().map(|&(stripe, _)| stripe).collect();
+    match convert.to {
+        Some(to) => plan::plan_convert(plans, stripe, &stripes, to, name),
+        None => Ok(Plan::new(plan::Kind::Convert)),
+    }
+}
+
 /// The plan of an operation; in a repair also its rows with their lost blocks.
 fn plan_task(
     cx: &Context,
@@ -237,7 +266,8 @@ fn plan_task(
             for row in &mut assessed {
                 // A block that only contradicts its row can still be read where it is.
                 row.lost.retain(|&slot| {
-                    let (column, chunk) = cx.geometry.place(op.group, stripes.start, slot);
+                    let place = cx.geometry.place(op.group, stripes.start, op.form(), slot);
+                    let (column, chunk) = place;
                     let block = (chunk * cx.geometry.chunk_bytes() + row.low) / BLOCK_BYTES;
                     blocks.contains(&(slot, row.low))
                         || !op.arbitration.distrusted().contains(&(column, block))
@@ -248,6 +278,7 @@ fn plan_task(
                 assessed,
             );
         }
+        Task::Convert(_) => unreachable!("it has a plan of its own"),
         Task::Relog(_) | Task::Discard(_) => unreachable!("it needs no plan"),
     };
     (planned, Vec::new())
@@ -281,7 +312,7 @@ pub(in crate::lane) fn fault_of_loss(cx: &Context, op: &Op) -> Fault {
 pub(super) mod tests {
     use super::super::lab::{self, Lab};
     use super::*;
-    use crate::format::Entry;
+    use crate::format::{Entry, Form};
     use crate::lane::blocks::block;
     use crate::lane::ids::{JobId, OpId};
     use crate::lane::overlay::{Bytes, Logged};
@@ -297,7 +328,7 @@ pub(super) mod tests {
         let mut lab = Lab::new(Task::Scrub);
         let slot = slots(&lab.cx)[0];
         lab.op.task = lab::read(slot, 1);
-        let (column, _) = lab.cx.geometry.place(0, 1, slot);
+        let (column, _) = lab.cx.geometry.place(0, 1, Form::Parity, slot);
         (lab, column)
     }
 

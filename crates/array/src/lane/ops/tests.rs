@@ -155,7 +155,7 @@ fn reads_of_what_is_there_need_no_lock_and_all_else_does() {
     let slot = lab.cx.geometry.code().data_slots().next().unwrap();
     assert!(needs_no_lock(&lab.cx, &read(slot)));
     assert!(!needs_no_lock(&lab.cx, &resync(0..1)));
-    let (column, _) = lab.cx.geometry.place(0, 0, slot);
+    let (column, _) = lab.cx.geometry.place(0, 0, Form::Parity, slot);
     let cell = lab.cx.geometry.layout().cell(0, column);
     lab.cx.change_view(|view, _| view.seat_out(cell.seat));
     assert!(!needs_no_lock(&lab.cx, &read(slot)), "it is reconstructed");

@@ -86,6 +86,7 @@ pub(in crate::lane) fn computed(cx: &Context, op: &mut Op) -> AfterComputation {
             AfterComputation::Plan
         }
         Task::Write(_) if op.direct.is_some() => AfterComputation::Gather,
+        Task::Convert(convert) if !convert.chosen.is_empty() => AfterComputation::Gather,
         // Repairs of recovery write in place: the content that they replace does not count.
         Task::Write(_) | Task::Repair(_) | Task::Relog(_)
             if journaled && op.owner != Owner::Recovery =>
@@ -141,11 +142,13 @@ fn is_durable(cx: &Context, op: &Op, plans: &mut SubStripePlans) -> bool {
     if !plan.writes.iter().any(|write| is_out(write.seat)) {
         return true;
     }
-    let code = cx.geometry.code();
+    let code = cx.geometry.code_of(op.form());
     let columns = cx.view().columns(&cx.geometry, op.group);
     let mut there = ElementSet::new(code.elements());
     for slot in 0..code.elements() {
-        let (column, _) = cx.geometry.place(op.group, op.stripes.start, slot);
+        let (column, _) = cx
+            .geometry
+            .place(op.group, op.stripes.start, op.form(), slot);
         if columns[usize::from(column)].writable() {
             there.insert(slot);
         }

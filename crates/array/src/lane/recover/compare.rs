@@ -26,7 +26,7 @@ use erasure::ElementSet;
 use super::{Lent, Next, Phase, Recovery};
 use crate::ScratchId;
 use crate::action::{Action, BufferId, Compute, Slice};
-use crate::format::BlockName;
+use crate::format::{BlockName, Entry, Form};
 use crate::lane::Computing;
 use crate::lane::context::Context;
 use crate::lane::ops::{Op, Owner};
@@ -74,7 +74,11 @@ impl Recovery {
         let mut stripes: BTreeMap<(u64, u64), BTreeSet<BlockName>> = BTreeMap::new();
         if !seeded::is(SeededFault::DirectUncompared) {
             let mut names = lent.overlay.in_place(|sequence| sequence > self.flushed);
-            names.retain(|&name| !lent.cx.geometry.is_of_map(name));
+            names.retain(|&name| {
+                let logged = lent.overlay.get(name).expect("it is in place");
+                // What a conversion has given up has no content to compare.
+                !lent.cx.geometry.is_of_map(name) && logged.entry != Entry::UNWRITTEN
+            });
             for name in names {
                 let stripe = lent.cx.geometry.stripe_of(name);
                 stripes
@@ -256,15 +260,17 @@ impl Comparison {
         }
         for (stripe, names) in round {
             let mut torn: Vec<BlockName> = names.intersection(&wrong).copied().collect();
+            let form = form_logged(lent, stripe);
             for &name in &torn {
-                if !can_be_made_whole(lent, name, &names, &right) {
+                if !can_be_made_whole(lent, (name, form), &names, &right) {
                     let logged = lent.overlay.get(name).expect("it is in place");
                     let sequence = logged.sequence;
                     self.limit = Some(self.limit.map_or(sequence, |limit| limit.min(sequence)));
                 }
             }
             // Blocks where a read has failed may be torn, too. This is not known, so it does not end the log.
-            let repairable = |name: &&BlockName| can_be_made_whole(lent, **name, &names, &right);
+            let repairable =
+                |name: &&BlockName| can_be_made_whole(lent, (**name, form), &names, &right);
             torn.extend(names.intersection(&unread).filter(repairable));
             if !torn.is_empty() {
                 self.torn.insert(stripe, torn);
@@ -282,8 +288,9 @@ impl Comparison {
             let per_chunk = lent.cx.geometry.chunk_bytes() / BLOCK_BYTES;
             let mut blocks = Vec::new();
             let mut entries = BTreeMap::new();
-            for slot in 0..lent.cx.geometry.code().elements() {
-                let (column, chunk) = lent.cx.geometry.place(group, stripe, slot);
+            let form = form_logged(lent, (group, stripe));
+            for slot in 0..lent.cx.geometry.code_of(form).elements() {
+                let (column, chunk) = lent.cx.geometry.place(group, stripe, form, slot);
                 let first = chunk * per_chunk;
                 let here = names.iter().filter(|name| {
                     let block = u64::from(name.block);
@@ -297,6 +304,7 @@ impl Comparison {
                 }
             }
             let mut op = Op::repair(Owner::Recovery, group, stripe, blocks);
+            op.forms = std::iter::once(form).collect();
             op.repair.entries = entries;
             ops.push(op);
         }
@@ -306,17 +314,31 @@ impl Comparison {
     }
 }
 
+/// The form of a stripe that has blocks in place by its records. Such records have the stripe's parity or copies beside
+/// its data, and a later record of another form would have given these up.
+fn form_logged(lent: &Lent<'_>, (group, stripe): (u64, u64)) -> Form {
+    let logged = |&&form: &&Form| {
+        let mut names = lent.cx.geometry.blocks_only_of(group, stripe, form);
+        names.any(|name| {
+            let logged = lent.overlay.get(name);
+            logged.is_some_and(|logged| logged.entry != Entry::UNWRITTEN)
+        })
+    };
+    let forms = lent.cx.geometry.forms().iter();
+    forms.rev().find(logged).copied().unwrap_or_default()
+}
+
 /// True if a block can be reconstructed from the other blocks of its row. Of the blocks that are `compared`, only those
 /// that are `right` count.
 fn can_be_made_whole(
     lent: &Lent<'_>,
-    name: BlockName,
+    (name, form): (BlockName, Form),
     compared: &BTreeSet<BlockName>,
     right: &BTreeSet<BlockName>,
 ) -> bool {
-    let code = lent.cx.geometry.code();
+    let code = lent.cx.geometry.code_of(form);
     let mut lost = ElementSet::new(code.elements());
-    for (slot, other) in lent.cx.geometry.row_of(name) {
+    for (slot, other) in lent.cx.geometry.row_of(name, form) {
         let column = lent
             .cx
             .view()

@@ -145,9 +145,8 @@ impl Lane {
         let running = self.checkpoints.running();
         let preserved = { &mut self.preserved }.select(&self.cx, entries, running.blocks(), limits);
         let (overlay, pages) = (&mut self.overlay, &mut self.pages);
-        for stripe in running.enter(&self.cx, overlay, pages, preserved, room) {
-            self.discards.made_unwritten(stripe);
-        }
+        let emptied = running.enter(&self.cx, overlay, pages, preserved, room);
+        self.discards.made_unwritten(emptied);
         self.ops.run_all(self.checkpoints.take_fills());
         // While drives that stay refuse blocks, the tail does not move, whatever is logged again.
         if refused.is_none() {
@@ -269,6 +268,10 @@ impl Lane {
     /// The anchor is durable, so the space before it can be used again; or a drive has refused a write.
     fn end_checkpoint(&mut self, refused: Option<Fault>) {
         let ended = self.checkpoints.end();
+        if !ended.groups.is_empty() && refused.is_none() {
+            let groups = ended.groups.iter().copied().collect();
+            self.cx.events.push_back(Event::GroupsChanged(groups));
+        }
         self.forget_nowhere(None);
         let holds_back = ended.holds_back();
         self.log.checkpoint_ended(ended.first);

@@ -160,6 +160,16 @@ impl Lane {
                         .push_back(Event::Checkpointed { lane: self.cx.lane });
                 }
             }
+            Command::Convert {
+                group,
+                stripes,
+                to,
+                most,
+            } => {
+                self.check_here(group)?;
+                self.begin_job(Job::convert(group, stripes, (to, most)));
+            }
+            Command::StopConverting => self.jobs.stop_conversions(),
             Command::Scrub { group } => {
                 self.check_here(group)?;
                 self.begin_scrub(group);

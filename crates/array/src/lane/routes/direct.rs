@@ -5,8 +5,9 @@ use crate::lane::Lane;
 use crate::lane::direct::{self, Direct};
 use crate::lane::flush::Waiter;
 use crate::lane::ids::OpId;
-use crate::lane::ops::Phase;
+use crate::lane::ops::{Phase, Task};
 use crate::plan::Transfer;
+use crate::seeded::{self, SeededFault};
 
 impl Lane {
     /// A planned write goes in place before it is logged.
@@ -36,6 +37,11 @@ impl Lane {
         let op = &self.ops[id];
         let writes = &op.plan.as_ref().expect("it was planned").writes;
         let writes: Vec<Transfer> = writes.clone();
+        let converts = matches!(op.task, Task::Convert(_));
+        if converts && seeded::is(SeededFault::FormBeforeContent) {
+            self.direct_written(id);
+            return;
+        }
         if writes.iter().any(|write| self.cx.view().is_out(write.seat)) {
             self.log_content(id);
             return;
@@ -80,6 +86,11 @@ impl Lane {
         let direct = self.end_direct(id);
         if self.ops[id].moves_from().is_some() {
             self.cancel_move(id);
+            return;
+        }
+        if let Task::Convert(convert) = &mut self.ops[id].task {
+            convert.give_up();
+            self.end(id, Ok(()));
             return;
         }
         self.log_writes(id, &direct.sums);

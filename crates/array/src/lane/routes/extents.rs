@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use block::Extent;
 
-use crate::format::PageName;
+use crate::format::{Form, PageName};
 use crate::lane::Lane;
 use crate::lane::extents::Extents;
 use crate::lane::maps::MapEntries;
@@ -38,6 +38,12 @@ impl Lane {
     #[must_use]
     pub fn data_of_stripe(&self, group: u64, stripe: u64) -> Option<u64> {
         self.known_extents().map_of(group).data_held_by(stripe)
+    }
+
+    /// The form of a stripe, as far as is known without I/O.
+    #[must_use]
+    pub fn form_of_stripe(&self, group: u64, stripe: u64) -> Option<Form> {
+        self.known_extents().map_of(group).form(stripe)
     }
 
     /// For [`Command::ReadPages`](crate::Command::ReadPages).

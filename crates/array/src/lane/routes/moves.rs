@@ -6,7 +6,10 @@ use crate::lane::Lane;
 use crate::lane::flush::Waiter;
 use crate::lane::ids::OpId;
 use crate::lane::maps::{Progress, Taken};
-use crate::lane::ops::{Located, Op, Owner, Phase, is_located, locate, needs_no_lock, split};
+use crate::lane::ops::{
+    Located, Op, Owner, Phase, depends_on_forms, forms, is_located, locate, needs_no_lock, split,
+};
+use crate::seeded::{self, SeededFault};
 
 impl Lane {
     /// Finds the stripe of a client's operation, and queues the operation for its lock. True if the operation may be
@@ -40,6 +43,26 @@ impl Lane {
             }
         }
         false
+    }
+
+    /// In elastic pools: finds the forms of an operation's stripes, by which it is planned. True if it may be planned
+    /// now; otherwise pages of its group's map are read first.
+    pub(in crate::lane) fn know_forms(&mut self, id: OpId) -> bool {
+        let op = &self.ops[id];
+        if !self.cx.geometry.is_elastic() || !depends_on_forms(op) {
+            return true;
+        }
+        let group = op.group;
+        if let Err(missing) = self.load_map(group) {
+            self.fetch_pages(id, missing);
+            return false;
+        }
+        let op = &mut self.ops[id];
+        // The lock may have been waited for: the form is that of now.
+        if !(op.is_locked() && seeded::is(SeededFault::FormNotFollowed)) {
+            op.has_forms(&self.cx.geometry, forms(&self.cx, &self.maps, op));
+        }
+        true
     }
 
     /// The stripes that hold a run of the data are no longer one run: splits the operation.

@@ -23,7 +23,7 @@ use crate::seeded::{self, SeededFault};
 impl Lane {
     /// Starts an operation. Reads of columns that can be read directly need no lock: every block is old or new.
     pub(in crate::lane) fn start(&mut self, op: Op) {
-        if op.data.is_some() && self.cx.geometry.free_stripes() > 0 {
+        if op.data.is_some() && self.cx.geometry.has_maps() {
             let id = self.ops.begin(&mut self.cx, op);
             if self.locate(id) {
                 self.ops.run(id);
@@ -152,7 +152,13 @@ impl Lane {
         }
         match ops::computed(&self.cx, &mut self.ops[id]) {
             AfterComputation::Plan => self.ops.run(id),
-            AfterComputation::Gather => self.gather_direct(id, sums),
+            AfterComputation::Gather => {
+                // A conversion goes in place only when all that it has read is right.
+                if self.ops[id].direct.is_none() {
+                    self.begin_direct(id);
+                }
+                self.gather_direct(id, sums);
+            }
             AfterComputation::Log => self.log_writes(id, sums),
             AfterComputation::Fill => self.fill_computed(id, sums),
             AfterComputation::Write => self.begin_writes(id),

@@ -22,7 +22,7 @@ use crate::plan::Plan;
 impl Lane {
     /// Plans an operation and starts its reads.
     pub(in crate::lane) fn plan(&mut self, id: OpId) {
-        if self.end_orphan(id) || !self.locate(id) {
+        if self.end_orphan(id) || !self.locate(id) || !self.know_forms(id) {
             return;
         }
         self.cx.epochs.enter(&mut self.ops[id].epoch);
@@ -89,6 +89,9 @@ impl Lane {
             Planned::Wait | Planned::Retry => self.ops.run(id),
             Planned::Probe(seats) => self.probe(id, &seats),
             Planned::Lost if self.ops[id].moves_from().is_some() => self.cancel_move(id),
+            Planned::Lost if matches!(self.ops[id].task, Task::Convert(_)) => {
+                self.end(id, Err(Fault::Lost));
+            }
             Planned::Lost => self.lost(id),
         }
     }

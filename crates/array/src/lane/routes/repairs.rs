@@ -55,6 +55,11 @@ impl Lane {
             let bad = op.bad.len() + op.arbitration.in_doubt();
             self.jobs.verified(job, op.verified, bad as u64);
         }
+        if let (Owner::Job(job), Task::Convert(convert)) = (op.owner, &op.task)
+            && outcome.is_ok()
+        {
+            self.jobs.converted(job, convert.counts());
+        }
         if self.recovery.is_some() || seeded::is(SeededFault::RepairWithoutWrite) {
             return;
         }

@@ -41,7 +41,7 @@ impl Pool {
     /// Bytes that the rebuild under way has covered: of cells that are filled, and of those that are being filled.
     #[must_use]
     pub fn rebuilt_bytes(&self) -> u64 {
-        let cell_bytes = self.geometry.cell_bytes();
+        let cell_bytes = self.geometry.plane_bytes();
         let Progress {
             cells_done,
             cells_total,
@@ -81,7 +81,7 @@ impl Pool {
             }
             return;
         }
-        let cell_bytes = self.geometry.cell_bytes();
+        let cell_bytes = self.geometry.plane_bytes();
         self.fills.count(self.now, was_idle, waiting, cell_bytes);
         // Records of columns that a returned drive still has may be under way already, and no rebuild has begun.
         let unannounced = !self.fills.announced && self.fills.progress.ended.is_none();
@@ -140,7 +140,7 @@ impl Pool {
     fn fills_max(&self) -> u64 {
         let columns = self.geometry.layout().columns();
         let needed = columns.saturating_sub(self.geometry.code().tolerance());
-        let step = FILL_STEP_BYTES.min(self.geometry.cell_bytes());
+        let step = FILL_STEP_BYTES.min(self.geometry.plane_bytes());
         let affordable = FILL_BYTES / (step * u64::from(needed + 1));
         affordable.clamp(*FILLS.start(), *FILLS.end())
     }
@@ -170,7 +170,7 @@ impl Pool {
         // If the drive has part of the column already, it is not known yet how much is left to move.
         let cell_bytes = match holds {
             Some(_) => 0,
-            None => self.geometry.cell_bytes(),
+            None => self.geometry.plane_bytes(),
         };
         self.taken.insert(target, (group, column));
         self.fills
@@ -189,7 +189,7 @@ impl Pool {
 
     /// A fill has taken a step.
     pub(super) fn fill_stepped(&mut self, group: u64, column: u16, bytes: u64) {
-        let cell_bytes = self.geometry.cell_bytes();
+        let cell_bytes = self.geometry.plane_bytes();
         self.fills.stepped((group, column), bytes, cell_bytes);
     }
 

@@ -15,7 +15,7 @@ use std::borrow::Cow;
 use block::{BLOCK_BYTES, ByteSize, Hint};
 use layout::{Expansion, Scheme};
 
-use super::create::{NewDrive, PoolSpec};
+use crate::pool::create::{NewDrive, PoolSpec};
 use crate::Geometry;
 use crate::format::{DESCRIPTOR_BYTES, Descriptor};
 
@@ -124,12 +124,6 @@ pub enum ElasticError {
         /// A chunk that works, if there is one.
         nearest_bytes: Option<u64>,
     },
-    /// It would work, but for what is not there yet.
-    #[error("stripes that change between parity and copies are not supported yet")]
-    NotYet {
-        /// The scheme without elastic stripes.
-        plain: Box<Scheme>,
-    },
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a ratio for people")]
@@ -172,7 +166,6 @@ impl Hint for ElasticError {
                 format!("-o chunk={}K", bytes >> 10).into()
             }
             Self::Record { .. } => "narrower stripes (the scheme's field `d`)".into(),
-            Self::NotYet { plain } => format!("`{plain}`").into(),
         })
     }
 }
@@ -251,13 +244,13 @@ impl PoolSpec {
         Ok(Some(ElasticSpec { expansion, planes }))
     }
 
-    /// The same pool on drives that have only plane 0, and with the expansion in its scheme: its geometry is that of
-    /// the elastic pool's data and parity.
-    pub(super) fn plane(&self, elastic: ElasticSpec) -> Self {
+    /// The same pool with the expansion in its scheme, on drives that expose no more than its planes need.
+    pub(in crate::pool) fn on_planes(&self, elastic: ElasticSpec) -> Self {
         let mut spec = self.clone();
         spec.scheme.expansion = Some(elastic.expansion);
         for drive in spec.drives.iter_mut().chain(&mut spec.spares) {
-            drive.size_bytes = elastic.plane_bytes(drive);
+            let physical = drive.physical_bytes.unwrap_or(drive.size_bytes);
+            drive.size_bytes = drive.size_bytes.min(elastic.exposed_bytes(physical));
         }
         spec
     }
@@ -269,7 +262,7 @@ fn thousandths(bytes: u64, of: u64) -> u128 {
 }
 
 impl ElasticSpec {
-    /// α_exp times the physical space.
+    /// α_exp times the physical space of a drive: all of plane 0.
     #[must_use]
     pub fn plane_bytes(&self, drive: &NewDrive) -> u64 {
         let physical = drive.physical_bytes.unwrap_or(drive.size_bytes);
@@ -290,7 +283,7 @@ impl ElasticSpec {
     /// # Errors
     /// Why stripes of the geometry cannot change their form.
     pub fn check(&self, geometry: &Geometry) -> Result<(), ElasticError> {
-        let (cell_bytes, chunk_bytes) = (geometry.cell_bytes(), geometry.chunk_bytes());
+        let (cell_bytes, chunk_bytes) = (geometry.plane_bytes(), geometry.chunk_bytes());
         let stripes = geometry.stripes_per_group();
         if stripes > STRIPES_MAX {
             let times = stripes.div_ceil(STRIPES_MAX).next_power_of_two();
@@ -324,15 +317,4 @@ impl ElasticSpec {
 fn record_bytes(elements: u64, chunk_bytes: u64) -> u64 {
     let blocks = usize::try_from(chunk_bytes / BLOCK_BYTES).unwrap_or(usize::MAX / 8);
     elements * Descriptor::bytes_of_direct(blocks) as u64 + 2 * DESCRIPTOR_BYTES as u64
-}
-
-/// Refuses what [`PoolSpec::elastic`] has found to be right, as long as no lane can change the form of a stripe. The
-/// one place that does.
-pub(super) fn not_yet(scheme: &Scheme) -> Result<(), ElasticError> {
-    match scheme.elastic {
-        true => Err(ElasticError::NotYet {
-            plain: Box::new(scheme.clone().plain()),
-        }),
-        false => Ok(()),
-    }
 }

@@ -1,0 +1,148 @@
+//! Conversions: stripes of elastic pools change between parity and copies, where they are.
+//!
+//! ```text
+//!   locked ─► planned: the stripes that may be converted are chosen ─► data read, verified ─► computed
+//!                │                                                                              │
+//!                └─ none: they are only counted ─► (end)      parity or copies go in place (direct.rs)
+//!                                                                                              │
+//!                               one record for each stripe: checksums of what was written, ◄──┘
+//!                               what the old form alone had is unwritten, the map's entry
+//! ```
+//!
+//! A conversion is a move of a stripe onto itself: no data block is touched, and there is no flush. Until the record
+//! counts, the entries of what was written are *unwritten*, and the old form is complete. After it, the old form's
+//! parity or copies are unwritten. If the power fails in between, recovery compares what is in place with the record
+//! (`recover/compare.rs`): the stripe is whole in its new form, or is made whole, or the log ends before the record.
+//!
+//! Invariants:
+//! - A stripe is converted only while all columns of its group are in their places and nowhere else, on drives that are
+//!   not late, and each block of its data is known.
+//! - Nothing that the new form needs counts before: each entry is *unwritten*, in its page. So a stripe is not converted
+//!   again before a checkpoint has put its last conversion in place.
+
+use super::context::Context;
+use super::io::IoTable;
+use super::maps::StripeMaps;
+use super::ops::Op;
+use super::overlay::Overlay;
+use crate::format::Form;
+use crate::plan::{self, Stripe};
+
+/// Some stripes of a group, and how many of them have each form.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FormCounts {
+    /// Stripes that hold data of which something was written.
+    pub written: u64,
+    /// How many of them are copies now.
+    pub copies: u64,
+    /// How many have been converted.
+    pub converted: u64,
+    /// How many should have been converted, and could not be for now.
+    pub left: u64,
+}
+
+impl FormCounts {
+    /// Adds others.
+    pub(super) const fn add(&mut self, others: Self) {
+        self.written += others.written;
+        self.copies += others.copies;
+        self.converted += others.converted;
+        self.left += others.left;
+    }
+}
+
+/// A step of a conversion: its aim, and what is known since it was planned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Convert {
+    /// The form that stripes should have; `None`: they are only counted.
+    pub(super) to: Option<Form>,
+    /// Stripes that are converted at most.
+    pub(super) most: u64,
+    /// The stripes that are converted, each with the stripe of the group's data that it holds.
+    pub(super) chosen: Vec<(u64, u64)>,
+    counts: FormCounts,
+}
+
+impl Convert {
+    pub(super) const fn new(to: Option<Form>, most: u64) -> Self {
+        Self {
+            to,
+            most,
+            chosen: Vec::new(),
+            counts: FormCounts {
+                written: 0,
+                copies: 0,
+                converted: 0,
+                left: 0,
+            },
+        }
+    }
+
+    /// A drive has refused what the new form needs: nothing is converted.
+    pub(super) fn give_up(&mut self) {
+        self.counts.left += self.chosen.len() as u64;
+        self.chosen.clear();
+    }
+
+    /// The stripes as they are at the end.
+    pub(super) fn counts(&self) -> FormCounts {
+        let converted = self.chosen.len() as u64;
+        let copies = match self.to {
+            Some(Form::Copies) => self.counts.copies + converted,
+            Some(Form::Parity) => self.counts.copies - converted,
+            None => self.counts.copies,
+        };
+        FormCounts {
+            copies,
+            converted,
+            ..self.counts
+        }
+    }
+
+    /// Counts the operation's stripes, and chooses those that are converted. `first`: for the state of their blocks.
+    pub(super) fn chosen(
+        &self,
+        cx: &Context,
+        (ios, overlay): (&IoTable, &Overlay),
+        maps: &StripeMaps,
+        (op, first): (&Op, &Stripe<'_>),
+    ) -> Self {
+        let mut next = Self::new(self.to, self.most);
+        let whole = is_whole(cx, ios, op.group);
+        for number in op.stripes.clone() {
+            let Some(data) = maps.data_held_by(cx, op.group, number) else {
+                continue;
+            };
+            let stripe = first.at(number);
+            let (written, sound) = plan::data_of(&stripe);
+            if !written {
+                continue;
+            }
+            next.counts.written += 1;
+            next.counts.copies += u64::from(stripe.form == Form::Copies);
+            let Some(to) = self.to.filter(|&to| to != stripe.form) else {
+                continue;
+            };
+            if next.chosen.len() as u64 >= self.most {
+                continue;
+            }
+            let trimmed = overlay.is_zeroed(op.group, number);
+            let free = || plan::may_become(&stripe, to, |first, count| overlay.holds(first, count));
+            match whole && sound && !trimmed && free() {
+                true => next.chosen.push((number, data)),
+                false => next.counts.left += 1,
+            }
+        }
+        next
+    }
+}
+
+/// True if all columns of a group are in one place each, on drives that answer in time.
+fn is_whole(cx: &Context, ios: &IoTable, group: u64) -> bool {
+    let columns = cx.view().columns(&cx.geometry, group);
+    let in_one_place = |column: &crate::view::Column| {
+        let there = |cell: layout::Cell| !cx.view().is_out(cell.seat) && !ios.is_suspect(cell.seat);
+        column.source.is_some_and(there) && column.target.is_none()
+    };
+    columns.iter().all(in_one_place) && !ios.twins().any()
+}

@@ -1,0 +1,374 @@
+//! Which group is counted or converted next.
+//!
+//! ```text
+//!   a group with new data ─► stale ─► counted ─┬─► fewer copies than wanted, all drives below the lower line:
+//!        ▲                                     │   the first groups become copies
+//!        │                                     ├─► more than wanted, or a drive above its upper line:
+//!        │                                     │   the last groups become parity
+//!        └── its blocks are put in place       └─► otherwise nothing
+//! ```
+//!
+//! Groups are converted in the order of their addresses, and back in the reverse order. A group that has been tried is
+//! not tried again in this direction before something of it is put in place: until then its stripes cannot be converted
+//! once more, or a drive is away.
+//!
+//! Invariant: the totals are the sums of the groups' counts.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::format::Form;
+use crate::lane::FormCounts;
+
+/// Groups in flight at a time, over all lanes.
+const GROUPS_MAX: usize = 4;
+
+/// The use of the drives' space, where they know it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Space {
+    /// All drives are below their lower lines: stripes may become copies.
+    Free,
+    /// In between: nothing changes.
+    Enough,
+    /// A drive is above its upper line: stripes must become parity.
+    Short,
+}
+
+/// What is done to a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Step {
+    pub(super) group: u64,
+    /// `None`: it is only counted.
+    pub(super) to: Option<Form>,
+    /// Stripes that are converted at most.
+    pub(super) most: u64,
+}
+
+/// The counts of all groups, and what is under way.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Conversion {
+    /// Stripes that are written and stripes that are copies, by group.
+    counts: BTreeMap<u64, (u64, u64)>,
+    /// Groups of which the counts may have changed.
+    stale: BTreeSet<u64>,
+    in_flight: BTreeMap<u64, Step>,
+    /// Groups that have been tried since they last changed, by the form that they were to have.
+    tried: [BTreeSet<u64>; 2],
+    written: u64,
+    copies: u64,
+    converted: u64,
+}
+
+impl Conversion {
+    /// Stripes that are written, and how many of them are copies.
+    pub(super) const fn totals(&self) -> (u64, u64) {
+        (self.written, self.copies)
+    }
+
+    /// Stripes that have been converted since the opening.
+    pub(super) const fn converted(&self) -> u64 {
+        self.converted
+    }
+
+    /// True if the counts of all groups are known.
+    pub(super) fn is_counted(&self) -> bool {
+        self.stale.is_empty() && self.in_flight.values().all(|step| step.to.is_some())
+    }
+
+    pub(super) fn in_flight(&self) -> usize {
+        self.in_flight.len()
+    }
+
+    /// Something of these groups has been put in place.
+    pub(super) fn changed(&mut self, groups: impl IntoIterator<Item = u64>) {
+        for group in groups {
+            self.stale.insert(group);
+            for tried in &mut self.tried {
+                tried.remove(&group);
+            }
+        }
+    }
+
+    /// All groups may be tried again.
+    pub(super) fn try_again(&mut self) {
+        self.tried = Default::default();
+    }
+
+    /// These groups belong to no volume any more.
+    pub(super) fn forget(&mut self, freed: impl Fn(u64) -> bool) {
+        self.stale.retain(|&group| !freed(group));
+        for tried in &mut self.tried {
+            tried.retain(|&group| !freed(group));
+        }
+        let gone = self.counts.extract_if(.., |&group, _| freed(group));
+        for (_, (written, copies)) in gone {
+            self.written -= written;
+            self.copies -= copies;
+        }
+    }
+
+    /// The next step, if there is one: it is in flight from now on. `wanted`: how many stripes should be copies.
+    pub(super) fn next(&mut self, wanted: u64, space: Space) -> Option<Step> {
+        if self.in_flight.len() >= GROUPS_MAX {
+            return None;
+        }
+        let step = self.count_next(wanted).or_else(|| {
+            // Counts first: what is under way may be all that is needed.
+            let converting = self
+                .in_flight
+                .values()
+                .filter(|step| step.to.is_some())
+                .count();
+            let counting = self.in_flight.len() > converting;
+            match counting {
+                true => None,
+                false => self.convert_next(wanted, space),
+            }
+        })?;
+        self.in_flight.insert(step.group, step);
+        Some(step)
+    }
+
+    fn count_next(&mut self, wanted: u64) -> Option<Step> {
+        let free = |&&group: &&u64| !self.in_flight.contains_key(&group);
+        // If none is wanted, groups that are known to have none need not be counted: writes make no copies.
+        let matters = |&&group: &&u64| {
+            wanted > 0
+                || self
+                    .counts
+                    .get(&group)
+                    .is_none_or(|&(_, copies)| copies > 0)
+        };
+        let group = *self.stale.iter().filter(free).find(matters)?;
+        self.stale.remove(&group);
+        Some(Step {
+            group,
+            to: None,
+            most: 0,
+        })
+    }
+
+    fn convert_next(&self, wanted: u64, space: Space) -> Option<Step> {
+        let under_way = |to: Form| -> u64 {
+            let steps = self.in_flight.values();
+            steps
+                .filter(|step| step.to == Some(to))
+                .map(|step| step.most)
+                .sum()
+        };
+        let more = wanted.saturating_sub(self.copies + under_way(Form::Copies));
+        let less = self.copies.saturating_sub(wanted + under_way(Form::Parity));
+        let may = |group: u64, to: Form| {
+            !self.in_flight.contains_key(&group) && !self.tried[to.index()].contains(&group)
+        };
+        if space == Space::Short || less > 0 {
+            let most = match space {
+                Space::Short => self.copies,
+                Space::Free | Space::Enough => less,
+            };
+            let to = Form::Parity;
+            let groups = self.counts.iter().rev();
+            let mut groups = groups.filter(|&(&group, &(_, copies))| copies > 0 && may(group, to));
+            let (&group, &(_, copies)) = groups.next()?;
+            let most = most.min(copies);
+            return Some(Step {
+                group,
+                to: Some(to),
+                most,
+            });
+        }
+        if space != Space::Free || more == 0 {
+            return None;
+        }
+        let to = Form::Copies;
+        let mut groups = self.counts.iter();
+        let (&group, &(written, copies)) =
+            groups.find(|&(&group, &(written, copies))| copies < written && may(group, to))?;
+        Some(Step {
+            group,
+            to: Some(to),
+            most: more.min(written - copies),
+        })
+    }
+
+    /// A step has ended. `whole`: its counts are those of the whole group.
+    pub(super) fn ended(&mut self, group: u64, forms: FormCounts, whole: bool) -> Option<Step> {
+        let step = self.in_flight.remove(&group)?;
+        if let Some(to) = step.to {
+            self.tried[to.index()].insert(group);
+        }
+        self.converted += forms.converted;
+        if whole {
+            let now = (forms.written, forms.copies);
+            let before = self.counts.insert(group, now).unwrap_or_default();
+            self.written = self.written + now.0 - before.0;
+            self.copies = self.copies + now.1 - before.1;
+        } else {
+            self.stale.insert(group);
+        }
+        Some(step)
+    }
+
+    /// Checks the totals.
+    ///
+    /// # Panics
+    /// When they are not the sums of the groups' counts.
+    pub(super) fn check(&self) {
+        let written: u64 = self.counts.values().map(|&(written, _)| written).sum();
+        let copies: u64 = self.counts.values().map(|&(_, copies)| copies).sum();
+        assert_eq!((written, copies), (self.written, self.copies));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FREE: Space = Space::Free;
+
+    /// Groups 0 to 3 with ten written stripes each, of which so many are copies.
+    fn counted(copies: [u64; 4]) -> Conversion {
+        let mut conversion = Conversion::default();
+        conversion.changed(0..4);
+        for (group, copies) in (0..).zip(copies) {
+            let step = conversion.next(1, FREE).unwrap();
+            assert_eq!((step.group, step.to), (group, None));
+            conversion.ended(group, forms(copies, 0), true);
+        }
+        conversion.check();
+        conversion
+    }
+
+    fn forms(copies: u64, converted: u64) -> FormCounts {
+        FormCounts {
+            written: 10,
+            copies,
+            converted,
+            left: 0,
+        }
+    }
+
+    fn step(group: u64, to: Form, most: u64) -> Step {
+        Step {
+            group,
+            to: Some(to),
+            most,
+        }
+    }
+
+    #[test]
+    fn all_groups_are_counted_before_one_is_converted() {
+        let mut conversion = Conversion::default();
+        conversion.changed([2, 7]);
+        assert!(!conversion.is_counted());
+        let first = conversion.next(5, FREE).unwrap();
+        let second = conversion.next(5, FREE).unwrap();
+        assert_eq!((first.group, second.group), (2, 7));
+        assert_eq!(
+            conversion.next(5, FREE),
+            None,
+            "while they are being counted"
+        );
+        conversion.ended(2, forms(0, 0), true);
+        assert_eq!(conversion.next(5, FREE), None);
+        conversion.ended(7, forms(0, 0), true);
+        assert!(conversion.is_counted());
+        assert_eq!(conversion.next(5, FREE), Some(step(2, Form::Copies, 5)));
+    }
+
+    #[test]
+    fn stripes_become_copies_in_the_order_of_addresses_and_no_more_than_wanted() {
+        let mut conversion = counted([0; 4]);
+        assert_eq!(conversion.next(13, FREE), Some(step(0, Form::Copies, 10)));
+        assert_eq!(conversion.next(13, FREE), Some(step(1, Form::Copies, 3)));
+        assert_eq!(conversion.next(13, FREE), None);
+        conversion.ended(0, forms(10, 10), true);
+        conversion.ended(1, forms(3, 3), true);
+        assert_eq!(conversion.totals(), (40, 13));
+        assert_eq!(conversion.next(13, FREE), None);
+        assert_eq!(conversion.converted(), 13);
+    }
+
+    #[test]
+    fn and_parity_again_in_the_reverse_order() {
+        let mut conversion = counted([10, 10, 3, 0]);
+        assert_eq!(conversion.next(8, FREE), Some(step(2, Form::Parity, 3)));
+        assert_eq!(conversion.next(8, FREE), Some(step(1, Form::Parity, 10)));
+        assert_eq!(conversion.next(8, FREE), Some(step(0, Form::Parity, 2)));
+        assert_eq!(conversion.next(8, FREE), None);
+    }
+
+    #[test]
+    fn between_the_lines_nothing_becomes_copies() {
+        let mut conversion = counted([0; 4]);
+        assert_eq!(conversion.next(40, Space::Enough), None);
+        assert_eq!(
+            conversion.next(40, Space::Short),
+            None,
+            "nor when space is short"
+        );
+    }
+
+    #[test]
+    fn when_space_is_short_copies_are_given_up_whatever_is_wanted() {
+        let mut conversion = counted([10, 10, 0, 0]);
+        assert_eq!(
+            conversion.next(40, Space::Short),
+            Some(step(1, Form::Parity, 10))
+        );
+    }
+
+    #[test]
+    fn a_group_that_was_tried_is_tried_again_when_something_of_it_is_in_place() {
+        let mut conversion = counted([0; 4]);
+        assert_eq!(conversion.next(5, FREE), Some(step(0, Form::Copies, 5)));
+        conversion.ended(0, forms(0, 0), true);
+        assert_eq!(conversion.next(5, FREE), Some(step(1, Form::Copies, 5)));
+        conversion.ended(1, forms(5, 5), true);
+        conversion.changed([0]);
+        assert_eq!(
+            conversion.next(9, FREE).map(|step| (step.group, step.to)),
+            Some((0, None))
+        );
+        conversion.ended(0, forms(0, 0), true);
+        assert_eq!(conversion.next(9, FREE), Some(step(0, Form::Copies, 4)));
+    }
+
+    #[test]
+    fn a_step_that_fails_is_counted_again() {
+        let mut conversion = counted([0; 4]);
+        conversion.next(5, FREE);
+        conversion.ended(0, FormCounts::default(), false);
+        conversion.check();
+        assert_eq!(conversion.totals(), (40, 0), "as it was");
+        assert_eq!(
+            conversion.next(5, FREE).map(|step| (step.group, step.to)),
+            Some((0, None))
+        );
+    }
+
+    #[test]
+    fn groups_without_copies_are_not_counted_while_none_is_wanted() {
+        let mut conversion = counted([0, 4, 0, 0]);
+        conversion.changed(0..4);
+        assert_eq!(conversion.next(0, FREE).map(|step| step.group), Some(1));
+        assert_eq!(conversion.next(0, FREE), None);
+        conversion.ended(1, forms(4, 0), true);
+        assert_eq!(conversion.next(0, FREE), Some(step(1, Form::Parity, 4)));
+    }
+
+    #[test]
+    fn no_more_than_a_few_groups_are_in_flight() {
+        let mut conversion = Conversion::default();
+        conversion.changed(0..100);
+        let begun = std::iter::from_fn(|| conversion.next(1, FREE)).count();
+        assert_eq!((begun, conversion.in_flight()), (GROUPS_MAX, GROUPS_MAX));
+    }
+
+    #[test]
+    fn what_belongs_to_no_volume_counts_no_more() {
+        let mut conversion = counted([10, 10, 0, 0]);
+        conversion.forget(|group| group < 2);
+        conversion.check();
+        assert_eq!(conversion.totals(), (20, 0));
+    }
+}

@@ -1,0 +1,278 @@
+//! Elastic RAID in the pool: which stripes are kept as copies, and which as parity.
+//!
+//! The lanes count and convert (`lane/convert.rs`); [`Conversion`] chooses the groups; a policy says how many stripes
+//! should be copies. The pool keeps the administrator's share in its facts.
+
+mod conversion;
+mod policy;
+mod spec;
+
+use block::{Instant, Outcome};
+
+use self::conversion::{Conversion, Space};
+pub use self::policy::{ELASTIC_POLICIES, ElasticPolicy, policy_of};
+pub use self::spec::{ElasticError, ElasticSpec};
+use super::{OnDurable, Pool, PoolError, SeatState, Ticket};
+use crate::action::Command;
+use crate::format::Form;
+use crate::lane::FormCounts;
+
+/// Above this share of a drive's physical space stripes become parity again.
+const UPPER_PERCENT: u64 = 85;
+/// Below this share of all drives' physical space stripes become copies.
+const LOWER_PERCENT: u64 = 75;
+
+/// The state of elastic stripes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ElasticStatus {
+    /// The share of written stripes that the administrator wants as copies; `None`: as many as there is space for.
+    pub share: Option<u8>,
+    /// Stripes that were written, as far as they have been counted.
+    pub written: u64,
+    /// How many of them are copies.
+    pub copies: u64,
+    /// Stripes converted since the pool was opened.
+    pub converted: u64,
+    /// The form that stripes are converted to now.
+    pub converting: Option<Form>,
+    /// Why stripes are converted, or are not.
+    pub reason: ElasticReason,
+}
+
+/// Why stripes are converted, or are not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ElasticReason {
+    /// As many as wanted are copies.
+    AsWanted,
+    /// They are being counted.
+    Counting,
+    /// A drive is away, or cells are being filled: every stripe must be whole before it is converted.
+    Incomplete,
+    /// More copies are wanted, and all drives are below their lower lines.
+    SpaceFree,
+    /// More copies are wanted, and a drive is above its lower line.
+    SpaceEnough,
+    /// A drive is above its upper line.
+    SpaceShort,
+    /// Fewer copies are wanted.
+    FewerWanted,
+    /// The pool is being closed, or opened.
+    Closing,
+}
+
+impl ElasticReason {
+    /// In words, for people.
+    #[must_use]
+    pub const fn what(self) -> &'static str {
+        match self {
+            Self::AsWanted => "as many stripes as wanted are copies",
+            Self::Counting => "stripes are being counted",
+            Self::Incomplete => {
+                "stripes are not converted while a drive is away or cells are filled"
+            }
+            Self::SpaceFree => "stripes become copies: all drives have space",
+            Self::SpaceEnough => "no more stripes become copies: a drive is above its lower line",
+            Self::SpaceShort => "stripes become parity: a drive is above its upper line",
+            Self::FewerWanted => "stripes become parity: fewer copies are wanted",
+            Self::Closing => "the pool is not open",
+        }
+    }
+}
+
+/// The pool's part of elastic stripes.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Elastic {
+    conversion: Conversion,
+    /// A step has failed: nothing is tried before something changes.
+    failed: bool,
+    /// When it was checked last, every column was in its place.
+    was_whole: bool,
+}
+
+impl Elastic {
+    pub(super) fn is_idle(&self) -> bool {
+        self.conversion.in_flight() == 0
+    }
+
+    pub(super) fn check(&self) {
+        self.conversion.check();
+    }
+}
+
+impl Pool {
+    /// The state of elastic stripes; `None` if the pool is not elastic.
+    #[must_use]
+    pub fn elastic_status(&self) -> Option<ElasticStatus> {
+        if !self.geometry.is_elastic() {
+            return None;
+        }
+        let (written, copies) = self.elastic.conversion.totals();
+        let reason = self.elastic_reason();
+        let converting = match reason {
+            _ if self.elastic.is_idle() => None,
+            ElasticReason::SpaceFree => Some(Form::Copies),
+            ElasticReason::SpaceShort | ElasticReason::FewerWanted => Some(Form::Parity),
+            _ => None,
+        };
+        Some(ElasticStatus {
+            share: self.facts.elastic_share,
+            written,
+            copies,
+            converted: self.elastic.conversion.converted(),
+            converting,
+            reason,
+        })
+    }
+
+    /// Sets the share of written stripes that should be copies, in percent; `None`: as many as there is space for.
+    ///
+    /// # Errors
+    /// [`PoolError::NotElastic`] when the pool's stripes have one form.
+    pub fn set_elastic_share(
+        &mut self,
+        now: Instant,
+        share: Option<u8>,
+        ticket: Ticket,
+    ) -> Result<(), PoolError> {
+        self.now = now;
+        if !self.geometry.is_elastic() {
+            return Err(PoolError::NotElastic);
+        }
+        self.facts.elastic_share = share.map(|share| share.min(100));
+        self.elastic_may_go_on();
+        self.commit(vec![OnDurable::Done(ticket, Ok(()))]);
+        self.advance();
+        Ok(())
+    }
+
+    /// Something has changed that conversions may have waited for: a drive is back, or the share is another one.
+    pub(super) fn elastic_may_go_on(&mut self) {
+        self.elastic.conversion.try_again();
+        self.elastic.failed = false;
+    }
+
+    /// After opening: all groups are counted.
+    pub(super) fn count_forms(&mut self) {
+        if self.geometry.is_elastic() {
+            let groups: Vec<u64> = self.facts.allocated_groups().collect();
+            self.elastic.conversion.changed(groups);
+        }
+    }
+
+    /// A lane has put blocks of these groups in place.
+    pub(super) fn forms_may_have_changed(&mut self, groups: &[u64]) {
+        self.elastic.failed = false;
+        self.elastic.conversion.changed(groups.iter().copied());
+    }
+
+    /// These groups belong to no volume any more.
+    pub(super) fn forget_forms(&mut self, freed: &[(u64, u64)]) {
+        let is_freed = |group| crate::runs::run_of(freed, group).is_some();
+        self.elastic.conversion.forget(is_freed);
+    }
+
+    /// A step of a lane has ended.
+    pub(super) fn converted(&mut self, group: u64, forms: FormCounts, outcome: Outcome) {
+        let freed = !self.facts.allocated_groups().any(|other| other == group);
+        self.elastic.conversion.ended(group, forms, outcome.is_ok());
+        self.elastic.failed |= outcome.is_err();
+        if freed {
+            self.elastic.conversion.forget(|other| other == group);
+        }
+    }
+
+    /// Begins what can be counted or converted now.
+    pub(super) fn pump_elastic(&mut self) {
+        if !self.geometry.is_elastic() || !self.recovered || self.closing.is_some() {
+            return;
+        }
+        let whole = self.is_whole_for_conversions();
+        let before = std::mem::replace(&mut self.elastic.was_whole, whole);
+        if whole && !before {
+            self.elastic_may_go_on();
+        }
+        if !whole || self.elastic.failed {
+            return;
+        }
+        let stripes = self.geometry.stripes_per_group();
+        loop {
+            let wanted = self.copies_wanted();
+            let space = self.space();
+            let Some(step) = self.elastic.conversion.next(wanted, space) else {
+                return;
+            };
+            let command = Command::Convert {
+                group: step.group,
+                stripes: 0..stripes,
+                to: step.to,
+                most: step.most,
+            };
+            self.tell_lane(step.group, command);
+        }
+    }
+
+    fn copies_wanted(&self) -> u64 {
+        let share = self.facts.elastic_share;
+        let (written, _) = self.elastic.conversion.totals();
+        policy_of(share).wanted(written, share)
+    }
+
+    /// True if every column is in its place, and nothing is being filled or replaced.
+    fn is_whole_for_conversions(&self) -> bool {
+        let mut seats = self.layout_seats();
+        let current =
+            |seat: block::Seat| self.facts.seats[seat.index()].state == SeatState::Current;
+        self.fills.is_idle() && !self.is_replacing() && seats.all(current)
+    }
+
+    /// How much physical space the drives have, by the lines. Drives that do not know their use have enough.
+    fn space(&self) -> Space {
+        let of = |seat: block::Seat| {
+            let usage = self.usage(seat)?;
+            let capacity = self.elastic_capacity(usage.physical_bytes);
+            Some(match usage.used_bytes.saturating_mul(100) {
+                used if used > capacity.saturating_mul(UPPER_PERCENT) => Space::Short,
+                used if used > capacity.saturating_mul(LOWER_PERCENT) => Space::Enough,
+                _ => Space::Free,
+            })
+        };
+        let spaces: Vec<Space> = self.layout_seats().filter_map(of).collect();
+        let any = |space| spaces.contains(&space);
+        if any(Space::Short) {
+            Space::Short
+        } else if any(Space::Enough) {
+            Space::Enough
+        } else {
+            Space::Free
+        }
+    }
+
+    /// The part of a drive's physical space that groups may use: spare space is physical space, too.
+    fn elastic_capacity(&self, physical: u64) -> u64 {
+        let layout = self.geometry.layout();
+        let (drives, spares) = (u64::from(layout.drives()), u64::from(layout.spares()));
+        physical / drives.max(1) * drives.saturating_sub(spares)
+    }
+
+    fn elastic_reason(&self) -> ElasticReason {
+        let conversion = &self.elastic.conversion;
+        if !self.recovered || self.closing.is_some() {
+            return ElasticReason::Closing;
+        }
+        if !self.is_whole_for_conversions() {
+            return ElasticReason::Incomplete;
+        }
+        if !conversion.is_counted() {
+            return ElasticReason::Counting;
+        }
+        let (_, copies) = conversion.totals();
+        let wanted = self.copies_wanted();
+        match self.space() {
+            Space::Short if copies > 0 => ElasticReason::SpaceShort,
+            _ if copies > wanted => ElasticReason::FewerWanted,
+            _ if copies == wanted => ElasticReason::AsWanted,
+            Space::Free => ElasticReason::SpaceFree,
+            Space::Enough | Space::Short => ElasticReason::SpaceEnough,
+        }
+    }
+}
