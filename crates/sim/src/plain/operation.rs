@@ -8,6 +8,7 @@
 
 use std::ops::Range;
 
+use array::format::Form;
 use array::plan::{
     AllOnDrive, Piece, Plan, Scratch, Source, Stripe, Transfer, plan_read, plan_write,
 };
@@ -285,7 +286,7 @@ impl PlainArray {
             if self.copies > 1 && columns.iter().any(Column::readable) {
                 for &(slot, low, high) in &segments {
                     let slot = self.choose_copy(group, stripe, slot, &columns);
-                    let (column, chunk) = self.geometry.place(group, stripe, slot);
+                    let (column, chunk) = self.geometry.place(group, stripe, Form::Parity, slot);
                     let cell = columns[usize::from(column)].source;
                     let cell = cell.expect("the choice is readable");
                     ios.push(DriveIo {
@@ -310,6 +311,7 @@ impl PlainArray {
                 group,
                 stripe,
                 columns: &columns,
+                form: Form::Parity,
                 blocks: &AllOnDrive,
             };
             match plan_read(&mut self.plans, &at, &pieces, Scratch(ScratchId(0))) {
@@ -350,7 +352,7 @@ impl PlainArray {
     }
 
     fn chunk_io(&self, group: u64, stripe: u64, slot: usize, (low, high): (u64, u64)) -> DriveIo {
-        let (column, chunk) = self.geometry.place(group, stripe, slot);
+        let (column, chunk) = self.geometry.place(group, stripe, Form::Parity, slot);
         let cell = self.geometry.layout().cell(group, column);
         DriveIo {
             seat: cell.seat,
@@ -368,7 +370,7 @@ impl PlainArray {
         self.turn += 1;
         let geometry = &self.geometry;
         let seat_of = |copy: usize| {
-            let (column, _) = geometry.place(group, stripe, copy);
+            let (column, _) = geometry.place(group, stripe, Form::Parity, copy);
             match columns.get(usize::from(column)) {
                 Some(column) => column.source.map(|cell| cell.seat),
                 None => Some(geometry.layout().cell(group, column).seat),
@@ -429,6 +431,7 @@ impl PlainArray {
             group,
             stripe,
             columns: &columns,
+            form: Form::Parity,
             blocks: &AllOnDrive,
         };
         let mut offset = 0;

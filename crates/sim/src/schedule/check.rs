@@ -1,7 +1,9 @@
 //! Checks that the contents of the drives agree when nothing is in flight (I5).
 
+use std::collections::BTreeMap;
+
 use array::Geometry;
-use array::format::{BlockName, MetaPage};
+use array::format::{BlockName, Entry, Form, HeldIn, MetaPage};
 use block::BLOCK_BYTES;
 use erasure::Code;
 use layout::Cell;
@@ -22,7 +24,8 @@ pub(super) fn drives_agree(world: &World) -> Result<(), Violation> {
             .map(|column| column_of(world, geometry, pool.facts().uuid, group, column))
             .collect::<Result<_, _>>()
             .map_err(|what| Violation::new("I5", what))?;
-        parities_agree(geometry, group, &columns).map_err(|what| Violation::new("I5", what))?;
+        parities_agree(world, geometry, group, &columns)
+            .map_err(|what| Violation::new("I5", what))?;
     }
     Ok(())
 }
@@ -38,8 +41,7 @@ fn block_at(world: &World, cell: Cell, offset: u64) -> Result<&Block, String> {
 pub(super) fn is_written(world: &World, group: u64, column: u16, byte: u64) -> bool {
     let pool = world.pool();
     let geometry = pool.geometry();
-    let cell = geometry.layout().cell(group, column);
-    let (Some(regions), Ok(block)) = (geometry.regions(), u32::try_from(byte / BLOCK_BYTES)) else {
+    let Ok(block) = u32::try_from(byte / BLOCK_BYTES) else {
         return true;
     };
     let name = BlockName {
@@ -47,12 +49,17 @@ pub(super) fn is_written(world: &World, group: u64, column: u16, byte: u64) -> b
         column,
         block,
     };
+    entry_at(world, geometry, name).map_or(true, |entry| entry.generation != 0)
+}
+
+/// The entry of a block in its column's own page.
+fn entry_at(world: &World, geometry: &Geometry, name: BlockName) -> Result<Entry, String> {
+    let regions = geometry.regions().ok_or("a pool without pages")?;
+    let cell = geometry.layout().cell(name.group, name.column);
     let at = geometry.page_offset(regions, cell, name.page().index.into(), 0);
-    let Ok(copy) = block_at(world, cell, at).map(Block::to_bytes) else {
-        return true;
-    };
-    let (page, _) = MetaPage::merge(pool.facts().uuid, name.page(), &[&copy]);
-    page.get(name.entry()).generation != 0
+    let copy = block_at(world, cell, at)?.to_bytes();
+    let (page, _) = MetaPage::merge(world.pool().facts().uuid, name.page(), &[&copy]);
+    Ok(page.get(name.entry()))
 }
 
 /// The blocks of a column's cell, checked against its checksums.
@@ -118,15 +125,34 @@ fn column_of(
 }
 
 /// Checks that every parity of every stripe of a group is the sum of its equation.
-fn parities_agree(geometry: &Geometry, group: u64, columns: &[Vec<Block>]) -> Result<(), String> {
-    let code = geometry.code();
+fn parities_agree(
+    world: &World,
+    geometry: &Geometry,
+    group: u64,
+    columns: &[Vec<Block>],
+) -> Result<(), String> {
     let blocks = geometry.chunk_bytes() / BLOCK_BYTES;
     let index = |value: u64| usize::try_from(value).expect("cells are small");
+    let forms = forms_of(world, geometry, group)?;
     for stripe in 0..geometry.stripes_per_group() {
+        let form = forms.get(&stripe).copied().unwrap_or_default();
+        let code = geometry.code_of(form);
+        if geometry.is_elastic() {
+            let mut others = geometry.blocks_only_of(group, stripe, form.other());
+            let written = |name: &BlockName| {
+                let at = u64::from(name.block) * BLOCK_BYTES;
+                is_written(world, group, name.column, at)
+            };
+            if let Some(name) = others.find(written) {
+                return Err(format!(
+                    "{name:?} counts, and stripe {stripe} is in the form of {form:?}"
+                ));
+            }
+        }
         for block in 0..blocks {
             let stripe_blocks: Vec<&Block> = (0..code.elements())
                 .map(|slot| {
-                    let (column, chunk) = geometry.place(group, stripe, slot);
+                    let (column, chunk) = geometry.place(group, stripe, form, slot);
                     &columns[usize::from(column)][index(chunk * blocks + block)]
                 })
                 .collect();
@@ -138,6 +164,29 @@ fn parities_agree(geometry: &Geometry, group: u64, columns: &[Vec<Block>]) -> Re
         }
     }
     Ok(())
+}
+
+/// The forms of a group's stripes by the latest entries of its maps on the drives. Stripes without an entry are parity.
+fn forms_of(world: &World, geometry: &Geometry, group: u64) -> Result<BTreeMap<u64, Form>, String> {
+    let mut forms = BTreeMap::new();
+    if !geometry.is_elastic() {
+        return Ok(forms);
+    }
+    for data in 0..geometry.data_stripes() {
+        let mut latest = Entry::UNWRITTEN;
+        for column in 0..geometry.layout().columns() {
+            let entry = entry_at(world, geometry, geometry.map_name(group, column, data))?;
+            if entry != Entry::UNKNOWN && entry.generation > latest.generation {
+                latest = entry;
+            }
+        }
+        if latest != Entry::UNWRITTEN {
+            let held =
+                HeldIn::decode(latest.crc).ok_or("a map entry with a form that there is not")?;
+            forms.insert(held.stripe.into(), held.form);
+        }
+    }
+    Ok(forms)
 }
 
 /// The slot of a parity that is not the sum of its equation, if there is one.

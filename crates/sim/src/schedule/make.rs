@@ -55,7 +55,11 @@ impl Schedule {
         // Not drawn from `rng`, so that an old seed gives the same schedule as before, or the one in the twin setting.
         let lazy = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 63 == 1;
         let free = seed.wrapping_mul(0xa24b_aed4_963e_e407) >> 63 == 1;
+        let elastic = seed.wrapping_mul(0x94d0_49bb_1331_11eb) >> 63 == 1;
+        let elastic =
+            Setting::elastic_twin(setting, free).filter(|_| elastic && scope != Scope::Orderly);
         let setting = match (free, lazy) {
+            _ if elastic.is_some() => elastic.unwrap_or(setting),
             (true, _) => Setting::free_twin(setting),
             (false, true) => Setting::lazy_twin(setting),
             (false, false) => setting,
@@ -187,6 +191,11 @@ impl Maker {
             {
                 let back = self.back(seat);
                 self.joins(back, seat);
+            }
+            if SETTINGS[self.setting].is_elastic() && self.places.random_range(0..12) == 0 {
+                let shares = [None, Some(0), Some(100), Some(50)];
+                let share = shares[self.places.random_range(0..shares.len())];
+                self.events.push(Event::Elastic(share));
             }
             if scrub_at == Some(number) {
                 self.events.push(Event::Scrub);

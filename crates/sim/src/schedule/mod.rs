@@ -77,8 +77,8 @@ const EAGER: [Setting; 15] = [
 /// The pools of schedules, in this order: those that seeds choose from, of six drives and more; small ones for
 /// enumerations; lazy variants of these, whose groups are made blank at their first write; those that seeds choose from
 /// with groups of eight stripes or more, some of them free; small ones with free stripes; a
-/// small one with a spare.
-pub const SETTINGS: [Setting; 42] = [
+/// small one with a spare; elastic ones, with free stripes and without, those that seeds choose from and small ones.
+pub const SETTINGS: [Setting; 51] = [
     EAGER[0],
     EAGER[1],
     EAGER[2],
@@ -121,7 +121,30 @@ pub const SETTINGS: [Setting; 42] = [
     EAGER[12].named("raid6-small-free").cells(32, 6 * 2),
     EAGER[14].named("pddl2-small-free").cells(32, 6 * 2),
     Setting::new(("raid5-small-spare", "raid5", 3, 1), (8, 2 * 4), 1),
+    ELASTIC[0].lazy("elastic5"),
+    ELASTIC[1].lazy("elastic6"),
+    ELASTIC[2].lazy("pddl2-elastic"),
+    ELASTIC[0].lazy("elastic5-free").cells(32, 2 * 6 * 5),
+    ELASTIC[1].lazy("elastic6-free").cells(32, 2 * 6 * 4),
+    ELASTIC[2].lazy("pddl2-elastic-free").cells(32, 2 * 6 * 3),
+    Setting::new(("elastic5-small", "elastic5", 3, 0), (8, 2 * 4), 1),
+    Setting::new(("elastic6-small", "elastic6", 4, 0), (8, 2 * 4), 2),
+    Setting::new(("elastic5-small-free", "elastic5", 3, 0), (8, 2), 1).cells(32, 6 * 2),
 ];
+
+/// Elastic pools that seeds choose from.
+const ELASTIC: [Setting; 3] = [
+    Setting::new(("elastic5", "elastic5", 6, 1), (8, 3 * 10), 1),
+    Setting::new(("elastic6", "elastic6", 6, 0), (16, 2 * 16), 2),
+    Setting::new(
+        ("pddl2-elastic", "pddl2:3d:6c:1s:elastic", 6, 0),
+        (8, 2 * 6),
+        2,
+    ),
+];
+
+/// The first elastic one of [`SETTINGS`].
+const FIRST_ELASTIC: usize = FIRST_FREE + 14;
 
 /// The first of [`SETTINGS`] with free stripes.
 const FIRST_FREE: usize = EAGER.len() + 13;
@@ -201,6 +224,18 @@ impl Setting {
         FIRST_FREE + setting
     }
 
+    /// The elastic variant of a setting, if there is one.
+    pub(crate) fn elastic_twin(setting: usize, free: bool) -> Option<usize> {
+        let plain = ["raid5", "raid6", "pddl2"];
+        let index = plain.iter().position(|&name| name == EAGER[setting].name)?;
+        Some(FIRST_ELASTIC + index + if free { ELASTIC.len() } else { 0 })
+    }
+
+    /// True if stripes of its pool may be kept as copies.
+    pub(crate) fn is_elastic(&self) -> bool {
+        self.scheme.contains("elastic")
+    }
+
     /// The index of a setting by name.
     pub(crate) fn by_name(name: &str) -> Option<usize> {
         SETTINGS.iter().position(|setting| setting.name == name)
@@ -260,6 +295,8 @@ pub enum Event {
     Reopen,
     /// A scrub of all volumes begins.
     Scrub,
+    /// An administrator sets the percentage of stripes that should be copies; `None`: as many as there is space for.
+    Elastic(Option<u8>),
     /// Creates a second volume and begins to write it; or, if there is one, deletes it once its writes have ended.
     Neighbour,
     /// An administrator fails a drive.

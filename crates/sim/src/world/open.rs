@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use array::format;
-use array::format::DriveMap;
+use array::format::{CellShape, DriveMap};
 use array::pool::{FoundDrive, NewDrive, OpenError, PoolError, PoolSpec, Ticket};
 use block::Fault;
 use rand::SeedableRng;
@@ -236,17 +236,23 @@ impl World {
 
 /// The regions of the drives of a pool with these options.
 fn drive_map(options: &WorldOptions) -> DriveMap {
-    let map = |copies| {
-        DriveMap::with_copies(options.drive_bytes, Some(options.cell_bytes), copies, 0)
-            .expect("a map")
+    let map = |page_copies, planes| {
+        let shape = CellShape {
+            page_copies,
+            map_entries: 0,
+            planes,
+        };
+        DriveMap::with_shape(options.drive_bytes, Some(options.cell_bytes), shape).expect("a map")
     };
-    let first = map(2);
+    let first = map(2, 1);
     if options.regions.is_some_and(|regions| regions.first_format) {
         return first;
     }
-    let scheme = options.scheme.parse().expect("a scheme");
+    let scheme: layout::Scheme = options.scheme.parse().expect("a scheme");
+    let elastic = scheme.elastic;
     let shape = layout::Geometry::new(&scheme, Some(options.drives), first.rows);
-    map((shape.expect("a layout").code.parity + 1).max(2))
+    let survivors = shape.expect("a layout").code.parity + 1;
+    map(survivors.max(2), if elastic { survivors } else { 1 })
 }
 
 /// Zeroes everything before the rows of a drive, where an earlier pool may have left its data. Run this before a pool

@@ -1,4 +1,4 @@
-//! Scrubs: start, schedule, pause, progress.
+//! Scrubs: start, schedule, pause, progress. And conversions of elastic stripes.
 
 use array::pool::{PoolError, ScrubProgress, Ticket};
 
@@ -10,6 +10,15 @@ impl World {
     pub fn begin_scrub(&mut self) -> bool {
         let ticket = self.ticket();
         let agreed = self.pool.scrub(self.now, ticket).is_ok();
+        self.poll_pool();
+        agreed
+    }
+
+    /// Sets how many stripes should be copies, without waiting for anything. Returns true if the pool accepted the
+    /// command.
+    pub fn set_elastic_share(&mut self, share: Option<u8>) -> bool {
+        let ticket = self.ticket();
+        let agreed = self.pool.set_elastic_share(self.now, share, ticket).is_ok();
         self.poll_pool();
         agreed
     }

@@ -10,6 +10,7 @@ mod direct;
 mod discards;
 mod drive_return;
 mod drive_return_during_rebuild;
+mod elastic;
 mod failures;
 mod format1;
 mod glitch;

@@ -15,6 +15,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use array::format::Form;
 use array::pool::SeatState;
 use array::router::VolumeMap;
 use block::{BLOCK_BYTES, Fault, Request, RequestKind, Seat};
@@ -365,7 +366,8 @@ fn held(world: &World, gone: &BTreeSet<Seat>) -> BTreeSet<u64> {
             });
             let request = parts[0].request;
             let (stripe, segments) = &geometry.stripes(&request)[0];
-            let (column, _) = geometry.place(request.group, *stripe, segments[0].slot);
+            let (column, _) =
+                geometry.place(request.group, *stripe, Form::Parity, segments[0].slot);
             !gone.contains(&geometry.layout().cell(request.group, column).seat)
         })
         .collect()

@@ -327,7 +327,7 @@ impl Placement {
             for stripe in 0..geometry.stripes_per_group() {
                 for &slot in &data {
                     for copy in 0..copies {
-                        let (column, _) = geometry.place(group, stripe, slot + copy);
+                        let (column, _) = geometry.place(group, stripe, Form::Parity, slot + copy);
                         seats.push(geometry.layout().cell(group, column).seat.0);
                     }
                 }

@@ -22,6 +22,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Debug;
 use std::ops::Range;
 
+use array::format::Form;
 use array::plan::{AllOnDrive, Scratch, Stripe, plan_fill};
 use array::view::Column;
 use array::{IoKind, ScratchId};
@@ -416,6 +417,7 @@ impl PlainArray {
             group,
             stripe: stripes.start,
             columns: &columns,
+            form: Form::Parity,
             blocks: &AllOnDrive,
         };
         let scratch = Scratch(ScratchId(0));

@@ -104,7 +104,6 @@ impl Run {
     fn told_by_equations(&mut self, rotten: &BTreeSet<(Seat, u64)>) -> BTreeSet<u64> {
         let world = self.world();
         let geometry = std::sync::Arc::clone(world.pool().geometry());
-        let code = geometry.code();
         let mut lost = BTreeSet::new();
         let facts = world.pool().facts();
         let written: BTreeSet<u64> = facts.allocated_groups().collect();
@@ -115,10 +114,13 @@ impl Run {
                     // The stripe is free.
                     continue;
                 };
+                let form = world.lane_of(group).form_of_stripe(group, stripe);
+                let form = form.unwrap_or_default();
+                let code = geometry.code_of(form);
                 for low in (0..geometry.chunk_bytes()).step_by(4096) {
                     let mut known = ElementSet::new(code.elements());
                     for slot in 0..code.elements() {
-                        let (column, chunk) = geometry.place(group, stripe, slot);
+                        let (column, chunk) = geometry.place(group, stripe, form, slot);
                         let cell = geometry.layout().cell(group, column);
                         let at = geometry.drive_offset(cell, chunk) + low;
                         let written = check::is_written(

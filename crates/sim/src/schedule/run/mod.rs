@@ -396,6 +396,10 @@ impl Run {
                 self.world().begin_scrub();
                 Ok(())
             }
+            Event::Elastic(share) => {
+                self.world().set_elastic_share(share);
+                Ok(())
+            }
             Event::Neighbour => self.neighbour(),
             Event::Fail(seat) => {
                 self.failed += u64::from(self.fail(seat)?);

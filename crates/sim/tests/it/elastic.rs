@@ -1,0 +1,164 @@
+//! Elastic pools: stripes change between parity and copies, and in both forms everything works.
+
+use array::pool::ElasticStatus;
+use block::Seat;
+use sim::schedule::{Event, Runner, Schedule, Scope};
+use sim::{CutSpec, WorldOptions};
+
+use crate::support::{Bench, parts};
+
+/// Groups of eight stripes, of which two are free or none.
+fn bench(scheme: &str, drives: u16, free_stripes: bool, seed: u64) -> Bench {
+    let chunk_bytes = 16 << 10;
+    let options = WorldOptions {
+        drive_bytes: 64 << 20,
+        chunk_bytes,
+        cell_bytes: 8 * chunk_bytes,
+        free_stripes,
+        seed,
+        ..WorldOptions::small(scheme, drives)
+    };
+    let bench = Bench::of(&options, 2);
+    assert!(bench.world.pool().facts().has("elastic"), "{scheme}");
+    bench
+}
+
+impl Bench {
+    fn status(&self) -> ElasticStatus {
+        self.world.pool().elastic_status().expect("it is elastic")
+    }
+
+    /// Sets the share of copies, and waits until all conversions have ended and are in place.
+    fn share(&mut self, share: Option<u8>) {
+        assert!(self.world.set_elastic_share(share));
+        for _ in 0..4 {
+            self.world.settle();
+        }
+    }
+}
+
+/// Scheme and drives: n = 2 to 5, p = 1 and 2, and a declustered layout.
+const POOLS: [(&str, u16); 8] = [
+    ("elastic5", 3),
+    ("elastic5", 4),
+    ("elastic5", 5),
+    ("elastic5", 6),
+    ("elastic6", 4),
+    ("elastic6", 5),
+    ("elastic6", 7),
+    ("pddl1:2d:7c:1s:elastic", 7),
+];
+
+#[test]
+fn stripes_become_copies_and_parity_again_as_the_share_says() {
+    for (scheme, drives) in POOLS {
+        for free in [false, true] {
+            let mut bench = bench(scheme, drives, free, 3);
+            bench.share(Some(0));
+            bench.write_all();
+            for (share, percent) in [
+                (Some(0), 0),
+                (None, 100),
+                (Some(25), 25),
+                (Some(75), 75),
+                (Some(0), 0),
+            ] {
+                bench.share(share);
+                let status = bench.status();
+                let stripes = bench.size / bench.stripe_bytes();
+                assert_eq!(status.written, stripes, "{scheme}");
+                assert_eq!(
+                    status.copies,
+                    stripes * percent / 100,
+                    "{scheme} {share:?} {status:?}"
+                );
+                bench.check_here(scheme);
+                let left = bench.world.clone().cut(CutSpec::All);
+                bench.check(left, scheme);
+            }
+        }
+    }
+}
+
+#[test]
+fn each_set_of_drives_that_the_code_survives_may_be_lost_in_both_forms() {
+    for (scheme, drives) in POOLS {
+        let mut bench = bench(scheme, drives, true, 5);
+        bench.write_all();
+        bench.share(Some(50));
+        // Every eighth block is written once more, in either form.
+        for number in 0..bench.size / (32 << 10) {
+            let bytes = vec![u8::try_from(number % 250).unwrap() + 1; 4096];
+            bench.write(number * (32 << 10), &bytes);
+        }
+        bench.flush();
+        let lost_pairs = |first: u16| match scheme {
+            "elastic6" => (first + 1..drives).map(Some).chain([None]).collect(),
+            _ => vec![None],
+        };
+        for settled in [false, true] {
+            if settled {
+                bench.world.settle();
+            }
+            for first in 0..drives {
+                for second in lost_pairs(first) {
+                    let mut left = bench.world.clone().cut(CutSpec::None);
+                    if let Some(second) = second {
+                        left.remove(Seat(second).index());
+                    }
+                    left.remove(Seat(first).index());
+                    bench.check(left, &format!("{scheme} without {first} and {second:?}"));
+                }
+            }
+        }
+    }
+}
+
+/// Seeds of elastic settings only.
+fn seeds(range: std::ops::Range<u64>, scope: Scope) {
+    let mut runner = Runner::new();
+    let mut ran = 0;
+    for seed in range {
+        let schedule = Schedule::from_seed(seed, scope);
+        if !schedule
+            .events
+            .iter()
+            .any(|event| matches!(event, Event::Elastic(_)))
+        {
+            continue;
+        }
+        ran += 1;
+        let verdict = runner.run(&schedule);
+        if let Some(violation) = verdict.violation {
+            panic!("seed {seed}, {scope:?}: {violation}\n{schedule}");
+        }
+    }
+    assert!(ran > 0);
+}
+
+fn count() -> u64 {
+    let asked = std::env::var("RAVELIN_SEEDS").ok();
+    asked.and_then(|text| text.parse().ok()).unwrap_or(1000)
+}
+
+parts! {
+    schedules {
+        with_reported_faults => seeds(0..count(), Scope::Reported),
+        with_silent_faults => seeds(0..count(), Scope::Silent),
+    }
+}
+
+/// One seed, by hand.
+#[test]
+#[ignore = "by hand"]
+fn one_seed() {
+    let seed: u64 = std::env::var("SEED").unwrap().parse().unwrap();
+    let scope = match std::env::var("SCOPE").as_deref() {
+        Ok("silent") => Scope::Silent,
+        _ => Scope::Reported,
+    };
+    let mut runner = Runner::new();
+    let schedule = sim::schedule::shrink(&mut runner, &Schedule::from_seed(seed, scope));
+    let verdict = Runner::new().run(&schedule);
+    println!("{schedule}\n{:?}", verdict.violation);
+}
