@@ -160,6 +160,15 @@ pub struct ScrubPool {
     pub every_days: Option<u32>,
 }
 
+/// `POST pools/NAME/elastic`: sets how many stripes of an elastic pool are kept as copies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SetElastic {
+    /// The percentage of written stripes, 0 to 100; without it as many as there is space for.
+    #[serde(default)]
+    pub percent: Option<u8>,
+}
+
 /// Answer to [`CreatePool`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CreatedPool {

@@ -25,7 +25,7 @@ use engine::{PoolHandle, RunOptions};
 use crate::Failure;
 use crate::api::{
     CreatePool, CreatedPool, DestroyPool, FailedRestore, FoundPool, History, HistoryLine, Import,
-    Overwrite, PoolSummary, Scan, ScrubPool, Status,
+    Overwrite, PoolSummary, Scan, ScrubPool, SetElastic, Status,
 };
 use crate::failure::{exist, or_closest};
 use crate::history;
@@ -535,6 +535,22 @@ impl Daemon {
             (None, Some(every_days)) => handle.plan_scrub(every_days),
             (None, None) => handle.scrub(false),
         };
+        outcome.map_err(|error| Failure::pool(&what, &error))
+    }
+
+    /// Sets how many stripes of a pool are kept as copies.
+    pub fn set_elastic(&self, name: &str, request: SetElastic) -> Result<(), Failure> {
+        let what = format!("pool `{name}` keeps its stripes as they are");
+        let handle = self.handle(name, &what)?;
+        if let Some(percent) = request.percent.filter(|&percent| percent > 100) {
+            let why = format!("{percent} percent of its stripes are more than there are");
+            return Err(Failure::request(
+                &what,
+                &why,
+                "a number from 0 to 100, or auto",
+            ));
+        }
+        let outcome = handle.set_elastic_share(request.percent);
         outcome.map_err(|error| Failure::pool(&what, &error))
     }
 

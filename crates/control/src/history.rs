@@ -176,6 +176,13 @@ fn change(method: &Method, path: &str, body: &Value) -> Option<Change> {
             };
             ((*pool).to_owned(), format!("pool scrub {pool}{how}"))
         }
+        ("POST", ["pools", pool, "elastic"]) => {
+            let how = match body["percent"].as_u64() {
+                Some(percent) => percent.to_string(),
+                None => "auto".to_owned(),
+            };
+            ((*pool).to_owned(), format!("pool elastic {pool} {how}"))
+        }
         ("POST", ["pools", pool, "drives", verb]) => {
             let (drive, new) = (text("drive"), text("new"));
             let command = format!("drive {verb} {pool} {drive} {new}");

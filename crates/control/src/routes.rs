@@ -19,7 +19,7 @@ use serde::de::DeserializeOwned;
 use crate::api::{
     Alive, Attach, BODY_BYTES_MAX, ChangeLabel, ClosePool, CreatePool, CreateVolume, DeleteVolume,
     DestroyPool, Done, DriveChange, Events, Exports, FoundPools, Idle, Import, Pools, RenameVolume,
-    ResizeVolume, Scan, ScrubPool, Volumes,
+    ResizeVolume, Scan, ScrubPool, SetElastic, Volumes,
 };
 use crate::daemon::Change;
 use crate::{Daemon, Failure, history};
@@ -39,6 +39,7 @@ pub(crate) fn router(daemon: Arc<Daemon>) -> Router {
         .route("/status", get(status))
         .route("/export", post(export))
         .route("/scrub", post(scrub))
+        .route("/elastic", post(elastic))
         .route("/events", get(events))
         .route("/history", get(pool_history))
         .route("/idle", get(idle))
@@ -225,6 +226,14 @@ async fn scrub(
     Body(request): Body<ScrubPool>,
 ) -> Answer<Done> {
     blocking(move || daemon.scrub(&name, request).map(|()| Done {})).await
+}
+
+async fn elastic(
+    State(daemon): Shared,
+    At(name): At<String>,
+    Body(request): Body<SetElastic>,
+) -> Answer<Done> {
+    blocking(move || daemon.set_elastic(&name, request).map(|()| Done {})).await
 }
 
 #[derive(Deserialize)]

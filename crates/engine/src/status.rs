@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use array::pool::{self, OutReason, Pool, PoolFacts, Report, SeatFacts, SeatState};
+use array::format::Form;
+use array::pool::{self, ElasticReason, OutReason, Pool, PoolFacts, Report, SeatFacts, SeatState};
 use block::{Instant, Seat};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -142,6 +143,9 @@ pub struct PoolStatus {
     pub volumes: Vec<VolumeStatus>,
     /// The rebuild under way or the last one since the pool was opened.
     pub rebuild: Option<RebuildStatus>,
+    /// The forms of its stripes, if the pool is elastic.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub elastic: Option<ElasticStatus>,
     /// The scrub under way or the last one since the pool was opened.
     pub scrub: Option<ScrubStatus>,
     /// The last scrub that has ended, also if the daemon has been started again since.
@@ -311,6 +315,48 @@ pub struct RebuildStatus {
     pub eta_seconds: Option<f64>,
 }
 
+/// The forms of an elastic pool's stripes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ElasticStatus {
+    /// The percentage of written stripes that should be copies; without it as many as there is space for.
+    pub target_percent: Option<u8>,
+    /// The share of written stripes that are copies, 0 to 1; `None` while they are being counted.
+    pub coverage: Option<f64>,
+    /// Stripes of which something was written.
+    pub written_stripes: u64,
+    /// How many of them are copies.
+    pub copy_stripes: u64,
+    /// Bytes of user data in a stripe.
+    pub stripe_bytes: u64,
+    /// Stripes that have been converted since the pool was opened.
+    pub converted_stripes: u64,
+    /// The form that stripes are converted to now: `copies` or `parity`.
+    pub converting_to: Option<String>,
+    /// Why stripes are converted, or are not.
+    pub reason: String,
+}
+
+fn elastic(pool: &Pool) -> Option<ElasticStatus> {
+    let status = pool.elastic_status()?;
+    #[expect(clippy::cast_precision_loss, reason = "a share for display")]
+    let share = status.copies as f64 / status.written.max(1) as f64;
+    let counted = status.reason != ElasticReason::Counting;
+    let name = |form| match form {
+        Form::Parity => "parity",
+        Form::Copies => "copies",
+    };
+    Some(ElasticStatus {
+        target_percent: status.share,
+        coverage: counted.then_some(share),
+        written_stripes: status.written,
+        copy_stripes: status.copies,
+        stripe_bytes: pool.geometry().stripe_data_bytes(),
+        converted_stripes: status.converted,
+        converting_to: status.converting.map(name).map(str::to_owned),
+        reason: status.reason.what().to_owned(),
+    })
+}
+
 /// A scrub, under way or ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ScrubStatus {
@@ -445,6 +491,7 @@ impl PoolStatus {
                 })
                 .collect(),
             rebuild: rebuild(pool, now),
+            elastic: elastic(pool),
             scrub: scrub(pool, now),
             // The driver of the pool does not know of earlier openings.
             last_scrub: None,

@@ -292,7 +292,7 @@ pub fn create_with_regions(
     let Some(elastic) = spec.elastic().map_err(elastic_error)? else {
         return create_plain(spec, regions, ticket);
     };
-    let pool = create_plain(&spec.on_planes(elastic), regions, ticket)?;
+    let pool = create_plain(&spec.expanded(elastic), regions, ticket)?;
     elastic.check(&pool.geometry).map_err(elastic_error)?;
     Ok(pool)
 }
@@ -343,7 +343,7 @@ fn create_with(
     let drives = u16::try_from(spec.drives.len()).unwrap_or(u16::MAX);
     let all = || spec.drives.iter().chain(&spec.spares);
     let smallest = all()
-        .min_by_key(|drive| drive.size_bytes)
+        .min_by_key(|drive| spec.used_bytes(drive))
         .ok_or(CreateError::NoDrives)?;
     let elastic = spec.scheme.elastic && page_copies.is_some();
     let planes = match elastic {
@@ -356,7 +356,7 @@ fn create_with(
         planes,
     };
     let divide = |plane_bytes| {
-        let map = DriveMap::with_shape(smallest.size_bytes, plane_bytes, shape);
+        let map = DriveMap::with_shape(spec.used_bytes(smallest), plane_bytes, shape);
         map.map_err(|error| CreateError::Drive {
             path: smallest.path.clone(),
             error,
@@ -377,7 +377,7 @@ fn create_with(
         .unwrap_or(CHUNK_BYTES_DEFAULT.min(map.cell_bytes / u64::from(planes)));
     let lanes = regions
         .and_then(|regions| regions.lanes)
-        .unwrap_or_else(|| DriveMap::default_lanes(smallest.size_bytes));
+        .unwrap_or_else(|| DriveMap::default_lanes(spec.used_bytes(smallest)));
     let ring_bytes = regions
         .and_then(|regions| regions.ring_bytes)
         .unwrap_or_else(|| map.ring_bytes(lanes));

@@ -184,7 +184,9 @@ impl Pool {
     }
 
     fn is_in_use(&self, group: u64) -> bool {
-        self.fills.is_filling(group) || self.scrub.is_scrubbing(group)
+        self.fills.is_filling(group)
+            || self.scrub.is_scrubbing(group)
+            || self.elastic.is_converting(group)
     }
 
     /// Drives refuse labels, so no label can record blank groups: the waiting writes fail, like writes to other groups.

@@ -76,7 +76,8 @@ use crate::{Geometry, Losses};
 pub use catchup::{Proof, Rejected};
 pub use create::{CreateError, NewDrive, PoolSpec, RegionSizes, create, create_with_regions};
 pub use elastic::{
-    ELASTIC_POLICIES, ElasticError, ElasticPolicy, ElasticReason, ElasticSpec, ElasticStatus, policy_of,
+    ELASTIC_POLICIES, ElasticError, ElasticPolicy, ElasticReason, ElasticSpec, ElasticStatus,
+    policy_of,
 };
 pub use error::PoolError;
 pub use facts::{

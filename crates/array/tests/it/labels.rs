@@ -123,7 +123,7 @@ fn a_feature_that_is_not_known_is_refused_by_name() {
             names
         }
     );
-    assert!(refused.to_string().contains("(time-travel, bits 0x40)"));
+    assert!(refused.to_string().contains("(time-travel, bits 0x80)"));
 
     // Header and payload must name the same features.
     let mut without = new.clone();

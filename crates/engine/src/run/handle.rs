@@ -369,6 +369,14 @@ impl PoolHandle {
         self.admin(Admin::PlanScrub { every_days })
     }
 
+    /// Sets the percentage of stripes of an elastic pool that should be copies; `None`: as many as there is space for.
+    ///
+    /// # Errors
+    /// As [`Pool::set_elastic_share`].
+    pub fn set_elastic_share(&self, share: Option<u8>) -> Result<(), PoolError> {
+        self.admin(Admin::ElasticShare { share })
+    }
+
     /// Pauses the scrub, or resumes it.
     ///
     /// # Errors

@@ -96,6 +96,10 @@ pub(crate) enum Admin {
     PlanScrub {
         every_days: u32,
     },
+    /// How many stripes should be copies.
+    ElasticShare {
+        share: Option<u8>,
+    },
     Close,
 }
 
@@ -501,6 +505,7 @@ impl PoolThread {
                 return;
             }
             Admin::PlanScrub { every_days } => self.pool.plan_scrub(now, every_days, ticket),
+            Admin::ElasticShare { share } => self.pool.set_elastic_share(now, share, ticket),
             Admin::Close => {
                 self.pool.close(now, ticket);
                 Ok(())

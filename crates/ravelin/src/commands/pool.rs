@@ -1,6 +1,7 @@
 //! `ravelin pool create | list | status | destroy | import | export | history | events | iostat | wait`.
 
 mod create;
+mod elastic;
 mod events;
 mod glance;
 mod history;
@@ -97,6 +98,16 @@ pub(crate) enum PoolCommand {
         #[arg(conflicts_with_all = ["pause", "resume", "wait"])]
         every: Option<u32>,
     },
+    /// Choose how many stripes of an elastic pool are kept as copies, or show how many are.
+    #[command(after_long_help = examples::ELASTIC)]
+    Elastic {
+        /// The pool.
+        #[arg(add = complete::pools())]
+        name: String,
+        /// A percentage of the stripes that are written, or as many as the drives have space for.
+        #[arg(value_name = "auto|PERCENT", value_parser = elastic::share)]
+        share: Option<elastic::Share>,
+    },
     /// Show who changed what in a pool, and its important events.
     #[command(after_long_help = examples::HISTORY)]
     History {
@@ -146,6 +157,7 @@ impl PoolCommand {
                 };
                 return scrub::run(context, &client, &name, request, wait);
             }
+            Self::Elastic { name, share } => elastic::run(context, &client, &name, share)?,
             Self::History { name } => history::run(context, &client, &name)?,
             Self::Events(arguments) => arguments.run(context, &client)?,
             Self::Iostat(arguments) => arguments.run(context, &client)?,

@@ -53,6 +53,8 @@ pub struct Setting {
 pub(crate) const CHUNK_BYTES: u64 = 4096;
 /// Bytes of a drive in all schedules: regions of 5 MiB, a reserve of 8 MiB, and some rows.
 pub(crate) const DRIVE_BYTES: u64 = 14 << 20;
+/// The same in elastic pools: two planes or three of whole mebibytes.
+pub(crate) const ELASTIC_DRIVE_BYTES: u64 = 18 << 20;
 
 /// Pools whose volumes are zeroed when they are created.
 const EAGER: [Setting; 15] = [

@@ -48,12 +48,15 @@ impl World {
     /// As [`World::create`].
     pub(crate) fn begin_create(options: &WorldOptions, drives: Vec<Drive>, symbolic: bool) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(options.seed);
+        let scheme: layout::Scheme = options.scheme.parse().expect("a scheme");
+        // Drives of elastic pools compress; here all that they expose is physical space.
+        let planes = scheme.elastic.then(|| u64::from(scheme.parity) + 1);
         let new_drive = |uuid, index: u16| NewDrive {
             uuid,
             path: format!("sim:{index}"),
             size_bytes: options.drive_bytes,
             domain: None,
-            physical_bytes: None,
+            physical_bytes: planes.map(|planes| options.drive_bytes / planes),
         };
         let total = options.drives + options.spares;
         let mut all: Vec<NewDrive> = (0..total)
@@ -63,7 +66,7 @@ impl World {
         let spec = PoolSpec {
             name: "sim".to_owned(),
             uuid: random_uuid(&mut rng),
-            scheme: options.scheme.parse().expect("a scheme"),
+            scheme,
             chunk_bytes: Some(options.chunk_bytes),
             cell_bytes: Some(options.cell_bytes),
             journal: true,

@@ -11,7 +11,7 @@ use crate::support::{Bench, parts};
 fn bench(scheme: &str, drives: u16, free_stripes: bool, seed: u64) -> Bench {
     let chunk_bytes = 16 << 10;
     let options = WorldOptions {
-        drive_bytes: 64 << 20,
+        drive_bytes: 66 << 20,
         chunk_bytes,
         cell_bytes: 8 * chunk_bytes,
         free_stripes,

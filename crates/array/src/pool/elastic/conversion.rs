@@ -74,6 +74,10 @@ impl Conversion {
         self.stale.is_empty() && self.in_flight.values().all(|step| step.to.is_some())
     }
 
+    pub(super) fn is_in_flight(&self, group: u64) -> bool {
+        self.in_flight.contains_key(&group)
+    }
+
     pub(super) fn in_flight(&self) -> usize {
         self.in_flight.len()
     }

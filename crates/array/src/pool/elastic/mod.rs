@@ -94,6 +94,10 @@ impl Elastic {
         self.conversion.in_flight() == 0
     }
 
+    pub(super) fn is_converting(&self, group: u64) -> bool {
+        self.conversion.is_in_flight(group)
+    }
+
     pub(super) fn check(&self) {
         self.conversion.check();
     }
@@ -162,7 +166,8 @@ impl Pool {
     /// A lane has put blocks of these groups in place.
     pub(super) fn forms_may_have_changed(&mut self, groups: &[u64]) {
         self.elastic.failed = false;
-        self.elastic.conversion.changed(groups.iter().copied());
+        let ours = { groups.iter().copied() }.filter(|&group| self.facts.is_allocated(group));
+        self.elastic.conversion.changed(ours);
     }
 
     /// These groups belong to no volume any more.
@@ -173,7 +178,7 @@ impl Pool {
 
     /// A step of a lane has ended.
     pub(super) fn converted(&mut self, group: u64, forms: FormCounts, outcome: Outcome) {
-        let freed = !self.facts.allocated_groups().any(|other| other == group);
+        let freed = !self.facts.is_allocated(group);
         self.elastic.conversion.ended(group, forms, outcome.is_ok());
         self.elastic.failed |= outcome.is_err();
         if freed {

@@ -15,9 +15,9 @@ use std::borrow::Cow;
 use block::{BLOCK_BYTES, ByteSize, Hint};
 use layout::{Expansion, Scheme};
 
-use crate::pool::create::{NewDrive, PoolSpec};
 use crate::Geometry;
 use crate::format::{DESCRIPTOR_BYTES, Descriptor};
+use crate::pool::create::{NewDrive, PoolSpec};
 
 /// Ratios of exposed to physical space may differ by one part in this many: sizes are rounded.
 const RATIO_PARTS: u128 = 100;
@@ -244,15 +244,18 @@ impl PoolSpec {
         Ok(Some(ElasticSpec { expansion, planes }))
     }
 
-    /// The same pool with the expansion in its scheme, on drives that expose no more than its planes need.
-    pub(in crate::pool) fn on_planes(&self, elastic: ElasticSpec) -> Self {
+    /// The same pool with the expansion in its scheme.
+    pub(in crate::pool) fn expanded(&self, elastic: ElasticSpec) -> Self {
         let mut spec = self.clone();
         spec.scheme.expansion = Some(elastic.expansion);
-        for drive in spec.drives.iter_mut().chain(&mut spec.spares) {
-            let physical = drive.physical_bytes.unwrap_or(drive.size_bytes);
-            drive.size_bytes = drive.size_bytes.min(elastic.exposed_bytes(physical));
-        }
         spec
+    }
+
+    /// Bytes of a drive that the pool uses: all of it, or as much as the planes of an elastic pool need.
+    pub(in crate::pool) fn used_bytes(&self, drive: &NewDrive) -> u64 {
+        let planes = self.elastic().ok().flatten().zip(drive.physical_bytes);
+        let needed = planes.map(|(elastic, physical)| elastic.exposed_bytes(physical));
+        needed.map_or(drive.size_bytes, |needed| needed.min(drive.size_bytes))
     }
 }
 

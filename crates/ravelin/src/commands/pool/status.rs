@@ -195,6 +195,7 @@ fn write(out: &mut dyn Write, status: &Status) -> io::Result<()> {
     if let Some(rebuild) = &pool.rebuild {
         writeln!(out, "rebuild: {}", rebuild_line(rebuild))?;
     }
+    super::elastic::write(out, pool)?;
     super::scrub::write(out, pool)?;
     super::lost::write(out, status)?;
     if !pool.journal {

@@ -12,6 +12,7 @@
 //! `RAVELIN_CRASHES=n` runs n rounds on each pool, `RAVELIN_LONG` a hundred; the default is three. A failure prints its
 //! seed; `RAVELIN_SEED` sets the seed.
 
+mod elastic;
 mod fio;
 mod stream;
 

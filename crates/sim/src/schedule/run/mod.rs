@@ -13,7 +13,9 @@ use std::time::Duration;
 use array::pool::RegionSizes;
 use block::{BLOCK_BYTES, Fault, Instant, Request, RequestKind, Seat};
 
-use super::{CHUNK_BYTES, DRIVE_BYTES, Event, SEEDED, SETTINGS, Schedule, VOLUME, check};
+use super::{
+    CHUNK_BYTES, DRIVE_BYTES, ELASTIC_DRIVE_BYTES, Event, SEEDED, SETTINGS, Schedule, VOLUME, check,
+};
 use crate::buffer::Buffer;
 use crate::content::{SECTOR, mix};
 use crate::drive::{Drive, DriveFault, Pace, Regions, Trigger};
@@ -190,7 +192,10 @@ pub(crate) fn options(setting: usize) -> WorldOptions {
         scheme: of.scheme.to_owned(),
         drives: of.drives,
         spares: of.spares,
-        drive_bytes: DRIVE_BYTES,
+        drive_bytes: match of.is_elastic() {
+            true => ELASTIC_DRIVE_BYTES,
+            false => DRIVE_BYTES,
+        },
         chunk_bytes: CHUNK_BYTES,
         cell_bytes: of.cell_bytes,
         regions: Some(RegionSizes {
