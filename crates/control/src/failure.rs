@@ -190,6 +190,7 @@ impl Failure {
             | PoolError::NoSpace { .. }
             | PoolError::JournalLost { .. }
             | PoolError::NoChecksums
+            | PoolError::NotElastic
             | PoolError::TakenOver
             | PoolError::Closing => StatusCode::CONFLICT,
         };

@@ -34,6 +34,7 @@ mod scratch;
 mod world;
 
 #[cfg(debug_assertions)]
+pub use array::format::Form;
 pub use array::seeded::{SeededFault, seed_fault};
 pub use drive::{Counted, Drive, DriveFault, Pace, Pieces, Region, Regions, Survival, Trigger};
 pub use oracle::Oracle;

@@ -228,6 +228,7 @@ fn neighbour(schedule: &Schedule, number: u64) -> Schedule {
 
 /// Faults whose search takes more than two seconds: only in the long form.
 const SLOW: &[SeededFault] = &[
+    SeededFault::UnverifiedConversion,
     SeededFault::AnchorBeforePages,
     SeededFault::SkipFillTarget,
     SeededFault::UnboundChecksum,

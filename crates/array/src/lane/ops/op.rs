@@ -310,7 +310,8 @@ impl Op {
         self.arbitration = Rare::BLANK;
         if let Task::Repair(blocks) = &mut self.task {
             // Data has the same slots in both forms.
-            blocks.retain(|&(slot, _)| geometry.code().is_data(slot));
+            let data = geometry.code().data().len();
+            blocks.retain(|&(slot, _)| slot < data);
         }
     }
 

@@ -69,9 +69,17 @@ impl Conversion {
         self.converted
     }
 
-    /// True if the counts of all groups are known.
-    pub(super) fn is_counted(&self) -> bool {
-        self.stale.is_empty() && self.in_flight.values().all(|step| step.to.is_some())
+    /// True if the counts of all groups are known that matter. `wanted`: how many stripes should be copies.
+    pub(super) fn is_counted(&self, wanted: u64) -> bool {
+        let counts = |step: &Step| step.to.is_none();
+        let mut stale = self.stale.iter();
+        !stale.any(|&group| self.matters(group, wanted)) && !self.in_flight.values().any(counts)
+    }
+
+    /// If no copy is wanted, groups that are known to have none need not be counted: writes make no copies.
+    fn matters(&self, group: u64, wanted: u64) -> bool {
+        let no_copies = self.counts.get(&group).is_some_and(|&(_, copies)| copies == 0);
+        wanted > 0 || !no_copies
     }
 
     pub(super) fn is_in_flight(&self, group: u64) -> bool {
@@ -134,15 +142,8 @@ impl Conversion {
 
     fn count_next(&mut self, wanted: u64) -> Option<Step> {
         let free = |&&group: &&u64| !self.in_flight.contains_key(&group);
-        // If none is wanted, groups that are known to have none need not be counted: writes make no copies.
-        let matters = |&&group: &&u64| {
-            wanted > 0
-                || self
-                    .counts
-                    .get(&group)
-                    .is_none_or(|&(_, copies)| copies > 0)
-        };
-        let group = *self.stale.iter().filter(free).find(matters)?;
+        let mut waiting = self.stale.iter().filter(free);
+        let group = *waiting.find(|&&group| self.matters(group, wanted))?;
         self.stale.remove(&group);
         Some(Step {
             group,
@@ -263,7 +264,7 @@ mod tests {
     fn all_groups_are_counted_before_one_is_converted() {
         let mut conversion = Conversion::default();
         conversion.changed([2, 7]);
-        assert!(!conversion.is_counted());
+        assert!(!conversion.is_counted(5));
         let first = conversion.next(5, FREE).unwrap();
         let second = conversion.next(5, FREE).unwrap();
         assert_eq!((first.group, second.group), (2, 7));
@@ -275,7 +276,7 @@ mod tests {
         conversion.ended(2, forms(0, 0), true);
         assert_eq!(conversion.next(5, FREE), None);
         conversion.ended(7, forms(0, 0), true);
-        assert!(conversion.is_counted());
+        assert!(conversion.is_counted(5));
         assert_eq!(conversion.next(5, FREE), Some(step(2, Form::Copies, 5)));
     }
 
@@ -356,7 +357,9 @@ mod tests {
         conversion.changed(0..4);
         assert_eq!(conversion.next(0, FREE).map(|step| step.group), Some(1));
         assert_eq!(conversion.next(0, FREE), None);
+        assert!(!conversion.is_counted(0));
         conversion.ended(1, forms(4, 0), true);
+        assert!(conversion.is_counted(0) && !conversion.is_counted(1));
         assert_eq!(conversion.next(0, FREE), Some(step(1, Form::Parity, 4)));
     }
 

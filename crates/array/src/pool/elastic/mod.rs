@@ -267,11 +267,11 @@ impl Pool {
         if !self.is_whole_for_conversions() {
             return ElasticReason::Incomplete;
         }
-        if !conversion.is_counted() {
-            return ElasticReason::Counting;
-        }
         let (_, copies) = conversion.totals();
         let wanted = self.copies_wanted();
+        if !conversion.is_counted(wanted) {
+            return ElasticReason::Counting;
+        }
         match self.space() {
             Space::Short if copies > 0 => ElasticReason::SpaceShort,
             _ if copies > wanted => ElasticReason::FewerWanted,

@@ -6,6 +6,7 @@
 //! simulated disks.
 
 use shear::{Belief, Kind, Probe};
+use sim::Form;
 use sim::plain::PlainArray;
 
 use super::volume::{Answer, Run, Step, array, options};

@@ -13,7 +13,7 @@ use crate::commands::common::{Context, Failure, size};
 
 /// How many stripes should be copies: a percentage, or as many as there is space for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Share(Option<u8>);
+pub(crate) struct Share(Option<u8>);
 
 pub(super) fn share(word: &str) -> Result<Share, String> {
     if word == "auto" {

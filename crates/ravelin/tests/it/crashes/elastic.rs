@@ -41,7 +41,7 @@ fn conversions_and_crashes_lose_nothing_that_was_flushed_and_no_drive() {
     let export = bench.json(&["volume", "attach", "tank/v", "--nbd", "unix:nbd"]);
     let uri = export["uri"].as_str().unwrap().to_owned();
     fio::fill(&uri);
-    let mut stream = Stream::new();
+    let stream = Stream::new();
     let log = bench.path("client.log");
     let mut converted = 0;
     for round in 0..rounds() {
