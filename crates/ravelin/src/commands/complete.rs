@@ -92,9 +92,9 @@ fn is_drive(path: &std::path::Path) -> bool {
 /// Names of schemes.
 pub(crate) fn schemes() -> ArgValueCandidates {
     ArgValueCandidates::new(|| {
-        let names = layout::scheme::names();
-        let names = names.filter(|name| !name.starts_with("elastic"));
-        names.map(CompletionCandidate::new).collect()
+        layout::scheme::names()
+            .map(CompletionCandidate::new)
+            .collect()
     })
 }
 

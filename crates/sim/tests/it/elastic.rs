@@ -147,18 +147,3 @@ parts! {
         with_silent_faults => seeds(0..count(), Scope::Silent),
     }
 }
-
-/// One seed, by hand.
-#[test]
-#[ignore = "by hand"]
-fn one_seed() {
-    let seed: u64 = std::env::var("SEED").unwrap().parse().unwrap();
-    let scope = match std::env::var("SCOPE").as_deref() {
-        Ok("silent") => Scope::Silent,
-        _ => Scope::Reported,
-    };
-    let mut runner = Runner::new();
-    let schedule = sim::schedule::shrink(&mut runner, &Schedule::from_seed(seed, scope));
-    let verdict = Runner::new().run(&schedule);
-    println!("{schedule}\n{:?}", verdict.violation);
-}

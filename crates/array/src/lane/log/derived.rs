@@ -110,10 +110,10 @@ fn leave_out_each(cx: &Context, op: &Op, units: &mut [Unit]) {
             .filter(|&parity| follows(parity) || seeded::is(SeededFault::DerivedFromPart))
             .map(|parity| row[parity])
             .collect();
-        let left_out = unit
+        let spared = unit
             .blocks
             .extract_if(.., |(name, ..)| derived.contains(name));
-        unit.derived = left_out.collect();
+        unit.derived = spared.collect();
     }
 }
 

@@ -78,7 +78,10 @@ impl Conversion {
 
     /// If no copy is wanted, groups that are known to have none need not be counted: writes make no copies.
     fn matters(&self, group: u64, wanted: u64) -> bool {
-        let no_copies = self.counts.get(&group).is_some_and(|&(_, copies)| copies == 0);
+        let no_copies = self
+            .counts
+            .get(&group)
+            .is_some_and(|&(_, copies)| copies == 0);
         wanted > 0 || !no_copies
     }
 
