@@ -3,15 +3,18 @@
 use array::pool::ElasticStatus;
 use block::Seat;
 use sim::schedule::{Event, Runner, Schedule, Scope};
-use sim::{CutSpec, WorldOptions};
+use sim::{CutSpec, Drive, Pace, WorldOptions};
 
 use crate::support::{Bench, parts};
+
+/// Two planes or three of whole mebibytes.
+const DRIVE_BYTES: u64 = 66 << 20;
 
 /// Groups of eight stripes, of which two are free or none.
 fn bench(scheme: &str, drives: u16, free_stripes: bool, seed: u64) -> Bench {
     let chunk_bytes = 16 << 10;
     let options = WorldOptions {
-        drive_bytes: 66 << 20,
+        drive_bytes: DRIVE_BYTES,
         chunk_bytes,
         cell_bytes: 8 * chunk_bytes,
         free_stripes,
@@ -110,6 +113,45 @@ fn each_set_of_drives_that_the_code_survives_may_be_lost_in_both_forms() {
                     bench.check(left, &format!("{scheme} without {first} and {second:?}"));
                 }
             }
+        }
+    }
+}
+
+/// In groups with both forms: a drive is replaced by a fresh one, one that was away catches up, and scrubs find nothing.
+#[test]
+fn groups_with_both_forms_are_filled_caught_up_with_and_scrubbed() {
+    for (scheme, drives) in POOLS {
+        let mut bench = bench(scheme, drives, true, 9);
+        bench.write_all();
+        bench.share(Some(50));
+        let scribble = |bench: &mut Bench, turn: u8| {
+            for number in 0..bench.size / (64 << 10) {
+                let offset = number * (64 << 10) + u64::from(turn) * 8192;
+                bench.write(offset, &vec![turn + 1; 4096]);
+            }
+        };
+        for (turn, seat) in (0..3).zip([0, drives - 1, drives / 2]) {
+            let when = format!("{scheme}, turn {turn}");
+            let seat = Seat(seat);
+            bench.world.fail_drive(seat, false).unwrap();
+            bench.world.settle();
+            scribble(&mut bench, turn);
+            bench.check_here(&when);
+            let fresh = Drive::new(DRIVE_BYTES, Pace::Null);
+            match turn {
+                // It comes back with what it had.
+                1 => bench.world.return_drive(seat).unwrap(),
+                _ => bench.world.replace_drive(seat, fresh).unwrap(),
+            }
+            scribble(&mut bench, turn + 4);
+            bench.world.settle();
+            bench.check_here(&when);
+            bench.share(Some(25 + 25 * turn));
+            bench.world.scrub().unwrap();
+            bench.world.settle();
+            assert_eq!(bench.world.scrub_progress().bad, 0, "{when}");
+            let left = bench.world.clone().cut(CutSpec::All);
+            bench.check(left, &when);
         }
     }
 }

@@ -16,35 +16,68 @@ struct Pool {
     scheme: &'static str,
     drives: u16,
     survives: usize,
+    /// In elastic pools: the percentage of copies at first, and after the second writes.
+    shares: Option<[u8; 2]>,
 }
 
-const POOLS: [Pool; 5] = [
+const POOLS: [Pool; 9] = [
     Pool {
         scheme: "raid5",
         drives: 4,
         survives: 1,
+        shares: None,
     },
     Pool {
         scheme: "raid6",
         drives: 6,
         survives: 2,
+        shares: None,
     },
     Pool {
         scheme: "raid1:3r",
         drives: 3,
         survives: 2,
+        shares: None,
     },
     Pool {
         scheme: "pddl2:2d:6c:1s",
         drives: 6,
         survives: 2,
+        shares: None,
     },
     Pool {
         scheme: "raid6:dcode",
         drives: 5,
         survives: 2,
+        shares: None,
+    },
+    elastic("elastic5", 4, [100, 100]),
+    elastic("elastic5", 4, [0, 100]),
+    elastic("elastic5", 4, [100, 0]),
+    Pool {
+        survives: 2,
+        ..elastic("elastic6", 5, [50, 100])
     },
 ];
+
+const fn elastic(scheme: &'static str, drives: u16, shares: [u8; 2]) -> Pool {
+    Pool {
+        scheme,
+        drives,
+        survives: 1,
+        shares: Some(shares),
+    }
+}
+
+/// Sets the share of copies, and waits until they are in place.
+fn share(world: &mut World, share: Option<u8>) {
+    if share.is_some() {
+        assert!(world.set_elastic_share(share));
+        for _ in 0..4 {
+            world.settle();
+        }
+    }
+}
 
 /// What is set back: each region alone, metadata with data, all but the journal, and the whole drive.
 fn regions() -> Vec<Regions> {
@@ -139,9 +172,14 @@ fn old(block: u64) -> u8 {
 
 fn begin(pool: &Pool, first_format: bool) -> World {
     let options = WorldOptions {
-        drive_bytes: 14 << 20,
+        // Two planes or three of whole mebibytes.
+        drive_bytes: if pool.shares.is_some() {
+            18 << 20
+        } else {
+            14 << 20
+        },
         regions: Some(RegionSizes {
-            first_format,
+            first_format: first_format && pool.shares.is_none(),
             ..RegionSizes::default()
         }),
         ..WorldOptions::small(pool.scheme, pool.drives)
@@ -151,6 +189,7 @@ fn begin(pool: &Pool, first_format: bool) -> World {
     world.create_volume(VOLUME, size).unwrap();
     write(&mut world, 1, |_| true);
     world.settle();
+    share(&mut world, pool.shares.map(|[first, _]| first));
     world
 }
 
@@ -227,6 +266,9 @@ fn stopped(world: &World, pool: &Pool, lost: &[Seat], closed: bool) -> Vec<Drive
         world.settle();
     }
     write(&mut world, 2, rewritten);
+    if lost.is_empty() {
+        share(&mut world, pool.shares.map(|[_, second]| second));
+    }
     match closed {
         true => world.close().unwrap(),
         false => world.cut(CutSpec::None),
@@ -256,8 +298,8 @@ fn set_back(when: When) {
                         }
                         cases += 1;
                         let story = format!(
-                            "{}, closed {closed}: {regions:?} of drive {back} is old, {lost:?} lost {when:?}",
-                            pool.scheme
+                            "{} {:?}, closed {closed}: {regions:?} of drive {back} is old, {lost:?} lost {when:?}",
+                            pool.scheme, pool.shares
                         );
                         let first: &[Seat] = match when {
                             When::First => lost,
@@ -309,9 +351,10 @@ fn a_scrub_makes_a_drive_that_was_set_back_as_it_was() {
             let mut world = begin(pool, first_format);
             let then = world.drives().to_vec();
             write(&mut world, 2, rewritten);
+            share(&mut world, pool.shares.map(|[_, second]| second));
             let now = world.close().unwrap();
             for back in 0..pool.drives {
-                let story = format!("{} drive {back}", pool.scheme);
+                let story = format!("{} {:?} drive {back}", pool.scheme, pool.shares);
                 let mut drives = now.clone();
                 let at = usize::from(back);
                 drives[at].set_back(&then[at], Regions::of(&[Region::Metadata, Region::Data]));
