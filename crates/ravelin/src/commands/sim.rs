@@ -68,6 +68,9 @@ pub(crate) struct FaultsArguments {
     /// Only this part.
     #[arg(long, value_enum)]
     only: Option<Part>,
+    /// Only workloads with this in their name, as `elastic` or `raid6-small`.
+    #[arg(long, value_name = "NAME")]
+    workload: Option<String>,
 }
 
 /// Run the schedule of one seed again.
@@ -277,9 +280,20 @@ impl FaultsArguments {
     fn run(&self, context: &Context) -> Result<Ended, Failure> {
         let one_in = if self.exhaustive { 1 } else { SHARE };
         let share = Share::one_in(one_in);
-        let workloads = workloads().into_iter().map(Case::Workload);
+        let named = |workload: &Workload| match &self.workload {
+            Some(name) => workload.name.contains(name),
+            None => true,
+        };
+        let workloads = workloads().into_iter().filter(named).map(Case::Workload);
         let stories = stories().into_iter().map(Case::Story);
+        let stories = stories.filter(|_| self.workload.is_none());
         let all: Vec<Case> = workloads.chain(stories).collect();
+        if all.is_empty() {
+            let name = self.workload.as_deref().unwrap_or_default();
+            return Err(Failure::from(format!(
+                "no workload has `{name}` in its name"
+            )));
+        }
         let next = AtomicU64::new(0);
         let tally = Mutex::new(Tally::default());
         let threads = std::thread::available_parallelism().map_or(1, Into::into);

@@ -1,5 +1,6 @@
 //! Small workloads: twenty by scheme and state of the pool, six with first writes to groups that are made blank for
-//! them, ten with whole stripes onto space that holds nothing, and six with whole stripes that move.
+//! them, ten with whole stripes onto space that holds nothing, six with whole stripes that move, and thirteen with
+//! elastic stripes that change their form.
 
 use block::Seat;
 
@@ -167,6 +168,74 @@ pub fn workloads() -> Vec<Workload> {
             makes: false,
             ..healthy.clone()
         }));
+    }
+    all.extend(conversions());
+    all
+}
+
+/// Events of a pool before the client continues beside its conversions.
+const CONVERSIONS_BEGUN: u32 = 12;
+
+/// Stripes that become copies, and parity again, beside the client's requests; and what happens beside them.
+fn conversions() -> Vec<Workload> {
+    let mut all = Vec::new();
+    for name in ["elastic5-small", "elastic6-small", "elastic5-small-free"] {
+        let healthy = workload(name, State::Healthy, 0);
+        let volume_bytes = SETTINGS[healthy.frame.setting].volume_bytes;
+        let whole = write(0, volume_bytes, false);
+        let share = |percent| Event::Elastic(Some(percent));
+        let trim = Event::Zero {
+            offset: 0,
+            length: volume_bytes / 2,
+            trim: true,
+        };
+        let block = write(0, 4096, false);
+        let begun = Event::Steps(CONVERSIONS_BEGUN);
+        let lives = [
+            ("promote", 0, vec![share(100), begun, block, Event::Flush]),
+            ("demote", 100, vec![share(0), begun, block, Event::Flush]),
+            ("both ways", 50, vec![share(0), Event::Flush]),
+            ("trim", 100, vec![share(0), begun, trim, Event::Flush]),
+            ("stream", 100, vec![block, share(50), begun, whole]),
+            ("scrub", 0, vec![share(100), Event::Scrub, begun, block]),
+            // The label of the drive, and the first cells.
+            ("rebuild", 50, vec![Event::Insert(Seat(0)), begun, block]),
+        ];
+        for (what, before, events) in lives {
+            let rebuild = what == "rebuild";
+            // The others have more than 64 boundaries where stripes have three copies, or groups have more stripes.
+            let fits = match name {
+                "elastic6-small" => ["promote", "demote", "rebuild"].contains(&what),
+                "elastic5-small-free" => ["promote", "demote", "trim"].contains(&what),
+                _ => true,
+            };
+            if !fits {
+                continue;
+            }
+            let mut prepare = vec![
+                share(before),
+                whole,
+                Event::Drain,
+                Event::Settle,
+                Event::Settle,
+            ];
+            match what {
+                "rebuild" => prepare.extend([Event::Fail(Seat(0)), Event::Settle]),
+                // The stripes that are to be copies are on their way.
+                "both ways" => prepare.extend([share(100), begun]),
+                _ => {}
+            }
+            let mut workload = healthy.clone();
+            workload.name = format!("{name} {what}");
+            workload.prepare = prepare;
+            workload.events = events;
+            workload.makes = false;
+            if rebuild {
+                workload.spare_losses -= 1;
+                workload.seats.retain(|seat| seat.0 > 0);
+            }
+            all.push(workload);
+        }
     }
     all
 }
