@@ -330,6 +330,8 @@ pub struct ElasticStatus {
     pub stripe_bytes: u64,
     /// Stripes that have been converted since the pool was opened.
     pub converted_stripes: u64,
+    /// True if nothing is to be converted now, as far as is known.
+    pub at_rest: bool,
     /// The form that stripes are converted to now: `copies` or `parity`.
     pub converting_to: Option<String>,
     /// Why stripes are converted, or are not.
@@ -352,6 +354,7 @@ fn elastic(pool: &Pool) -> Option<ElasticStatus> {
         copy_stripes: status.copies,
         stripe_bytes: pool.geometry().stripe_data_bytes(),
         converted_stripes: status.converted,
+        at_rest: status.reason.is_at_rest(),
         converting_to: status.converting.map(name).map(str::to_owned),
         reason: status.reason.what().to_owned(),
     })

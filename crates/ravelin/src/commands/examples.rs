@@ -38,7 +38,7 @@ pub(crate) const IMPORT: &str =
 pub(crate) const EXPORT: &str = "Examples:\n  ravelin pool export tank";
 pub(crate) const SCRUB: &str =
     "Examples:\n  ravelin pool scrub tank --wait\n  ravelin pool scrub tank --every month";
-pub(crate) const ELASTIC: &str = "Examples:\n  ravelin pool elastic tank\n  ravelin pool elastic tank 30\n  ravelin pool elastic tank auto";
+pub(crate) const ELASTIC: &str = "Examples:\n  ravelin pool elastic tank\n  ravelin pool elastic tank 30 --wait\n  ravelin pool elastic tank auto";
 pub(crate) const HISTORY: &str = "Examples:\n  ravelin pool history tank";
 pub(crate) const EVENTS: &str =
     "Examples:\n  ravelin pool events tank\n  ravelin pool events tank --follow";

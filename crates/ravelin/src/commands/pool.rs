@@ -107,6 +107,9 @@ pub(crate) enum PoolCommand {
         /// A percentage of the stripes that are written, or as many as the drives have space for.
         #[arg(value_name = "auto|PERCENT", value_parser = elastic::share)]
         share: Option<elastic::Share>,
+        /// Return when no stripe is to be converted any more.
+        #[arg(long)]
+        wait: bool,
     },
     /// Show who changed what in a pool, and its important events.
     #[command(after_long_help = examples::HISTORY)]
@@ -157,7 +160,9 @@ impl PoolCommand {
                 };
                 return scrub::run(context, &client, &name, request, wait);
             }
-            Self::Elastic { name, share } => elastic::run(context, &client, &name, share)?,
+            Self::Elastic { name, share, wait } => {
+                elastic::run(context, &client, &name, share, wait)?;
+            }
             Self::History { name } => history::run(context, &client, &name)?,
             Self::Events(arguments) => arguments.run(context, &client)?,
             Self::Iostat(arguments) => arguments.run(context, &client)?,

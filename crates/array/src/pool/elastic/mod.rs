@@ -61,6 +61,15 @@ pub enum ElasticReason {
 }
 
 impl ElasticReason {
+    /// True if nothing is to be counted or converted for this reason.
+    #[must_use]
+    pub const fn is_at_rest(self) -> bool {
+        match self {
+            Self::AsWanted | Self::Incomplete | Self::SpaceEnough | Self::Closing => true,
+            Self::Counting | Self::SpaceFree | Self::SpaceShort | Self::FewerWanted => false,
+        }
+    }
+
     /// In words, for people.
     #[must_use]
     pub const fn what(self) -> &'static str {

@@ -1,6 +1,7 @@
 //! `ravelin pool elastic`.
 
 use std::io::{self, Write};
+use std::time::Duration;
 
 use control::Client;
 use control::api::{Done, SetElastic};
@@ -10,6 +11,9 @@ use serde_json::json;
 
 use super::ask;
 use crate::commands::common::{Context, Failure, size};
+
+/// How often the progress of conversions is queried.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// How many stripes should be copies: a percentage, or as many as there is space for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,13 +35,17 @@ pub(super) fn run(
     client: &Client,
     name: &str,
     share: Option<Share>,
+    wait: bool,
 ) -> Result<(), Failure> {
     if let Some(Share(percent)) = share {
         let at = path(&["pools", name, "elastic"]);
         let Done {} = client.send("POST", &at, &SetElastic { percent })?;
     }
-    let asked = ask(client, name)?;
-    let elastic = asked.pool.elastic;
+    let mut elastic = ask(client, name)?.pool.elastic;
+    while wait && elastic.as_ref().is_some_and(|elastic| !elastic.at_rest) {
+        std::thread::sleep(POLL_INTERVAL);
+        elastic = ask(client, name)?.pool.elastic;
+    }
     context.print(
         "pool elastic",
         &json!({ "name": name, "elastic": elastic }),
@@ -97,6 +105,7 @@ mod tests {
             copy_stripes: 4,
             stripe_bytes: 64 << 10,
             converted_stripes: 4,
+            at_rest: false,
             converting_to: Some("copies".to_owned()),
             reason: "stripes become copies: all drives have space".to_owned(),
         };
