@@ -290,9 +290,11 @@ impl FaultsArguments {
         let all: Vec<Case> = workloads.chain(stories).collect();
         if all.is_empty() {
             let name = self.workload.as_deref().unwrap_or_default();
-            return Err(Failure::from(format!(
-                "no workload has `{name}` in its name"
-            )));
+            return Err(Failure::usage(
+                "nothing is enumerated",
+                format!("no workload has `{name}` in its name"),
+                "a scheme as `raid6`, or `elastic`",
+            ));
         }
         let next = AtomicU64::new(0);
         let tally = Mutex::new(Tally::default());

@@ -153,6 +153,8 @@ impl Pool {
         }
         self.facts.elastic_share = share.map(|share| share.min(100));
         self.elastic_may_go_on();
+        // What was written since the last checkpoint counts, too.
+        self.count_forms();
         self.commit(vec![OnDurable::Done(ticket, Ok(()))]);
         self.advance();
         Ok(())
@@ -164,7 +166,7 @@ impl Pool {
         self.elastic.failed = false;
     }
 
-    /// After opening: all groups are counted.
+    /// All groups are counted again.
     pub(super) fn count_forms(&mut self) {
         if self.geometry.is_elastic() {
             let groups: Vec<u64> = self.facts.allocated_groups().collect();
