@@ -27,6 +27,15 @@ uuid=$(ravelin pool list --json | grep -o '"uuid":"[^"]*"' | cut -d'"' -f4)
 ravelin drive add tank /dev/loop3 >/dev/null
 until_shown loop3 "ravelin_member tank"
 say "added: $(shown loop3) $(properties loop3 RAVELIN_SEAT)"
+# A file system on a volume is known as on any device.
+ravelin volume create tank/home --size 16M >/dev/null
+ravelin volume attach tank/home --loop >/attached 2>&1 || say "not attached: $(cat /attached)"
+udevadm settle
+volume=$(basename $(readlink -f /dev/ravelin/tank/home))
+mkfs.ext4 -q -L data /dev/ravelin/tank/home
+until_shown $volume "ext4 data"
+say "volume: $(shown $volume)"
+ravelin volume detach tank/home >/dev/null
 # Members are known without a daemon, also when all devices are looked at anew.
 kill $daemon
 wait $daemon

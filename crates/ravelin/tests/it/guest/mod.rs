@@ -11,6 +11,7 @@ mod taken_drives;
 mod units;
 
 use std::path::Path;
+use std::time::Duration;
 
 use crate::support::kit::Kit;
 
@@ -63,13 +64,16 @@ fn a_device_of_the_kernels_nbd_client_has_a_name_that_stays() {
 /// Drives of a pool have a type, a pool and a seat in udev's database, from which `lsblk` and installers take them.
 #[test]
 fn lsblk_names_the_drives_of_a_pool_and_not_those_of_a_destroyed_one() {
-    let kit = match Kit::find(&["udevadm", "lsblk"]) {
+    let kit = match Kit::find(&["udevadm", "lsblk", "losetup", "mkfs.ext4"]) {
         Ok(kit) => kit,
         Err(missing) => return eprintln!("skipped: {missing}"),
     };
-    let mut guest = kit.guest("drive-names", &["drivers/block/loop.ko"]);
+    let mut guest = kit.guest("drive-names", &["drivers/block/loop.ko", "fs/fuse/fuse.ko"]);
+    guest.time_limit(Duration::from_secs(400));
     guest.program("udevadm", "/lib/systemd/systemd-udevd");
     guest.program("lsblk", "/usr/bin/lsblk");
+    guest.program("losetup", "/bin/losetup");
+    guest.program("mkfs.ext4", "/bin/mkfs.ext4");
     guest.file(RULES, "/etc/udev/rules.d/65-ravelin.rules");
     // With these, udev looks for file systems itself, and again whenever a program has written to a device.
     for name in ["60-block.rules", "60-persistent-storage.rules"] {
@@ -89,6 +93,7 @@ fn lsblk_names_the_drives_of_a_pool_and_not_those_of_a_destroyed_one() {
             "properties: ID_FS_TYPE=ravelin_member ID_FS_USAGE=raid ID_FS_VERSION=1 ID_FS_LABEL=tank RAVELIN_POOL=tank RAVELIN_SEAT=1",
             "identity: the pool's",
             "added: ravelin_member tank RAVELIN_SEAT=3",
+            "volume: ext4 data",
             "without a daemon: ravelin_member tank RAVELIN_SEAT=0",
             "destroyed:",
             "brought back: ravelin_member tank",
