@@ -12,6 +12,7 @@ use crate::VolumeId;
 use crate::format::Form;
 use crate::lane::FormCounts;
 use crate::losses::LostRange;
+use crate::priority::{self, Priority};
 
 /// Names a request; chosen by the driver, unique among those in flight on a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -296,6 +297,13 @@ pub enum Command {
     ReportClients(bool),
     /// True: clients send requests to some lane, so fills make way. False: no clients do.
     MakeWay(bool),
+    /// What an administrator has set for fills and scrubs.
+    Steer(Steer),
+    /// The pool grants what [`Event::WantsToMove`] has requested.
+    MayMove {
+        /// How much.
+        bytes: u64,
+    },
     /// Fill `target` completely with this column of the group. `avoid` names columns whose drives should not be read if
     /// the code can do without them.
     Fill {
@@ -383,6 +391,33 @@ pub enum Command {
         /// Which group.
         group: u64,
     },
+    /// Take no more steps of this scrub; it ends with [`Event::Scrubbed`] and [`Fault::Shutdown`].
+    AbandonScrub {
+        /// Which group.
+        group: u64,
+    },
+}
+
+/// How fills and scrubs go on: what an administrator has set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Steer {
+    /// How they make way for clients.
+    pub priority: &'static dyn Priority,
+    /// No step begins.
+    pub paused: bool,
+    /// The pool meters the bytes that are moved: each step is requested by [`Event::WantsToMove`], and moves at most so
+    /// many bytes (or one stripe).
+    pub metered_bytes: Option<u64>,
+}
+
+impl Default for Steer {
+    fn default() -> Self {
+        Self {
+            priority: priority::standard(),
+            paused: false,
+            metered_bytes: None,
+        }
+    }
 }
 
 /// A report of a lane. The pool acts on it; logs and the console show it.
@@ -437,6 +472,17 @@ pub enum Event {
         /// Which column.
         column: u16,
         /// In this step.
+        bytes: u64,
+        /// Bytes that were read for it.
+        read_bytes: u64,
+        /// Blocks that were compared with their checksums.
+        verified_blocks: u64,
+    },
+    /// A fill or a scrub waits until it may move so many bytes ([`Command::MayMove`]). A lane has one request open.
+    WantsToMove {
+        /// Whose.
+        lane: u16,
+        /// How much.
         bytes: u64,
     },
     /// A fill's target has the blocks of its column; the next checkpoint writes its pages. The drives that the fill

@@ -22,6 +22,7 @@ mod lane;
 mod losses;
 pub mod plan;
 pub mod pool;
+pub mod priority;
 pub mod record;
 pub mod router;
 mod runs;
@@ -30,7 +31,7 @@ pub mod view;
 
 pub use action::{
     Action, BufferId, Command, Compute, ComputeId, ComputeStep, Computed, Event, Io, IoId, IoKind,
-    Joined, Origin, Reply, RequestId, ScratchId, Service, Slice,
+    Joined, Origin, Reply, RequestId, ScratchId, Service, Slice, Steer,
 };
 pub use geometry::{Geometry, GeometryError, GroupRequest, Regions, VolumeId};
 pub use lane::{DEADLINE, FormCounts, Lane, StripeLocks};

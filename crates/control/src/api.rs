@@ -169,6 +169,21 @@ pub struct SetElastic {
     pub percent: Option<u8>,
 }
 
+/// `POST pools/NAME/rebuild`: sets how rebuild and scrub go on. What is absent stays as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SteerPool {
+    /// How they make way for clients: `low`, `medium` or `high`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<String>,
+    /// Bytes that they may move in a second; 0: as many as they can.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_bytes: Option<u64>,
+    /// Pause them (true), or let them go on (false).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pause: Option<bool>,
+}
+
 /// Answer to [`CreatePool`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CreatedPool {

@@ -15,6 +15,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use array::pool::Steering;
+use array::priority::{self, PRIORITIES};
 use block::closest;
 use engine::assemble::{self, AssembleError, NewPool, OpenPool, Without};
 use engine::drive::{DriveUri, OpenDriveError};
@@ -25,7 +27,7 @@ use engine::{PoolHandle, RunOptions};
 use crate::Failure;
 use crate::api::{
     CreatePool, CreatedPool, DestroyPool, FailedRestore, FoundPool, History, HistoryLine, Import,
-    Overwrite, PoolSummary, Scan, ScrubPool, SetElastic, Status,
+    Overwrite, PoolSummary, Scan, ScrubPool, SetElastic, Status, SteerPool,
 };
 use crate::failure::{exist, or_closest};
 use crate::history;
@@ -551,6 +553,27 @@ impl Daemon {
             ));
         }
         let outcome = handle.set_elastic_share(request.percent);
+        outcome.map_err(|error| Failure::pool(&what, &error))
+    }
+
+    /// Sets the priority, the rate or the pause of a pool's rebuild and scrub.
+    pub fn steer(&self, name: &str, request: &SteerPool) -> Result<(), Failure> {
+        let what = format!("the rebuild of pool `{name}` goes on as before");
+        let handle = self.handle(name, &what)?;
+        let priority = match &request.priority {
+            Some(word) => Some(priority::named(word).ok_or_else(|| {
+                let names: Vec<_> = PRIORITIES.iter().map(|known| known.name()).collect();
+                let hint = format!("use {}", names.join(", "));
+                Failure::request(&what, format!("there is no priority `{word}`"), hint)
+            })?),
+            None => None,
+        };
+        let steering = Steering {
+            priority,
+            rate_bytes: { request.rate_bytes }.map(|rate| (rate > 0).then_some(rate)),
+            paused: request.pause,
+        };
+        let outcome = handle.steer(steering);
         outcome.map_err(|error| Failure::pool(&what, &error))
     }
 

@@ -172,9 +172,10 @@ impl Failure {
     pub fn pool(what: &str, error: &PoolError) -> Self {
         let status = match error {
             PoolError::NoSeat { .. } | PoolError::NoVolume { .. } => StatusCode::NOT_FOUND,
-            PoolError::PoolName { .. } | PoolError::VolumeName { .. } | PoolError::NoSize => {
-                StatusCode::BAD_REQUEST
-            }
+            PoolError::PoolName { .. }
+            | PoolError::VolumeName { .. }
+            | PoolError::NoSize
+            | PoolError::RateTooLow { .. } => StatusCode::BAD_REQUEST,
             PoolError::Fault { .. } => StatusCode::INTERNAL_SERVER_ERROR,
             PoolError::AlreadyOut { .. }
             | PoolError::Occupied { .. }
@@ -191,6 +192,7 @@ impl Failure {
             | PoolError::JournalLost { .. }
             | PoolError::NoChecksums
             | PoolError::NotElastic
+            | PoolError::NotPaused
             | PoolError::TakenOver
             | PoolError::Closing => StatusCode::CONFLICT,
         };

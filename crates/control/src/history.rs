@@ -183,6 +183,24 @@ fn change(method: &Method, path: &str, body: &Value) -> Option<Change> {
             };
             ((*pool).to_owned(), format!("pool elastic {pool} {how}"))
         }
+        ("POST", ["pools", pool, "rebuild"]) => {
+            let priority = match body["priority"].as_str() {
+                Some(word) => format!(" --priority {word}"),
+                None => String::new(),
+            };
+            let rate = match body["rate_bytes"].as_u64() {
+                Some(0) => " --rate off".to_owned(),
+                Some(rate) => format!(" --rate {}", exact(rate)),
+                None => String::new(),
+            };
+            let pause = match body["pause"].as_bool() {
+                Some(true) => " --pause",
+                Some(false) => " --resume",
+                None => "",
+            };
+            let command = format!("pool rebuild {pool}{priority}{rate}{pause}");
+            ((*pool).to_owned(), command)
+        }
         ("POST", ["pools", pool, "drives", verb]) => {
             let (drive, new) = (text("drive"), text("new"));
             let command = format!("drive {verb} {pool} {drive} {new}");

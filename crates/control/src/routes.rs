@@ -19,7 +19,7 @@ use serde::de::DeserializeOwned;
 use crate::api::{
     Alive, Attach, BODY_BYTES_MAX, ChangeLabel, ClosePool, CreatePool, CreateVolume, DeleteVolume,
     DestroyPool, Done, DriveChange, Events, Exports, FoundPools, Idle, Import, Pools, RenameVolume,
-    ResizeVolume, Scan, ScrubPool, SetElastic, Volumes,
+    ResizeVolume, Scan, ScrubPool, SetElastic, SteerPool, Volumes,
 };
 use crate::daemon::Change;
 use crate::{Daemon, Failure, history};
@@ -40,6 +40,7 @@ pub(crate) fn router(daemon: Arc<Daemon>) -> Router {
         .route("/export", post(export))
         .route("/scrub", post(scrub))
         .route("/elastic", post(elastic))
+        .route("/rebuild", post(steer))
         .route("/events", get(events))
         .route("/history", get(pool_history))
         .route("/idle", get(idle))
@@ -234,6 +235,14 @@ async fn elastic(
     Body(request): Body<SetElastic>,
 ) -> Answer<Done> {
     blocking(move || daemon.set_elastic(&name, request).map(|()| Done {})).await
+}
+
+async fn steer(
+    State(daemon): Shared,
+    At(name): At<String>,
+    Body(request): Body<SteerPool>,
+) -> Answer<Done> {
+    blocking(move || daemon.steer(&name, &request).map(|()| Done {})).await
 }
 
 #[derive(Deserialize)]

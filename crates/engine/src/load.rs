@@ -4,6 +4,7 @@ mod content;
 mod hot;
 
 use std::borrow::Cow;
+use std::collections::VecDeque;
 use std::mem::take;
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -65,6 +66,11 @@ pub struct Load {
     /// A part of the volume that requests at random places prefer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hot: Option<Hot>,
+    /// Bytes per second of all jobs together: requests are sent at fixed times, whatever the answers, and their latency
+    /// counts from the time at which they were due. `depth` then bounds nothing. None: each job sends a request when
+    /// another one has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_bytes: Option<u64>,
 }
 
 impl Load {
@@ -95,6 +101,9 @@ pub struct LoadReport {
     /// 99.9th percentile.
     pub p999_us: f64,
 }
+
+/// Bytes in flight of a load with a rate, of all jobs: requests beyond wait, and their wait counts.
+const OPEN_BYTES: usize = 256 << 20;
 
 /// Why a load was not run, or not completed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -210,6 +219,12 @@ fn free(memory: &mut Memory, content: Option<&mut Content>) -> Memory {
 
 /// The state of a job.
 struct State {
+    /// With a rate: when the requests were due that have not been sent.
+    due: VecDeque<Instant>,
+    /// With a rate: no more requests become due.
+    over: bool,
+    /// With a rate: requests that were due and never sent.
+    unsent: u64,
     memories: Vec<Memory>,
     begun: Vec<Instant>,
     /// Places of requests that have ended and are to be submitted again.
@@ -258,6 +273,9 @@ impl Job {
             places,
             until,
             state: Mutex::new(State {
+                due: VecDeque::new(),
+                over: false,
+                unsent: 0,
                 memories,
                 begun: vec![Instant::now(); depth],
                 idle: (0..depth as u64).collect(),
@@ -293,10 +311,14 @@ impl Job {
         state.submitting = true;
         let mut batch = Vec::new();
         let mut now = Instant::now();
-        while now < self.until && state.fault.is_none() && !state.idle.is_empty() {
-            for token in take(&mut state.idle) {
+        loop {
+            let next = self.next(&mut state, now);
+            if next.is_empty() {
+                break;
+            }
+            for (token, begun) in next {
                 let slot = usize::try_from(token).unwrap_or(0);
-                state.begun[slot] = now;
+                state.begun[slot] = begun;
                 state.in_flight += 1;
                 let request = self.request(&mut state);
                 let state = &mut *state;
@@ -315,10 +337,59 @@ impl Job {
             now = Instant::now();
         }
         state.submitting = false;
-        if state.in_flight == 0 {
+        let open = self.load.rate_bytes.is_some() && !state.over;
+        if state.in_flight == 0 && !open {
             // No more requests are submitted: the time is over, or a request failed.
             self.ended.send(()).unwrap_or_default();
         }
+    }
+
+    /// The places of the requests to submit now, and from when each of them counts.
+    fn next(&self, state: &mut State, now: Instant) -> Vec<(u64, Instant)> {
+        if state.fault.is_some() {
+            return Vec::new();
+        }
+        if self.load.rate_bytes.is_none() {
+            let idle = match now < self.until {
+                true => take(&mut state.idle),
+                false => Vec::new(),
+            };
+            return idle.into_iter().map(|token| (token, now)).collect();
+        }
+        let length = usize::try_from(self.load.block_bytes).unwrap_or(1);
+        let most = (OPEN_BYTES / usize::try_from(self.load.jobs).unwrap_or(1) / length).max(1);
+        let mut next = Vec::new();
+        while !state.due.is_empty() {
+            let token = match state.idle.pop() {
+                Some(token) => token,
+                None if state.memories.len() < most => {
+                    state.memories.push(Memory::zeroed(length));
+                    state.begun.push(now);
+                    state.memories.len() as u64 - 1
+                }
+                None => break,
+            };
+            let due = state.due.pop_front().unwrap_or(now);
+            next.push((token, due));
+        }
+        next
+    }
+
+    /// More requests are due, or, with `over`, no more will be: what could not be sent has waited until now.
+    fn fall_due(&self, due: Vec<Instant>, over: bool) -> bool {
+        let mut state = self.lock();
+        state.due.extend(due);
+        if over {
+            state.over = true;
+            let now = Instant::now();
+            for due in take(&mut state.due) {
+                state.unsent += 1;
+                state.latencies.add(now.saturating_duration_since(due));
+            }
+        }
+        let failed = state.fault.is_some();
+        self.go_on(state);
+        !failed
     }
 
     fn request(&self, state: &mut State) -> Request {
@@ -362,7 +433,7 @@ impl Completed for Job {
             match outcome {
                 Ok(()) => {
                     let begun = state.begun[usize::try_from(token).unwrap_or(0)];
-                    state.latencies.add(now - begun);
+                    state.latencies.add(now.saturating_duration_since(begun));
                     state.idle.push(token);
                 }
                 Err(fault) => state.fault = Some(fault),
@@ -394,6 +465,7 @@ pub fn run(device: &Arc<dyn BlockDevice>, load: Load) -> Result<LoadReport, Load
         ),
         ("depth", load.depth > 0),
         ("jobs", load.jobs > 0),
+        ("rate", load.rate_bytes != Some(0)),
     ] {
         if !good {
             return Err(LoadError::Shape { what });
@@ -420,8 +492,9 @@ pub fn run(device: &Arc<dyn BlockDevice>, load: Load) -> Result<LoadReport, Load
     let jobs: Vec<Arc<Job>> = (0..u64::from(load.jobs))
         .map(|index| Job::new(device, load, (places, blocks, index), until, sender.clone()))
         .collect();
-    for job in &jobs {
-        job.go_on(job.lock());
+    match load.rate_bytes {
+        Some(rate) => send_at(rate, &jobs, load, (began, until)),
+        None => jobs.iter().for_each(|job| job.go_on(job.lock())),
     }
     for _ in &jobs {
         ended.recv().expect("this function has a sender");
@@ -429,14 +502,16 @@ pub fn run(device: &Arc<dyn BlockDevice>, load: Load) -> Result<LoadReport, Load
     let seconds = began.elapsed().as_secs_f64();
     let cpu = cpu_time().saturating_sub(cpu);
     let mut all = Latencies::new();
+    let mut unsent = 0;
     for job in &jobs {
         let state = job.lock();
         if let Some(fault) = state.fault {
             return Err(LoadError::Fault(fault));
         }
         all.merge(&state.latencies);
+        unsent += state.unsent;
     }
-    let count = all.count as f64;
+    let count = (all.count - unsent) as f64;
     Ok(LoadReport {
         iops: count / seconds,
         bytes_per_second: count * f64::from(load.block_bytes) / seconds,
@@ -445,6 +520,40 @@ pub fn run(device: &Arc<dyn BlockDevice>, load: Load) -> Result<LoadReport, Load
         p99_us: all.quantile_us(990),
         p999_us: all.quantile_us(999),
     })
+}
+
+/// Sends requests at fixed times, to one job after the other.
+fn send_at(rate: u64, jobs: &[Arc<Job>], load: Load, (began, until): (Instant, Instant)) {
+    let nanos = |number: u64| {
+        let bytes = u128::from(number) * u128::from(load.block_bytes);
+        let nanos = bytes * 1_000_000_000 / u128::from(rate);
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    };
+    let mut number = 0;
+    let mut well = true;
+    while well {
+        let now = Instant::now();
+        let mut due: Vec<Vec<Instant>> = vec![Vec::new(); jobs.len()];
+        let mut at = began + nanos(number);
+        while at <= now && at < until {
+            let job = usize::try_from(number).unwrap_or(0) % jobs.len();
+            due[job].push(at);
+            number += 1;
+            at = began + nanos(number);
+        }
+        for (job, due) in jobs.iter().zip(due) {
+            if !due.is_empty() {
+                well &= job.fall_due(due, false);
+            }
+        }
+        if at >= until {
+            break;
+        }
+        std::thread::sleep(at.saturating_duration_since(Instant::now()));
+    }
+    for job in jobs {
+        job.fall_due(Vec::new(), true);
+    }
 }
 
 /// CPU time of this process so far, from its own clock.
@@ -511,6 +620,7 @@ mod tests {
         read_percent: None,
         compressible_percent: None,
         hot: None,
+        rate_bytes: None,
     };
 
     #[test]
@@ -607,5 +717,45 @@ mod tests {
             let got = latencies.quantile_us(per_mille);
             assert!((got / expected - 1.0).abs() < 0.07, "{per_mille}: {got}");
         }
+    }
+
+    /// A load of 64 KiB that is sent at fixed times.
+    fn at_rate(rate: u64, time: Duration) -> Load {
+        Load {
+            pattern: Pattern::Read,
+            block_bytes: 64 << 10,
+            depth: 1,
+            jobs: 2,
+            time,
+            sync: false,
+            read_percent: None,
+            compressible_percent: None,
+            hot: None,
+            rate_bytes: Some(rate),
+        }
+    }
+
+    #[test]
+    fn a_rate_sends_at_fixed_times_whatever_the_answers_and_counts_from_when_requests_were_due() {
+        let time = Duration::from_millis(500);
+        // Sixteen requests are due, however late a busy machine sends them.
+        let (requests, _) = after(at_rate(2 << 20, time));
+        assert_eq!(requests.len(), 16);
+        // The drive manages half of them in the time: one after the other they would not wait for each other.
+        let slow = || open_sized("slow:mem:4M?bandwidth=1M", 0).device;
+        let open = run(&slow(), at_rate(2 << 20, time)).unwrap();
+        let closed = Load {
+            rate_bytes: None,
+            jobs: 1,
+            ..at_rate(1, time)
+        };
+        let closed = run(&slow(), closed).unwrap();
+        assert!(open.p99_us > 400_000.0, "{open:?}");
+        assert!(open.p50_us > 2.0 * closed.p50_us, "{open:?} {closed:?}");
+        let none = Load {
+            rate_bytes: Some(0),
+            ..at_rate(1, time)
+        };
+        assert!(run(&slow(), none).is_err());
     }
 }

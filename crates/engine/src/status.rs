@@ -102,6 +102,8 @@ pub enum Health {
     Healthy,
     /// Everything can be read, with less redundancy than there should be.
     Degraded,
+    /// Everything can be read, and some group has no redundancy left: another failure loses its data.
+    Critical,
     /// Some data is lost: it can neither be read nor reconstructed. The rest can be read and written.
     Damaged,
     /// So many drives are out that some data cannot be read; or another host has the pool.
@@ -146,6 +148,12 @@ pub struct PoolStatus {
     /// The forms of its stripes, if the pool is elastic.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub elastic: Option<ElasticStatus>,
+    /// Work under way.
+    #[serde(default)]
+    pub work: Vec<WorkStatus>,
+    /// What an administrator has set for rebuild and scrub.
+    #[serde(default)]
+    pub steering: SteerStatus,
     /// The scrub under way or the last one since the pool was opened.
     pub scrub: Option<ScrubStatus>,
     /// The last scrub that has ended, also if the daemon has been started again since.
@@ -172,6 +180,59 @@ pub struct PoolStatus {
     pub resync_groups: u64,
     /// The log's last lines.
     pub events: Vec<LoggedEvent>,
+}
+
+/// Work under way.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WorkStatus {
+    /// `rebuild`, `copy_back`, `replace` or `scrub`.
+    pub kind: String,
+    /// The priority that is in force: `high` while groups without redundancy are rebuilt, whatever is set.
+    pub priority: String,
+    /// It is paused.
+    pub paused: bool,
+    /// Bytes done.
+    pub done_bytes: u64,
+    /// Bytes in all.
+    pub total_bytes: u64,
+    /// The rate of late.
+    pub bytes_per_second: f64,
+    /// Seconds until it ends: the least, the likely, the most.
+    pub eta_seconds: Option<[f64; 3]>,
+    /// The number of the drive with the most left to do.
+    pub bottleneck_seat: Option<u16>,
+    /// Bytes read for it.
+    pub read_bytes: u64,
+    /// Of these, bytes that were compared with their checksums.
+    pub verified_bytes: u64,
+    /// Blocks that were reconstructed and written again meanwhile.
+    pub repaired_blocks: u64,
+    /// Groups that cannot lose another drive, though their code has redundancy.
+    pub groups_without_redundancy: u64,
+}
+
+/// What an administrator has set for rebuild and scrub.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SteerStatus {
+    /// How they make way for clients: a name of [`array::priority::PRIORITIES`].
+    pub priority: String,
+    /// Bytes that they may move in a second.
+    pub rate_bytes: Option<u64>,
+    /// They do not go on.
+    pub paused: bool,
+    /// Groups that cannot lose another drive, though their code has redundancy.
+    pub groups_without_redundancy: u64,
+}
+
+impl Default for SteerStatus {
+    fn default() -> Self {
+        Self {
+            priority: array::priority::standard().name().to_owned(),
+            rate_bytes: None,
+            paused: false,
+            groups_without_redundancy: 0,
+        }
+    }
 }
 
 /// Which opening has taken a pool over.
@@ -311,7 +372,7 @@ pub struct RebuildStatus {
     pub seconds: f64,
     /// Bytes filled per second so far.
     pub bytes_per_second: f64,
-    /// Time left at this rate.
+    /// Time left, as in [`WorkStatus`].
     pub eta_seconds: Option<f64>,
 }
 
@@ -495,6 +556,13 @@ impl PoolStatus {
                 .collect(),
             rebuild: rebuild(pool, now),
             elastic: elastic(pool),
+            work: work(pool, now),
+            steering: SteerStatus {
+                priority: facts.steer.priority().name().to_owned(),
+                rate_bytes: facts.steer.rate_bytes,
+                paused: facts.steer.paused,
+                groups_without_redundancy: pool.groups_without_redundancy(),
+            },
             scrub: scrub(pool, now),
             // The driver of the pool does not know of earlier openings.
             last_scrub: None,
@@ -542,6 +610,8 @@ fn health(pool: &Pool) -> Health {
         Health::Unusable
     } else if pool.has_lost_data() {
         Health::Damaged
+    } else if pool.groups_without_redundancy() > 0 {
+        Health::Critical
     } else if pool.absent_columns() > 0
         || pool
             .facts()
@@ -688,6 +758,24 @@ fn seat_status(pool: &Pool, seats: &Seats, seat: Seat) -> SeatStatus {
     }
 }
 
+fn work(pool: &Pool, now: Instant) -> Vec<WorkStatus> {
+    let status = |work: pool::Work| WorkStatus {
+        kind: work.kind.to_owned(),
+        priority: work.priority.to_owned(),
+        paused: work.paused,
+        done_bytes: work.done_bytes,
+        total_bytes: work.total_bytes,
+        bytes_per_second: work.bytes_per_second,
+        eta_seconds: work.eta_seconds,
+        bottleneck_seat: work.bottleneck.map(|seat| pool.facts().number(seat)),
+        read_bytes: work.read_bytes,
+        verified_bytes: work.verified_bytes,
+        repaired_blocks: work.repaired_blocks,
+        groups_without_redundancy: work.groups_without_redundancy,
+    };
+    pool.work(now).into_iter().map(status).collect()
+}
+
 #[expect(clippy::cast_precision_loss, reason = "rates for display")]
 fn rebuild(pool: &Pool, now: Instant) -> Option<RebuildStatus> {
     let progress = pool.progress();
@@ -706,7 +794,7 @@ fn rebuild(pool: &Pool, now: Instant) -> Option<RebuildStatus> {
     } else {
         0.0
     };
-    let left = total_bytes.saturating_sub(done_bytes) as f64;
+    let work = { pool.work(now).into_iter() }.find(|work| work.kind != "scrub");
     Some(RebuildStatus {
         running: progress.ended.is_none(),
         cells_done: progress.cells_done,
@@ -718,8 +806,7 @@ fn rebuild(pool: &Pool, now: Instant) -> Option<RebuildStatus> {
         copied_bytes: progress.copied_bytes,
         seconds,
         bytes_per_second,
-        eta_seconds: (progress.ended.is_none() && bytes_per_second > 0.0)
-            .then(|| left / bytes_per_second),
+        eta_seconds: work.and_then(|work| Some(work.eta_seconds?[1])),
     })
 }
 

@@ -21,6 +21,11 @@ impl Clients {
         changed
     }
 
+    /// Whether clients send requests, as far as lanes report.
+    pub(super) fn any_ask(&self) -> bool {
+        !self.asking.is_empty()
+    }
+
     /// A lane's clients have begun to send requests, or have sent none for a while. Returns whether any clients send
     /// requests, if that has changed.
     pub(super) fn ask(&mut self, lane: u16, ask: bool) -> Option<bool> {

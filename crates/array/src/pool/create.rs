@@ -18,11 +18,12 @@ use super::labels::Labels;
 use super::resync::Resync;
 use super::scrub::Scrub;
 use super::stall::Stalls;
+use super::steer::Meter;
 use super::suspicion::Suspicions;
 use super::volumes::is_name;
 use super::{
     Drive, Interleave, LossFacts, OnDurable, Pool, PoolFacts, RegionFacts, ScrubFacts, SeatFacts,
-    SeatState, Ticket,
+    SeatState, SteerFacts, Ticket,
 };
 use crate::format::{
     CellShape, DERIVED_PARITY, DIRECT_WRITES, DriveMap, DriveMapError, ELASTIC, FREE_STRIPES,
@@ -459,6 +460,7 @@ fn create_with(
         uninitialized: Vec::new(),
         scrub: ScrubFacts::default(),
         elastic_share: None,
+        steer: SteerFacts::default(),
         losses: LossFacts::default(),
         bad_blocks: BTreeMap::new(),
         layout_table: table.map(|table| to_hex(&table)),
@@ -519,6 +521,7 @@ impl Pool {
             fills: Fills::default(),
             joining: Joining::default(),
             clients: Clients::default(),
+            meter: Meter::default(),
             returns: BTreeMap::new(),
             left_since: BTreeMap::new(),
             vanished: BTreeSet::new(),

@@ -1,6 +1,7 @@
 //! Why an administrator's command is refused, and what to do.
 
 use std::borrow::Cow;
+use std::fmt;
 
 use block::{ByteSize, Hint, Seat};
 
@@ -133,6 +134,20 @@ pub enum PoolError {
     /// The pool has no checksums to compare with.
     #[error("the pool was made with `-o journal=off`: it has no checksums to compare with")]
     NoChecksums,
+    /// Nothing was paused.
+    #[error("neither its rebuild nor its scrub is paused")]
+    NotPaused,
+    /// A rate so low that moves would hardly end.
+    #[error(
+        "{rate_bytes} bytes a second is less than a megabyte: {} would take {}",
+        ByteSize(*left_bytes), Days(*left_bytes / (*rate_bytes).max(1))
+    )]
+    RateTooLow {
+        /// The rate.
+        rate_bytes: u64,
+        /// What there is to move, or what a drive holds if there is nothing.
+        left_bytes: u64,
+    },
     /// The drive has a successor already.
     #[error("the drive of seat {seat} is being replaced already, by that of seat {with}")]
     BeingReplaced {
@@ -184,6 +199,22 @@ impl PoolError {
     }
 }
 
+/// Seconds in the largest unit that fits.
+struct Days(u64);
+
+impl fmt::Display for Days {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (count, unit) = match self.0 {
+            seconds @ ..120 => (seconds.max(1), "second"),
+            seconds @ ..7_200 => (seconds / 60, "minute"),
+            seconds @ ..172_800 => (seconds / 3_600, "hour"),
+            seconds => (seconds / 86_400, "day"),
+        };
+        let plural = if count == 1 { "" } else { "s" };
+        write!(f, "{count} {unit}{plural}")
+    }
+}
+
 impl Hint for PoolError {
     fn hint(&self) -> Option<Cow<'_, str>> {
         Some(Cow::Borrowed(match self {
@@ -208,6 +239,8 @@ impl Hint for PoolError {
                 "bring the missing drives back: see `ravelin pool status`, and what the kernel says of the drives"
             }
             Self::NoChecksums => "a new pool has them unless it is told otherwise",
+            Self::NotPaused => "`ravelin pool status` shows what goes on",
+            Self::RateTooLow { .. } => "at least `--rate 1M`; `--pause` stops it altogether",
             Self::BeingReplaced { .. } => "wait until that is done, or fail that one",
             Self::NotASpare { .. } => {
                 "`ravelin drive fail` takes it out, `ravelin drive replace` puts another one in its place"

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::format::ELASTIC;
+use crate::priority::{self, Priority};
 use crate::{VolumeId, runs};
 
 /// The pool's facts. Changing one makes a new generation.
@@ -58,6 +59,9 @@ pub struct PoolFacts {
     /// for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub elastic_share: Option<u8>,
+    /// What an administrator has set for fills and scrubs.
+    #[serde(default, skip_serializing_if = "SteerFacts::is_standard")]
+    pub steer: SteerFacts,
     /// Data that is lost.
     #[serde(default, skip_serializing_if = "LossFacts::is_none")]
     pub losses: LossFacts,
@@ -72,6 +76,33 @@ pub struct PoolFacts {
     /// program without one of the features can name it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub features: Vec<String>,
+}
+
+/// How fills and scrubs go on, until an administrator sets something else.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SteerFacts {
+    /// The name of their priority, if one was set. A name that this program does not know counts as none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<String>,
+    /// Bytes that they may move in a second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_bytes: Option<u64>,
+    /// None of them goes on.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub paused: bool,
+}
+
+impl SteerFacts {
+    fn is_standard(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Their priority.
+    #[must_use]
+    pub fn priority(&self) -> &'static dyn Priority {
+        let named = self.priority.as_deref().and_then(priority::named);
+        named.unwrap_or_else(priority::standard)
+    }
 }
 
 /// Data that can neither be read nor reconstructed, until it is written again or found intact.

@@ -40,9 +40,11 @@ mod resync;
 mod scrub;
 pub(crate) mod space;
 mod stall;
+mod steer;
 mod suspicion;
 mod usage;
 mod volumes;
+mod work;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -64,6 +66,7 @@ use self::replace::{Asked, Promotion, Replacement};
 use self::resync::Resync;
 use self::scrub::{Found, Scrub};
 use self::stall::Stalls;
+use self::steer::Meter;
 use self::suspicion::Suspicions;
 use self::volumes::NewVolume;
 use crate::action::{Command, Event, IoId};
@@ -82,7 +85,7 @@ pub use elastic::{
 pub use error::PoolError;
 pub use facts::{
     Interleave, LossFacts, OutReason, PoolFacts, RegionFacts, ScrubFacts, SeatFacts, SeatState,
-    VolumeFacts,
+    SteerFacts, VolumeFacts,
 };
 pub use fill::order::{FILL_ORDERS, FillChoice, FillLoads, FillOrder};
 pub use loss::LostData;
@@ -90,6 +93,8 @@ pub use open::{FoundDrive, OpenError, Opening, open};
 pub use progress::{Progress, SeatTraffic};
 pub use report::{LostRun, Report, Severity};
 pub use scrub::ScrubProgress;
+pub use steer::{RATE_BYTES_MIN, Steering};
+pub use work::Work;
 
 /// Names an administrator's command until it is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -245,6 +250,7 @@ pub struct Pool {
     fills: Fills,
     joining: Joining,
     clients: Clients,
+    meter: Meter,
     /// Drives that were away and are catching up.
     returns: BTreeMap<Seat, Return>,
     /// For returned drives: the generation since which they had been out.
@@ -339,7 +345,13 @@ impl Pool {
                 group,
                 column,
                 bytes,
-            } => self.fill_stepped(group, column, bytes),
+                read_bytes,
+                verified_blocks,
+            } => {
+                self.fill_verified(read_bytes, verified_blocks);
+                self.fill_stepped(group, column, bytes);
+            }
+            Event::WantsToMove { lane, bytes } => self.wants_to_move(lane, bytes),
             Event::Copied { group, column } => self.fill_copied(group, column),
             Event::Filled {
                 group,
@@ -423,12 +435,15 @@ impl Pool {
                 group,
                 stripe,
                 blocks,
-            } => self.report(Report::Repaired {
-                group,
-                stripe,
-                stripes: 1,
-                blocks,
-            }),
+            } => {
+                self.fills.note_repaired(blocks);
+                self.report(Report::Repaired {
+                    group,
+                    stripe,
+                    stripes: 1,
+                    blocks,
+                });
+            }
             Event::PageLost { group, column } => self.page_lost(group, column),
             Event::PageMended { seat, damaged, .. } => self.page_mended(seat, damaged),
             Event::DriveOld {
@@ -549,6 +564,7 @@ impl Pool {
         self.pump_zeroing();
         self.pump_initialization();
         self.pump_replacements();
+        self.pump_meter();
         self.complete_seats();
         self.finish_closing();
     }

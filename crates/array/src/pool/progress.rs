@@ -31,6 +31,12 @@ pub struct Progress {
     /// Bytes written to the cells that are filled. Blocks that a drive had already, and blocks that read as zeros, are
     /// not copied.
     pub copied_bytes: u64,
+    /// Bytes that steps have read.
+    pub read_bytes: u64,
+    /// Of these, bytes that were compared with their checksums.
+    pub verified_bytes: u64,
+    /// Blocks that were reconstructed and written again meanwhile.
+    pub repaired_blocks: u64,
     /// Which drive moved how much.
     pub seats: BTreeMap<Seat, SeatTraffic>,
 }

@@ -61,6 +61,7 @@ impl Pool {
         self.recovered = failed.is_none();
         if self.recovered {
             self.tell_lost();
+            self.tell_steer();
             self.resume_scrub();
             self.count_forms();
         }

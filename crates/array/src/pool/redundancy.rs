@@ -21,6 +21,21 @@ impl Pool {
         groups.map(|group| self.absent_in(group) as u64).sum()
     }
 
+    /// Groups of volumes that can be read and cannot lose another column, though their code has redundancy.
+    #[must_use]
+    pub fn groups_without_redundancy(&self) -> u64 {
+        let tolerance = usize::from(self.geometry.code().tolerance());
+        if tolerance == 0 {
+            return 0;
+        }
+        let mut plans = SubStripePlans::default();
+        let groups = self.facts.allocated_groups();
+        let groups = groups.filter(|&group| self.absent_in(group) >= tolerance);
+        groups
+            .filter(|&group| !self.is_lost(group, &mut plans))
+            .count() as u64
+    }
+
     /// Drives that may fail at once from now on, whichever they are, with all data still readable.
     #[must_use]
     pub fn survives_drives(&self) -> u16 {

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use block::{Instant, Outcome, Seat};
+use block::{Fault, Instant, Outcome, Seat};
 
 use super::{OnDurable, Pool, PoolError, Report, Ticket};
 use crate::action::Command;
@@ -122,7 +122,7 @@ impl Pool {
     /// Whether a scrub has begun, has not ended, and is paused.
     #[must_use]
     pub const fn is_scrub_paused(&self) -> bool {
-        self.scrub.running && self.scrub.paused
+        self.scrub.running && (self.scrub.paused || self.facts.steer.paused)
     }
 
     /// Begins a scrub of all volumes; `ticket` is done when it has ended.
@@ -262,7 +262,7 @@ impl Pool {
         self.advance();
     }
 
-    fn rate_scrub_from_now(&mut self) {
+    pub(super) fn rate_scrub_from_now(&mut self) {
         let progress = &mut self.scrub.progress;
         progress.rate_from = (self.now, progress.groups_done, progress.blocks);
     }
@@ -279,9 +279,21 @@ impl Pool {
     }
 
     pub(super) fn stop_scrub(&mut self) {
+        // Scrubs that do not go on, or only slowly, must not delay the end.
+        let steer = &self.facts.steer;
+        let abandons = steer.paused || steer.rate_bytes.is_some();
         if self.scrub.running {
-            let next = self.scrub.waiting.first().copied();
+            let mut next = self.scrub.waiting.first().copied();
+            if abandons {
+                let mut own = self.scrub.in_flight.difference(&self.scrub.beside);
+                next = own.next().copied().into_iter().chain(next).min();
+            }
             self.scrub.stopped_at = Some(next.unwrap_or(u64::MAX));
+        }
+        if abandons {
+            for group in self.scrub.in_flight.clone() {
+                self.tell_lane(group, Command::AbandonScrub { group });
+            }
         }
         self.scrub.waiting.clear();
         self.scrub.lost_pages.clear();
@@ -291,7 +303,9 @@ impl Pool {
     }
 
     pub(super) fn pump_scrub(&mut self) {
-        while self.scrub.in_flight.len() < SCRUBBING_MAX
+        let paused = self.facts.steer.paused;
+        while !paused
+            && self.scrub.in_flight.len() < SCRUBBING_MAX
             && self.recovered
             && let Some(group) = self.scrub.lost_pages.pop_first()
         {
@@ -300,7 +314,8 @@ impl Pool {
                 self.tell_lane(group, Command::Scrub { group });
             }
         }
-        while !self.scrub.paused
+        while !paused
+            && !self.scrub.paused
             && self.scrub.in_flight.len() < SCRUBBING_MAX
             && let Some(group) = self.scrub.waiting.pop_first()
         {
@@ -318,6 +333,10 @@ impl Pool {
         }
         if self.scrub.beside.remove(&group) {
             self.scrub_ended();
+            return;
+        }
+        if self.scrub.stopped_at.is_some() && outcome == Err(Fault::Shutdown) {
+            // The next opening scrubs the group from its beginning.
             return;
         }
         // The columns that are present agree, but data that only lost columns have is not checked.

@@ -177,6 +177,7 @@ impl Pool {
             self.suspicions.decide_at,
             self.labels.retry_at(),
             self.stalls.try_at(),
+            self.meter.grant_at(),
             hung,
             plan,
         ];

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use array::format::{LABEL_MAGIC, Label, LabelError, PAGE_COPIES, newest_label};
 use array::pool::{
-    LossFacts, PoolFacts, RegionFacts, ScrubFacts, SeatFacts, SeatState, VolumeFacts,
+    LossFacts, PoolFacts, RegionFacts, ScrubFacts, SeatFacts, SeatState, SteerFacts, VolumeFacts,
 };
 use block::{Hint, Seat};
 use proptest::prelude::*;
@@ -50,6 +50,7 @@ fn label(generation: u64) -> Label {
             }],
             layout_drives: 0,
             scrub: ScrubFacts::default(),
+            steer: SteerFacts::default(),
             losses: LossFacts::default(),
             elastic_share: None,
             bad_blocks: BTreeMap::new(),

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use array::Geometry;
-use array::pool::{OutReason, Pool, PoolError, Ticket};
+use array::pool::{OutReason, Pool, PoolError, Steering, Ticket};
 use array::record::Record;
 use block::{Hint, Seat};
 use uuid::Uuid;
@@ -340,6 +340,14 @@ impl PoolHandle {
     /// [`PoolError::Closing`] when the pool has stopped.
     pub fn pause_rebuild(&self, paused: bool) -> Result<(), PoolError> {
         self.admin(Admin::PauseRebuild { paused })
+    }
+
+    /// Sets the priority, the rate or the pause of rebuild and scrub, for good.
+    ///
+    /// # Errors
+    /// As [`Pool::steer`].
+    pub fn steer(&self, change: Steering) -> Result<(), PoolError> {
+        self.admin(Admin::Steer(change))
     }
 
     /// Begins a scrub; with `wait`, returns when it has ended.

@@ -6,7 +6,9 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
 use array::format::{LABEL_OFFSETS, label_copies};
-use array::pool::{Half, OutReason, Pool, PoolAction, PoolError, Proof, Report, Severity, Ticket};
+use array::pool::{
+    Half, OutReason, Pool, PoolAction, PoolError, Proof, Report, Severity, Steering, Ticket,
+};
 use array::router::VolumeMap;
 use array::{Command, Event, IoId};
 use block::{Completed, Fault, Instant, Memory, Outcome, Permission, Request, RequestKind, Seat};
@@ -88,6 +90,8 @@ pub(crate) enum Admin {
     PauseRebuild {
         paused: bool,
     },
+    /// The priority, rate or pause of rebuild and scrub.
+    Steer(Steering),
     /// Ends when the scrub has.
     Scrub,
     PauseScrub {
@@ -498,6 +502,7 @@ impl PoolThread {
                 answer.send(Ok(())).unwrap_or_default();
                 return;
             }
+            Admin::Steer(change) => self.pool.steer(now, change, ticket),
             Admin::Scrub => self.pool.scrub(now, ticket),
             Admin::PauseScrub { paused } => {
                 self.pool.pause_scrub(now, paused);

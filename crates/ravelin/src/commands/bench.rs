@@ -38,6 +38,10 @@ pub(crate) struct BenchArguments {
     #[arg(long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=256))]
     jobs: u32,
+    /// Send so many bytes a second at fixed times, whatever the answers; latency counts from when a request was due.
+    #[arg(long, value_name = "SIZE", value_parser = parsed::<ByteSize>)]
+    #[arg(conflicts_with = "iodepth")]
+    rate: Option<ByteSize>,
     /// Seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 5)]
     time: u64,
@@ -99,8 +103,17 @@ impl BenchArguments {
             read_percent: self.read,
             compressible_percent: self.compressible.map(|value| value.0),
             hot: self.hot.map(|value| value.0),
+            rate_bytes: self.rate.map(|rate| rate.0),
         };
         let refuse = |why: &str, hint: &str| Err(Failure::usage("the load was not run", why, hint));
+        if let Some(ByteSize(rate)) = self.rate
+            && rate.saturating_mul(self.time) < self.bs.0
+        {
+            return refuse(
+                "at this rate no request is due before the time is over",
+                "give a higher --rate, or more --time",
+            );
+        }
         if self.read.is_some() && rw != Rw::Randrw {
             return refuse(
                 "--read mixes reads with writes, and this load has only one of them",

@@ -127,6 +127,7 @@ fn ask_daemon(context: &Context, report: &mut Report) {
                 let what = match pool.health {
                     Health::Healthy => continue,
                     Health::Degraded => "it has less redundancy than it should have",
+                    Health::Critical => "groups of it have no redundancy left",
                     Health::Damaged => "some of its data is lost",
                     Health::Unusable => {
                         "some of its data cannot be read without drives that are out"

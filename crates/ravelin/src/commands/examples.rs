@@ -39,6 +39,7 @@ pub(crate) const EXPORT: &str = "Examples:\n  ravelin pool export tank";
 pub(crate) const SCRUB: &str =
     "Examples:\n  ravelin pool scrub tank --wait\n  ravelin pool scrub tank --every month";
 pub(crate) const ELASTIC: &str = "Examples:\n  ravelin pool elastic tank\n  ravelin pool elastic tank 30 --wait\n  ravelin pool elastic tank auto";
+pub(crate) const REBUILD: &str = "Examples:\n  ravelin pool rebuild tank\n  ravelin pool rebuild tank --priority low\n  ravelin pool rebuild tank --rate 100M";
 pub(crate) const HISTORY: &str = "Examples:\n  ravelin pool history tank";
 pub(crate) const EVENTS: &str =
     "Examples:\n  ravelin pool events tank\n  ravelin pool events tank --follow";
@@ -82,6 +83,7 @@ pub(crate) const DAEMON: &str =
     "Examples:\n  ravelin daemon\n  ravelin daemon --hooks /etc/ravelin/hooks.d --group ravelin";
 pub(crate) const BENCH: &str = "Examples:\n  ravelin bench tank/home --rw randread --bs 4k --time 1
   ravelin bench tank/home --rw write --bs 1M --time 1 --yes
+  ravelin bench tank/home --rw read --bs 1M --rate 50M --time 1
   ravelin bench tank/home --read 70 --hot 90/10% --compressible 50 --time 1 --yes";
 pub(crate) const CODE_LIST: &str = "Examples:\n  ravelin code list";
 pub(crate) const CODE_SHOW: &str =

@@ -1,4 +1,5 @@
-//! `ravelin pool create | list | status | destroy | import | export | history | events | iostat | wait`.
+//! `ravelin pool create | list | status | destroy | import | export | history | events | iostat | rebuild |
+//! scrub | wait`.
 
 mod create;
 mod elastic;
@@ -8,6 +9,7 @@ mod history;
 mod import;
 mod iostat;
 mod lost;
+mod rebuild;
 mod scrub;
 mod status;
 mod wait;
@@ -111,6 +113,9 @@ pub(crate) enum PoolCommand {
         #[arg(long)]
         wait: bool,
     },
+    /// Steer rebuild and scrub: how much they take from clients, how fast they are at most, or a pause.
+    #[command(after_long_help = examples::REBUILD)]
+    Rebuild(rebuild::RebuildArguments),
     /// Show who changed what in a pool, and its important events.
     #[command(after_long_help = examples::HISTORY)]
     History {
@@ -163,6 +168,7 @@ impl PoolCommand {
             Self::Elastic { name, share, wait } => {
                 elastic::run(context, &client, &name, share, wait)?;
             }
+            Self::Rebuild(arguments) => arguments.run(context, &client)?,
             Self::History { name } => history::run(context, &client, &name)?,
             Self::Events(arguments) => arguments.run(context, &client)?,
             Self::Iostat(arguments) => arguments.run(context, &client)?,

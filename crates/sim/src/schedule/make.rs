@@ -42,6 +42,9 @@ struct Maker {
     /// Decides where drives are when they come back, apart from all other choices: so an old seed gives the same
     /// schedule as before, with events added.
     places: ChaCha8Rng,
+    /// Decides what administrators set for fills and scrubs, in schedules in which they do; apart from other choices,
+    /// too.
+    steers: Option<ChaCha8Rng>,
     events: Vec<Event>,
 }
 
@@ -66,6 +69,7 @@ impl Schedule {
         };
         let streams = seed.wrapping_mul(0xd1b5_4a32_d192_ed03) >> 62 == 0;
         let blinks = seed.wrapping_mul(0xb492_b66f_be98_f273) >> 62 == 0;
+        let steers = seed.wrapping_mul(0x9fb2_1c65_1e98_df25) >> 62 == 0;
         let depth = rng.random_range(1..=8);
         let of = SETTINGS[setting];
         let mix = MIXES[rng.random_range(0..MIXES.len())];
@@ -84,6 +88,8 @@ impl Schedule {
             inserts: Vec::new(),
             mishaps: MISHAPS,
             places: ChaCha8Rng::seed_from_u64(seed.wrapping_mul(0xc2b2_ae3d_27d4_eb4f)),
+            steers: (steers && scope != Scope::Orderly)
+                .then(|| ChaCha8Rng::seed_from_u64(seed.wrapping_mul(0x8cb9_2ba7_2f3d_8dd7))),
             events: Vec::new(),
         };
         maker.fill();
@@ -204,6 +210,7 @@ impl Maker {
                 self.other_names();
                 self.events.push(Event::Reopen);
             }
+            self.steer();
             let request = self.request();
             self.events.push(request);
             // With few requests in flight, steps let time pass until the pool's own work is due: add fewer steps.
@@ -216,6 +223,22 @@ impl Maker {
                 }
                 _ => {}
             }
+        }
+    }
+
+    /// Now and then an administrator sets something for fills and scrubs.
+    fn steer(&mut self) {
+        if let Some(rng) = &mut self.steers
+            && rng.random_range(0..10) == 0
+        {
+            self.events.push(Event::Steer {
+                priority: rng.random_range(0..3),
+                megabytes: match rng.random_range(0..3) {
+                    0 => rng.random_range(1..40),
+                    _ => 0,
+                },
+                paused: rng.random_range(0..4) == 0,
+            });
         }
     }
 

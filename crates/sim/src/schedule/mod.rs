@@ -299,6 +299,15 @@ pub enum Event {
     Scrub,
     /// An administrator sets the percentage of stripes that should be copies; `None`: as many as there is space for.
     Elastic(Option<u8>),
+    /// An administrator steers fills and scrubs.
+    Steer {
+        /// Which of [`array::priority::PRIORITIES`].
+        priority: u8,
+        /// Megabytes per second; 0: no bound.
+        megabytes: u16,
+        /// Whether they pause. Before all work is waited for, they go on.
+        paused: bool,
+    },
     /// Creates a second volume and begins to write it; or, if there is one, deletes it once its writes have ended.
     Neighbour,
     /// An administrator fails a drive.

@@ -10,6 +10,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use array::priority::PRIORITIES;
 use block::Seat;
 
 use super::{Back, Event, Leave, SETTINGS, Schedule, Seats, Setting};
@@ -144,6 +145,15 @@ impl fmt::Display for Event {
             Self::Scrub => f.write_str("scrub"),
             Self::Elastic(None) => f.write_str("elastic auto"),
             Self::Elastic(Some(share)) => write!(f, "elastic {share}"),
+            Self::Steer {
+                priority,
+                megabytes,
+                paused,
+            } => {
+                let name = PRIORITIES[usize::from(*priority) % PRIORITIES.len()].name();
+                write!(f, "steer {name} {megabytes}")?;
+                f.write_str(if *paused { " paused" } else { "" })
+            }
             Self::Neighbour => f.write_str("neighbour"),
             Self::Fail(seat) => write!(f, "fail {}", seat.0),
             Self::Insert(seat) => write!(f, "insert {}", seat.0),
@@ -266,6 +276,18 @@ fn parse_event(line: &str) -> Option<Event> {
         ["scrub"] => Event::Scrub,
         ["elastic", "auto"] => Event::Elastic(None),
         ["elastic", share] => Event::Elastic(Some(share.parse().ok()?)),
+        ["steer", name, megabytes, ref rest @ ..] => Event::Steer {
+            priority: PRIORITIES
+                .iter()
+                .position(|priority| priority.name() == name)
+                .and_then(|at| at.try_into().ok())?,
+            megabytes: megabytes.parse().ok()?,
+            paused: match rest {
+                [] => false,
+                ["paused"] => true,
+                _ => return None,
+            },
+        },
         ["neighbour"] => Event::Neighbour,
         ["fail", at] => Event::Fail(seat(at)?),
         ["insert", at] => Event::Insert(seat(at)?),

@@ -1,6 +1,7 @@
 //! A world from the administrator's side: commands to the pool, and their outcomes.
 
-use array::pool::{OutReason, Pool, PoolError, SeatState, Ticket};
+use array::pool::{OutReason, Pool, PoolError, RATE_BYTES_MIN, SeatState, Steering, Ticket};
+use array::priority::PRIORITIES;
 use block::{Instant, Seat};
 
 use super::queue::WorldEvent;
@@ -120,6 +121,36 @@ impl World {
         let begun = self.pool.fail_drive(self.now, seat, failed, false, ticket);
         self.poll_pool();
         begun.map(|()| ticket)
+    }
+
+    /// Begins to set the priority, the rate or the pause of fills and scrubs. Returns true if the pool accepted the
+    /// command.
+    pub fn begin_steer(&mut self, change: Steering) -> bool {
+        let ticket = self.ticket();
+        let agreed = self.pool.steer(self.now, change, ticket).is_ok();
+        self.poll_pool();
+        agreed
+    }
+
+    /// Sets all that can be set for fills and scrubs.
+    pub(crate) fn steer_to(&mut self, priority: u8, megabytes: u16, paused: bool) {
+        let rate = (megabytes > 0).then_some(u64::from(megabytes) * RATE_BYTES_MIN);
+        let was_paused = self.pool.facts().steer.paused;
+        self.begin_steer(Steering {
+            priority: Some(PRIORITIES[usize::from(priority) % PRIORITIES.len()]),
+            rate_bytes: Some(rate),
+            paused: (paused != was_paused).then_some(paused),
+        });
+    }
+
+    /// Fills and scrubs that are paused go on.
+    pub(crate) fn go_on(&mut self) {
+        if self.pool.facts().steer.paused {
+            self.begin_steer(Steering {
+                paused: Some(false),
+                ..Steering::default()
+            });
+        }
     }
 
     /// True if a command has ended, with success or with an error.

@@ -395,6 +395,7 @@ impl World {
     /// # Panics
     /// When a lane or the pool still waits then: it hangs.
     pub fn settle(&mut self) {
+        self.go_on();
         // Includes the work that an idle lane starts when its timer is due.
         while !self.is_quiet() || self.armed.iter().any(Option::is_some) {
             if !self.step() {

@@ -24,7 +24,9 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::fmt;
 
-use array::pool::{CreateError, FillOrder, NewDrive, PoolError, PoolSpec, Progress, Ticket};
+use array::pool::{
+    CreateError, FillOrder, NewDrive, PoolError, PoolSpec, Progress, Steering, Ticket,
+};
 use block::{Hint, Instant, Outcome, Request, RequestKind, Seat};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -261,6 +263,11 @@ impl StudyVolume {
     /// The pool's error.
     pub fn fail(&mut self, seat: Seat) -> Result<(), PoolError> {
         self.world.begin_fail_drive(seat).map(|_| ())
+    }
+
+    /// Sets the priority, the rate or the pause of fills. Returns true if the pool accepted the command.
+    pub fn steer(&mut self, change: Steering) -> bool {
+        self.world.begin_steer(change)
     }
 
     /// Sets the order in which waiting cells are filled from now on.

@@ -35,6 +35,7 @@ mod scrub;
 #[cfg(debug_assertions)]
 mod seeded;
 mod setback;
+mod steering;
 mod study;
 mod support;
 mod takeover;

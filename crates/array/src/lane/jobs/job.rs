@@ -58,6 +58,10 @@ pub(in crate::lane) struct Job {
     pub(super) repaired: (u64, u64),
     /// The fault of a repair that has failed: bad blocks are still there.
     pub(super) repair_fault: Option<Fault>,
+    /// When its last step began.
+    pub(super) began: Instant,
+    /// It fills a group that could not lose another column when it was asked for its last step.
+    pub(super) urgent: bool,
     /// It makes way for clients until this time.
     pub(super) resume: Option<Instant>,
     /// It is a fill or a scrub that makes way now.
@@ -74,6 +78,9 @@ pub(in crate::lane) struct Job {
     pub(super) copied_bytes: u64,
     /// The stripes that a conversion has counted.
     pub(super) forms: FormCounts,
+    /// Bytes written to a fill's target and read for it in the step that is in flight.
+    pub(super) step_copied_bytes: u64,
+    pub(super) step_read_bytes: u64,
 }
 
 /// The kind of work.
@@ -128,6 +135,8 @@ impl Job {
             repairs: 0,
             repaired: (0, 0),
             repair_fault: None,
+            began: Instant::ZERO,
+            urgent: false,
             resume: None,
             paced: false,
             scan: None,
@@ -135,6 +144,8 @@ impl Job {
             catches_up: false,
             stale_pages: BTreeSet::new(),
             copied_bytes: 0,
+            step_copied_bytes: 0,
+            step_read_bytes: 0,
             forms: FormCounts::default(),
         }
     }
@@ -188,6 +199,13 @@ impl Job {
     /// The job ends with this fault, unless it has an earlier one.
     pub(in crate::lane) fn fail(&mut self, fault: Fault) {
         self.fault = self.fault.or(Some(fault));
+    }
+
+    /// It has failed: if it waits with its next step, it waits no longer.
+    pub(super) fn ends_at(&mut self, now: Instant) {
+        if self.paced && self.in_flight == 0 {
+            self.resume = Some(now);
+        }
     }
 
     /// Steps of it that may be in flight.

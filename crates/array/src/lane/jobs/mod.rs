@@ -37,7 +37,7 @@ use super::ids::JobId;
 use super::io::IoTable;
 use super::ops::Task;
 use crate::Geometry;
-use crate::action::Event;
+use crate::action::{Event, Steer};
 use crate::format::{Entry, PageName};
 use crate::seeded::{self, SeededFault};
 
@@ -180,18 +180,39 @@ impl GroupJobs {
     /// Stripes that one step takes.
     fn step_stripes(&self, cx: &Context, job: &Job) -> u64 {
         let paced = self.pacer.step_bytes();
+        let metered = self.pacer.metered_bytes();
         match job.kind {
             Kind::Zero => cx.geometry.stripes_per_group(),
-            Kind::Fill { .. } => stripes_in(&cx.geometry, paced.unwrap_or(FILL_STEP_BYTES)),
-            Kind::Scrub => stripes_in(&cx.geometry, paced.unwrap_or(STEP_BYTES)),
+            Kind::Fill { .. } => {
+                let metered = metered.unwrap_or(FILL_STEP_BYTES);
+                stripes_in(&cx.geometry, paced.unwrap_or(FILL_STEP_BYTES).min(metered))
+            }
+            Kind::Scrub => {
+                let columns = u64::from(cx.geometry.layout().columns());
+                let metered = metered.map_or(STEP_BYTES, |bytes| bytes / columns);
+                let paced = paced.unwrap_or(STEP_BYTES).min(STEP_BYTES);
+                stripes_in(&cx.geometry, paced.min(metered))
+            }
             Kind::Resync => stripes_in(&cx.geometry, STEP_BYTES),
             Kind::Convert { to: None, .. } => stripes_in(&cx.geometry, STEP_BYTES),
             Kind::Convert { .. } => stripes_in(&cx.geometry, CONVERT_STEP_BYTES),
         }
     }
 
+    /// Bytes that a step of a job moves: a fill writes one cell, a scrub reads all.
+    fn moved_bytes(cx: &Context, job: &Job, stripes: u64) -> u64 {
+        let rows = u64::from(cx.geometry.code().rows());
+        let cells = match job.kind {
+            Kind::Scrub => u64::from(cx.geometry.layout().columns()),
+            Kind::Fill { .. } | Kind::Zero | Kind::Resync | Kind::Convert { .. } => 1,
+        };
+        stripes * cx.geometry.chunk_bytes() * rows * cells
+    }
+
     /// What a job does next. A step that is returned is in flight from now on, and the job is to be asked again.
     pub(super) fn next(&mut self, cx: &mut Context, id: JobId) -> Next {
+        let job = self.job(id);
+        (job.paced, job.resume) = (false, None);
         let job = &self.jobs[&id];
         let all = cx.geometry.stripes_per_group();
         let total = job.end_stripe.map_or(all, |end| end.min(all));
@@ -224,29 +245,35 @@ impl GroupJobs {
         let job = &self.jobs[&id];
         let first = job.next_stripe;
         let next = total.min(first + self.step_stripes(cx, job));
+        let moves = Self::moved_bytes(cx, job, next - first);
         let job = self.job(id);
         job.next_stripe = next;
         job.in_flight += 1;
+        job.began = cx.now;
         let step = Next::Step {
             group: job.group,
             stripes: first..next,
             task: job.task(),
         };
         if job.kind.makes_way() {
-            self.pacer.begins(cx.now);
+            self.pacer.begins(moves);
         }
         step
     }
 
     /// True if a job must not take its next step yet because of clients.
-    fn makes_way(&mut self, cx: &Context, id: JobId) -> bool {
+    fn makes_way(&mut self, cx: &mut Context, id: JobId) -> bool {
         let job = &self.jobs[&id];
         if !job.kind.makes_way() {
             return false;
         }
         let urgent = matches!(job.kind, Kind::Fill { .. }) && is_urgent(cx, job.group);
-        let waits = self.pacer.waits(cx.now, urgent);
+        let left = cx.geometry.stripes_per_group() - job.next_stripe;
+        let stripes = left.min(self.step_stripes(cx, job));
+        let moves = Self::moved_bytes(cx, job, stripes);
+        let waits = self.pacer.waits(cx, urgent, moves);
         let job = self.job(id);
+        job.urgent = urgent;
         job.paced = waits.is_some();
         job.resume = waits.flatten();
         job.paced
@@ -256,6 +283,25 @@ impl GroupJobs {
     fn resume_paced(&mut self, at: Instant) {
         for job in self.jobs.values_mut().filter(|job| job.paced) {
             job.resume = Some(at);
+        }
+    }
+
+    /// What an administrator has set: some jobs may be [`due`](Self::due).
+    pub(super) fn steer(&mut self, now: Instant, steer: Steer) {
+        self.pacer.steer(now, steer);
+        self.resume_paced(now);
+    }
+
+    /// The pool has granted bytes: some jobs may be [`due`](Self::due).
+    pub(super) fn granted(&mut self, now: Instant, bytes: u64) {
+        self.pacer.granted(bytes);
+        self.resume_paced(now);
+    }
+
+    /// Fills of groups that cannot lose another column do not rest.
+    fn resume_urgent(&mut self, now: Instant) {
+        for job in self.jobs.values_mut().filter(|job| job.paced && job.urgent) {
+            job.resume = Some(now);
         }
     }
 
@@ -361,10 +407,12 @@ impl GroupJobs {
         }
     }
 
-    /// A fill writes this many bytes to its target.
-    pub(super) fn copies(&mut self, id: JobId, bytes: u64) {
+    /// A fill has read so many bytes, and writes so many to its target.
+    pub(super) fn copies(&mut self, id: JobId, read: u64, bytes: u64) {
         if let Some(job) = self.jobs.get_mut(&id) {
             job.copied_bytes += bytes;
+            job.step_copied_bytes += bytes;
+            job.step_read_bytes += read;
         }
     }
 
@@ -380,6 +428,8 @@ impl GroupJobs {
         let job = self.jobs.get_mut(&id);
         let job = job.expect("a job outlives its operations");
         job.in_flight -= 1;
+        let read_bytes = std::mem::take(&mut job.step_read_bytes);
+        let copied_bytes = std::mem::take(&mut job.step_copied_bytes);
         if let (None, Err(fault)) = (job.fault, outcome) {
             job.fault = Some(fault);
         }
@@ -390,11 +440,22 @@ impl GroupJobs {
                 group: job.group,
                 column,
                 bytes: (stripes.end - stripes.start) * stripe_bytes,
+                read_bytes,
+                verified_blocks: std::mem::take(&mut job.verified.0),
             });
         }
         if job.kind.makes_way() {
-            self.pacer.ended(cx.now, job.kind.rest_min());
+            let took = cx.now.since(job.began);
+            let rests = (job.urgent, job.kind.rest_min());
+            let moved = (stripes.end - stripes.start) * stripe_bytes;
+            let unused = match job.kind {
+                // What the target had, and what reads as zeros, is not copied.
+                Kind::Fill { .. } => moved.saturating_sub(copied_bytes),
+                Kind::Scrub | Kind::Zero | Kind::Resync | Kind::Convert { .. } => 0,
+            };
+            self.pacer.ended(cx.now, took, rests, unused);
             self.resume_paced(self.pacer.rests_until());
+            self.resume_urgent(cx.now);
         }
     }
 
@@ -446,23 +507,37 @@ impl GroupJobs {
     }
 
     /// Fails the fills onto a drive that is out.
-    pub(super) fn lost_seat(&mut self, seat: Seat) {
+    pub(super) fn lost_seat(&mut self, now: Instant, seat: Seat) {
         for job in self.jobs.values_mut() {
             if let Kind::Fill { target, .. } = &job.kind
                 && target.seat == seat
             {
                 job.fail(Fault::Gone);
+                job.ends_at(now);
             }
         }
     }
 
     /// Stops a fill that is under way, for `Command::Abandon`; it ends with `FillFailed`.
-    pub(super) fn abandon_fill(&mut self, group: u64, column: u16) {
+    pub(super) fn abandon_fill(&mut self, now: Instant, group: u64, column: u16) {
         for job in self.jobs.values_mut() {
             if job.group == group && job.column_filled() == Some(column) {
                 job.fail(Fault::Shutdown);
+                job.ends_at(now);
             }
         }
+    }
+
+    /// Stops the scrub of a group. Returns the jobs that are to be asked for what they do next.
+    pub(super) fn abandon_scrub(&mut self, group: u64) -> Vec<JobId> {
+        let scrubs = |job: &Job| job.group == group && matches!(job.kind, Kind::Scrub);
+        let scrubs = self.jobs.iter_mut().filter(|(_, job)| scrubs(job));
+        scrubs
+            .map(|(&id, job)| {
+                job.fail(Fault::Shutdown);
+                id
+            })
+            .collect()
     }
 }
 

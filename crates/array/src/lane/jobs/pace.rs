@@ -10,8 +10,14 @@
 //! own. The budget is therefore time and not bytes: a mebibyte takes 40 ms on a slow disk and 2 ms on a flash drive. A
 //! lane has one step in flight, rests after it for as long as it took, and halves the next step if it took too long.
 //! The rest bounds the share of the drives' time that goes to fills and scrubs; the step that follows each rest is
-//! their minimum rate. A group that cannot lose another column is filled without rests. A scrub waits for the lane's
-//! fills, and rests longer, because nothing depends on when it ends.
+//! their minimum rate. A scrub waits for the lane's fills, and rests longer, because nothing depends on when it ends.
+//! That is the priority `medium`; others have other rests, budgets and numbers of steps (`priority/`). A group that
+//! cannot lose another column is filled at the highest, whatever is set.
+//!
+//! An administrator may pause fills and scrubs, or bound the bytes that all lanes move in a second. A pause holds every
+//! next step. For the bound a lane requests each step's bytes from the pool, which meters them (`pool/steer.rs`), and
+//! uses for later steps what a step did not move. Both hold whether clients send requests or not, and for groups
+//! without redundancy as well.
 //!
 //! Lanes see whether clients send requests, and this concerns the drives of all lanes. So while the pool needs these
 //! reports, a lane reports when its clients begin to send requests and when they have sent none for [`CLIENTS_QUIET`].
@@ -22,12 +28,9 @@ use std::time::Duration;
 use block::Instant;
 
 use super::job::STEP_BYTES;
-use crate::action::Event;
+use crate::action::{Event, Steer};
 use crate::lane::context::Context;
-
-/// The service time of a step at one drive, while clients send requests. A step reads and then writes, so it takes
-/// twice that.
-const BUDGET: Duration = Duration::from_millis(20);
+use crate::priority::{self, Priority};
 
 /// The shortest step: for less than this, a disk takes more time to reach the bytes than to transfer them.
 const PACED_BYTES_MIN: u64 = 128 << 10;
@@ -49,12 +52,18 @@ pub(super) struct Pacer {
     makes_way: bool,
     /// Steps in flight.
     steps: u64,
-    /// When the last step began.
-    began: Instant,
+    /// When the last step ended, and how long its rest is at least because of the job's kind, and how long it took.
+    last: (Instant, Duration, Duration),
     /// When the rest after the last step ends.
     rests_until: Instant,
     /// Bytes of one cell that the next step moves.
     step_bytes: u64,
+    /// What an administrator has set.
+    steer: Steer,
+    /// Bytes that the pool has granted and no step has used.
+    granted_bytes: u64,
+    /// A grant was requested and has not come.
+    requested: bool,
 }
 
 impl Default for Pacer {
@@ -65,9 +74,12 @@ impl Default for Pacer {
             asked_at: None,
             makes_way: false,
             steps: 0,
-            began: Instant::ZERO,
+            last: (Instant::ZERO, Duration::ZERO, Duration::ZERO),
             rests_until: Instant::ZERO,
             step_bytes: STEP_BYTES,
+            steer: Steer::default(),
+            granted_bytes: 0,
+            requested: false,
         }
     }
 }
@@ -78,39 +90,106 @@ impl Pacer {
         self.makes_way.then_some(self.step_bytes)
     }
 
-    /// A step begins.
-    pub(super) const fn begins(&mut self, now: Instant) {
-        self.steps += 1;
-        self.began = now;
+    /// Bytes that a step may move at most, if the pool meters them.
+    pub(super) const fn metered_bytes(&self) -> Option<u64> {
+        self.steer.metered_bytes
     }
 
-    /// A step has ended. The rest is as long as the step took, and at least `rest_min`. The next step is as long as the
-    /// budget allows.
-    pub(super) fn ended(&mut self, now: Instant, rest_min: Duration) {
+    /// The policy of a job. `urgent`: it fills a group that cannot lose another column.
+    fn priority(&self, urgent: bool) -> &'static dyn Priority {
+        match urgent {
+            true => priority::urgent(),
+            false => self.steer.priority,
+        }
+    }
+
+    /// A step begins that moves this many bytes.
+    pub(super) const fn begins(&mut self, bytes: u64) {
+        self.steps += 1;
+        if self.steer.metered_bytes.is_some() {
+            self.granted_bytes = self.granted_bytes.saturating_sub(bytes);
+        }
+    }
+
+    /// A step has ended that took so long. The rest is what the policy says, and at least `rest_min`. The next step is
+    /// as long as the budget allows. `unused`: bytes that the step did not move after all.
+    pub(super) fn ended(
+        &mut self,
+        now: Instant,
+        took: Duration,
+        (urgent, rest_min): (bool, Duration),
+        unused: u64,
+    ) {
         self.steps -= 1;
+        if let Some(most) = self.steer.metered_bytes {
+            self.granted_bytes = (self.granted_bytes + unused).min(most.max(self.granted_bytes));
+        }
         if !self.makes_way {
             return;
         }
-        let took = now.since(self.began);
-        self.rests_until = now + took.max(rest_min);
-        if took > 2 * BUDGET {
+        self.last = (now, rest_min, took);
+        self.rests_until = self.rest_ends();
+        let policy = self.priority(urgent);
+        let budget = policy.budget();
+        if took > 2 * budget {
             self.step_bytes = (self.step_bytes / 2).max(PACED_BYTES_MIN);
-        } else if took < BUDGET {
-            self.step_bytes = (self.step_bytes * 2).min(STEP_BYTES);
+        } else if took < budget {
+            self.step_bytes = (self.step_bytes * 2).min(policy.step_bytes_max());
         }
     }
 
+    /// When the rest after the last step ends, by the policy of now.
+    fn rest_ends(&self) -> Instant {
+        let (ended, rest_min, took) = self.last;
+        ended + self.steer.priority.rest(took).max(rest_min)
+    }
+
     /// `Some` if a job waits with its next step, and until when if that is known. `urgent`: the job fills a group that
-    /// cannot lose another column.
-    pub(super) fn waits(&self, now: Instant, urgent: bool) -> Option<Option<Instant>> {
-        if !self.makes_way {
-            return None;
-        }
-        if self.steps > 0 {
+    /// cannot lose another column. `bytes`: what the step moves.
+    pub(super) fn waits(
+        &mut self,
+        cx: &mut Context,
+        urgent: bool,
+        bytes: u64,
+    ) -> Option<Option<Instant>> {
+        if self.steer.paused {
             return Some(None);
         }
-        let rests = !urgent && self.rests_until > now;
-        rests.then_some(Some(self.rests_until))
+        if self.makes_way {
+            if self.steps >= self.priority(urgent).steps() {
+                return Some(None);
+            }
+            if !urgent && self.rests_until > cx.now {
+                return Some(Some(self.rests_until));
+            }
+        }
+        if self.steer.metered_bytes.is_none() || self.granted_bytes >= bytes {
+            return None;
+        }
+        if !std::mem::replace(&mut self.requested, true) {
+            let lane = cx.lane;
+            let bytes = bytes - self.granted_bytes;
+            cx.events.push_back(Event::WantsToMove { lane, bytes });
+        }
+        Some(None)
+    }
+
+    /// The pool has granted bytes. Jobs that waited for them may go on.
+    pub(super) const fn granted(&mut self, bytes: u64) {
+        self.requested = false;
+        if self.steer.metered_bytes.is_some() {
+            self.granted_bytes += bytes;
+        }
+    }
+
+    /// An administrator has set something else. Jobs that wait are asked again when [`Pacer::rests_until`] says.
+    pub(super) fn steer(&mut self, now: Instant, steer: Steer) {
+        self.steer = steer;
+        self.step_bytes = self.step_bytes.min(steer.priority.step_bytes_max());
+        self.rests_until = self.rest_ends().max(now);
+        // Grants belong to the rate before.
+        self.granted_bytes = 0;
+        self.requested = false;
     }
 
     /// When the next job may go on.
@@ -185,24 +264,107 @@ mod tests {
         Instant(millis * 1_000_000)
     }
 
+    fn took(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    /// Whether a step of a mebibyte waits.
+    fn waits(pacer: &mut Pacer, now: Instant, urgent: bool) -> Option<Option<Instant>> {
+        let mut cx = Context::of_test("raid6", 6);
+        cx.now = now;
+        pacer.waits(&mut cx, urgent, 1 << 20)
+    }
+
     #[test]
     fn one_step_then_a_rest_as_long() {
         let mut pacer = Pacer::default();
-        assert_eq!(
-            (pacer.waits(at(0), false), pacer.step_bytes()),
-            (None, None)
-        );
+        assert_eq!(waits(&mut pacer, at(0), false), None);
+        assert_eq!(pacer.step_bytes(), None);
         pacer.makes_way = true;
-        pacer.begins(at(0));
-        assert_eq!(pacer.waits(at(10), true), Some(None), "one at a time");
-        pacer.ended(at(30), Duration::ZERO);
-        assert_eq!(pacer.waits(at(31), false), Some(Some(at(60))));
+        pacer.begins(0);
         assert_eq!(
-            pacer.waits(at(31), true),
+            waits(&mut pacer, at(10), false),
+            Some(None),
+            "one at a time"
+        );
+        pacer.ended(at(30), took(30), (false, Duration::ZERO), 0);
+        assert_eq!(waits(&mut pacer, at(31), false), Some(Some(at(60))));
+        assert_eq!(
+            waits(&mut pacer, at(31), true),
             None,
             "no rest where another loss is the last"
         );
-        assert_eq!(pacer.waits(at(60), false), None);
+        assert_eq!(waits(&mut pacer, at(60), false), None);
+    }
+
+    fn set(name: &str) -> Steer {
+        Steer {
+            priority: priority::named(name).unwrap(),
+            ..Steer::default()
+        }
+    }
+
+    #[test]
+    fn a_priority_that_is_set_during_a_rest_counts_for_that_rest() {
+        let mut pacer = Pacer {
+            makes_way: true,
+            ..Pacer::default()
+        };
+        pacer.steer(at(0), set("low"));
+        pacer.begins(0);
+        pacer.ended(at(100), took(100), (false, Duration::ZERO), 0);
+        let low = waits(&mut pacer, at(110), false).flatten().unwrap();
+        assert!(low > at(400), "{low}");
+        pacer.steer(at(110), set("medium"));
+        assert_eq!(waits(&mut pacer, at(110), false), Some(Some(at(200))));
+        pacer.steer(at(120), set("high"));
+        for _ in 0..set("high").priority.steps() {
+            assert_eq!(waits(&mut pacer, at(120), false), None);
+            pacer.begins(0);
+        }
+        assert_eq!(waits(&mut pacer, at(120), false), Some(None));
+    }
+
+    #[test]
+    fn nothing_begins_while_paused_however_urgent() {
+        let mut pacer = Pacer::default();
+        let paused = Steer {
+            paused: true,
+            ..Steer::default()
+        };
+        pacer.steer(at(0), paused);
+        assert_eq!(waits(&mut pacer, at(0), true), Some(None));
+        pacer.steer(at(1), Steer::default());
+        assert_eq!(waits(&mut pacer, at(1), true), None);
+    }
+
+    #[test]
+    fn metered_steps_wait_for_their_grant_and_use_what_others_have_left() {
+        let mut cx = Context::of_test("raid6", 6);
+        let mut pacer = Pacer::default();
+        let metered = Steer {
+            metered_bytes: Some(1000),
+            ..Steer::default()
+        };
+        pacer.steer(at(0), metered);
+        for _ in 0..2 {
+            assert_eq!(pacer.waits(&mut cx, true, 1000), Some(None));
+        }
+        let (lane, bytes) = (0, 1000);
+        assert_eq!(cx.take_events(), [Event::WantsToMove { lane, bytes }]);
+        pacer.granted(1000);
+        assert_eq!(pacer.waits(&mut cx, false, 1000), None);
+        pacer.begins(1000);
+        pacer.ended(at(1), took(1), (false, Duration::ZERO), 600);
+        assert_eq!(
+            pacer.waits(&mut cx, false, 600),
+            None,
+            "not copied after all"
+        );
+        assert_eq!(pacer.waits(&mut cx, false, 1000), Some(None));
+        assert_eq!(cx.take_events(), [Event::WantsToMove { lane, bytes: 400 }]);
+        pacer.steer(at(2), Steer::default());
+        assert_eq!(pacer.waits(&mut cx, false, 1000), None);
     }
 
     #[test]
@@ -215,10 +377,11 @@ mod tests {
             };
             let mut now = at(0);
             for _ in 0..8 {
-                pacer.begins(now);
+                pacer.begins(0);
                 let bytes = pacer.step_bytes().unwrap();
-                now += Duration::from_micros(micros_per_kib * (bytes >> 10));
-                pacer.ended(now, Duration::ZERO);
+                let took = Duration::from_micros(micros_per_kib * (bytes >> 10));
+                now += took;
+                pacer.ended(now, took, (false, Duration::ZERO), 0);
             }
             assert_eq!(
                 pacer.step_bytes(),
@@ -314,12 +477,12 @@ mod tests {
     fn jobs_go_on_when_they_need_not_make_way_any_more() {
         let (mut pacer, mut cx) = reporting();
         assert!(!pacer.make_way(cx.now, true));
-        pacer.begins(cx.now);
+        pacer.begins(0);
         cx.now = at(10_030);
-        pacer.ended(cx.now, Duration::from_secs(1));
-        assert_eq!(pacer.waits(cx.now, false), Some(Some(at(11_030))));
+        pacer.ended(cx.now, took(30), (false, Duration::from_secs(1)), 0);
+        assert_eq!(waits(&mut pacer, cx.now, false), Some(Some(at(11_030))));
         assert!(pacer.make_way(cx.now, false));
-        assert_eq!(pacer.waits(cx.now, false), None);
+        assert_eq!(waits(&mut pacer, cx.now, false), None);
         assert!(pacer.report_clients(&mut cx, false), "that is the same");
     }
 
@@ -327,8 +490,8 @@ mod tests {
     fn a_scrub_rests_at_least_as_long_as_it_should() {
         let (mut pacer, cx) = reporting();
         pacer.make_way(cx.now, true);
-        pacer.begins(cx.now);
-        pacer.ended(at(10_005), Duration::from_millis(100));
+        pacer.begins(0);
+        pacer.ended(at(10_005), took(5), (false, Duration::from_millis(100)), 0);
         assert_eq!(pacer.rests_until(), at(10_105));
     }
 }

@@ -180,12 +180,14 @@ fn a_fill_takes_one_step_at_a_time_and_ends_when_its_pages_are_written() {
     assert!(lab.jobs.has(0) && !lab.jobs.has(1));
     assert_eq!(lab.next(id), "0..256");
     assert_eq!(lab.next(id), "wait");
-    lab.jobs.copies(id, 4 << 20);
+    lab.jobs.copies(id, 8 << 20, 4 << 20);
     lab.end_step(id, 0..256, Ok(()));
     let stepped = Event::FillStepped {
         group: 0,
         column: 2,
         bytes: 4 << 20,
+        read_bytes: 8 << 20,
+        verified_blocks: 0,
     };
     assert_eq!(lab.cx.take_events(), [stepped]);
     assert_eq!(lab.take_steps(id), 3);
@@ -286,9 +288,9 @@ fn fills_onto_a_drive_that_leaves_and_those_that_are_abandoned_fail() {
         let stripes = lab.step(id).unwrap();
         lab.end_step(id, stripes, Ok(()));
     }
-    lab.jobs.lost_seat(lab.target(1).seat);
-    lab.jobs.abandon_fill(0, 2);
-    lab.jobs.abandon_fill(1, 3);
+    lab.jobs.lost_seat(at(0), lab.target(1).seat);
+    lab.jobs.abandon_fill(at(0), 0, 2);
+    lab.jobs.abandon_fill(at(0), 1, 3);
     let next = ids.map(|id| lab.next(id));
     assert_eq!(next, ["Err(Gone)", "Err(Shutdown)", "256..512"]);
 }
@@ -322,7 +324,7 @@ fn a_fill_of_a_group_that_cannot_lose_another_column_does_not_rest() {
     let stripes = lab.step(id).unwrap();
     lab.cx.now = at(30);
     lab.end_step(id, stripes, Ok(()));
-    assert_eq!(lab.next(id), "64..128");
+    assert_eq!(lab.next(id), "64..192", "and the steps become longer");
 }
 
 #[test]

@@ -98,7 +98,7 @@ impl Lane {
             }
             Command::Abandon { group, column } => {
                 self.check_here(group)?;
-                self.jobs.abandon_fill(group, column);
+                self.jobs.abandon_fill(now, group, column);
             }
             Command::Zero { group } => {
                 self.check_here(group)?;
@@ -132,6 +132,14 @@ impl Lane {
                 if self.jobs.make_way(now, makes_way) {
                     self.resume_jobs();
                 }
+            }
+            Command::Steer(steer) => {
+                self.jobs.steer(now, steer);
+                self.resume_jobs();
+            }
+            Command::MayMove { bytes } => {
+                self.jobs.granted(now, bytes);
+                self.resume_jobs();
             }
             Command::ReadPages { group, bytes } => {
                 self.check_here(group)?;
@@ -173,6 +181,12 @@ impl Lane {
             Command::Scrub { group } => {
                 self.check_here(group)?;
                 self.begin_scrub(group);
+            }
+            Command::AbandonScrub { group } => {
+                self.check_here(group)?;
+                for id in self.jobs.abandon_scrub(group) {
+                    self.step_job(id);
+                }
             }
         }
         self.advance();

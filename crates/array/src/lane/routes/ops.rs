@@ -189,7 +189,8 @@ impl Lane {
         if let (Owner::Job(job), Task::Fill { .. }) = (op.owner, &op.task) {
             let plan = op.plan.as_ref().expect("it was planned");
             let bytes = plan.writes.iter().map(|write| write.length).sum();
-            self.jobs.copies(job, bytes);
+            let read = plan.reads.iter().map(|read| read.length).sum();
+            self.jobs.copies(job, read, bytes);
         }
         let writes = begin_writes(&self.cx, op);
         for &transfer in &writes {

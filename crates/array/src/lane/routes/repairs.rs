@@ -60,6 +60,9 @@ impl Lane {
         {
             self.jobs.converted(job, convert.counts());
         }
+        if let (Owner::Job(job), Task::Fill { .. }) = (op.owner, &op.task) {
+            self.jobs.verified(job, op.verified, op.bad.len() as u64);
+        }
         if self.recovery.is_some() || seeded::is(SeededFault::RepairWithoutWrite) {
             return;
         }

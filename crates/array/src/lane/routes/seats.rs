@@ -25,7 +25,7 @@ impl Lane {
             for ended in self.ios.twin_out(seat) {
                 self.io_ended(ended);
             }
-            self.jobs.lost_seat(seat);
+            self.jobs.lost_seat(self.cx.now, seat);
             self.abandon_seat(seat);
             self.ios.drain(&mut self.cx, seat);
             self.decide(seat, true);
@@ -92,7 +92,7 @@ impl Lane {
         }
         // Fills in flight fail. The writes that they have done are not used.
         self.cx.change_view(|view, _| view.successor_out(with));
-        self.jobs.lost_seat(with);
+        self.jobs.lost_seat(self.cx.now, with);
         for id in self.ios.in_flight_at(with, false) {
             if let Some(ended) = self.ios.fail(id) {
                 self.io_ended(ended);

@@ -18,7 +18,7 @@ use layout::Cell;
 
 use self::order::{FillChoice, FillOrder};
 use self::queue::Class;
-pub(super) use self::queue::Fills;
+pub(super) use self::queue::{Fills, Kind};
 use super::cells::CellTable;
 use super::{OnDurable, Pool, Progress, Report, SeatState};
 use crate::action::Command;
@@ -122,7 +122,7 @@ impl Pool {
 
     fn begin_fills(&mut self) {
         // Before the lanes have read their journals, blocks in place may be older than logged ones.
-        if self.fills.stopped || self.fills.paused || !self.recovered {
+        if self.fills.stopped || self.fills.paused || self.facts.steer.paused || !self.recovered {
             return;
         }
         let most = self.fills_max();
@@ -190,7 +190,16 @@ impl Pool {
     /// A fill has taken a step.
     pub(super) fn fill_stepped(&mut self, group: u64, column: u16, bytes: u64) {
         let cell_bytes = self.geometry.plane_bytes();
-        self.fills.stepped((group, column), bytes, cell_bytes);
+        let lane = self.geometry.lane_of(group);
+        self.fills
+            .stepped((self.now, lane), (group, column), bytes, cell_bytes);
+    }
+
+    /// A step of a fill has read and verified so much.
+    pub(super) fn fill_verified(&mut self, read_bytes: u64, blocks: u64) {
+        let progress = &mut self.fills.progress;
+        progress.read_bytes += read_bytes;
+        progress.verified_bytes += blocks * block::BLOCK_BYTES;
     }
 
     /// A fill's target has its blocks: its drives are free for other fills.

@@ -63,18 +63,42 @@ impl Pool {
             })
             .collect();
         readable.sort_unstable_by_key(|&(busy, moved, other, _)| (moved, busy, other));
-        let code = self.geometry.code();
-        // A code of several rows recovers a column from fewer elements when it may read a little of every other column
-        // (hybrid recovery), so no column is avoided.
-        let needed = if code.rows() > 1 {
-            readable.len()
-        } else {
-            usize::from(layout.columns().saturating_sub(code.tolerance())).max(1)
-        };
-        let spared = readable.split_off(needed.min(readable.len()));
+        let needed = self.columns_needed(readable.len());
+        let spared = readable.split_off(needed);
         (
             readable.into_iter().map(|(.., seat)| seat).collect(),
             spared.into_iter().map(|(_, _, other, _)| other).collect(),
         )
+    }
+
+    /// How many of the readable columns a fill reads.
+    fn columns_needed(&self, readable: usize) -> usize {
+        let code = self.geometry.code();
+        // A code of several rows recovers a column from fewer elements when it may read a little of every other column
+        // (hybrid recovery), so no column is avoided.
+        if code.rows() > 1 {
+            return readable;
+        }
+        let columns = self.geometry.layout().columns();
+        usize::from(columns.saturating_sub(code.tolerance()))
+            .max(1)
+            .min(readable)
+    }
+
+    /// How many drives a fill reads, and those among which it chooses.
+    pub(in crate::pool) fn fill_readable(&self, group: u64, column: u16) -> (usize, Vec<Seat>) {
+        if let Some(cell) = self.source(group, column) {
+            return (1, vec![cell.seat]);
+        }
+        let columns = 0..self.geometry.layout().columns();
+        let readable: Vec<Seat> = columns
+            .filter_map(|other| Some(self.source(group, other)?.seat))
+            .collect();
+        (self.columns_needed(readable.len()), readable)
+    }
+
+    /// As [`Pool::target`], for estimates.
+    pub(in crate::pool) fn target_of(&self, group: u64, column: u16) -> Option<Cell> {
+        self.target(group, column)
     }
 }

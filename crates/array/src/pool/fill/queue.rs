@@ -20,6 +20,7 @@ use layout::Cell;
 
 use super::order::{FILL_ORDERS, FillChoice, FillLoads, FillOrder};
 use crate::pool::Progress;
+use crate::pool::work::Recent;
 
 /// Fills that use one drive at a time: enough to keep its queue from running dry, though a fill has either reads or a
 /// write in flight. In the simulator 13 drives (4+2, first come first served, 200 MB/s) reach 0.96 of the bound with 8
@@ -43,6 +44,34 @@ pub(super) enum Class {
     CopyBack,
     /// The column's drive is being replaced.
     Replace,
+}
+
+/// The same without numbers, for administrators.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::pool) enum Kind {
+    Rebuild,
+    CopyBack,
+    Replace,
+}
+
+impl Class {
+    const fn kind(self) -> Kind {
+        match self {
+            Self::Rebuild { .. } => Kind::Rebuild,
+            Self::CopyBack => Kind::CopyBack,
+            Self::Replace => Kind::Replace,
+        }
+    }
+}
+
+impl Kind {
+    pub(in crate::pool) const fn name(self) -> &'static str {
+        match self {
+            Self::Rebuild => "rebuild",
+            Self::CopyBack => "copy_back",
+            Self::Replace => "replace",
+        }
+    }
 }
 
 /// A cell that a lane fills.
@@ -75,13 +104,17 @@ pub(in crate::pool) struct Fills {
     /// Columns that could not be filled; not tried again before membership changes.
     unrecoverable: BTreeSet<Key>,
     busy: BTreeMap<Seat, u64>,
-    pub(super) progress: Progress,
+    pub(in crate::pool) progress: Progress,
     /// No new fills: the pool is being closed.
     pub(in crate::pool) stopped: bool,
     /// No new fills: an administrator paused them.
     pub(super) paused: bool,
     /// The beginning of a rebuild was reported, and not its end.
     pub(super) announced: bool,
+    /// Why the last cell was filled.
+    last: Option<Kind>,
+    /// What was moved of late.
+    pub(in crate::pool) recent: Recent,
 }
 
 impl Default for Fills {
@@ -99,6 +132,8 @@ impl Default for Fills {
             stopped: false,
             paused: false,
             announced: false,
+            last: None,
+            recent: Recent::default(),
         }
     }
 }
@@ -131,6 +166,40 @@ impl Fills {
     /// Cells from the start of their fill to the end of the last operation on the cell that they replace.
     pub(in crate::pool) fn in_flight(&self) -> usize {
         self.in_flight.len() + self.recording.len() + self.settling.len()
+    }
+
+    /// Why cells are filled: the most urgent reason of those that wait, or that of the last one. `None` if none is.
+    pub(in crate::pool) fn kind(&self) -> Option<Kind> {
+        let waiting = self.waiting.keys().next().map(|class| class.kind());
+        let under_way = !self.is_idle();
+        { waiting.min(self.last.or(waiting)).or(self.last) }.filter(|_| under_way)
+    }
+
+    pub(in crate::pool) fn waiting_len(&self) -> usize {
+        self.waiting.values().map(BTreeSet::len).sum()
+    }
+
+    pub(in crate::pool) fn waiting_keys(&self) -> impl Iterator<Item = Key> + '_ {
+        self.waiting.values().flatten().copied()
+    }
+
+    /// The groups with a column that is being filled, and the bytes of it that are at the target.
+    pub(in crate::pool) fn stepped_groups(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let copying = self.in_flight.iter().filter(|(_, fill)| !fill.copied);
+        copying.map(|(&(group, _), fill)| (group, fill.stepped_bytes))
+    }
+
+    /// Bytes that fills under way have yet to move on each drive.
+    pub(in crate::pool) fn left_in_flight(&self, cell_bytes: u64) -> BTreeMap<Seat, f64> {
+        let mut left: BTreeMap<Seat, f64> = BTreeMap::new();
+        for fill in self.in_flight.values().filter(|fill| !fill.copied) {
+            #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+            let bytes = cell_bytes.saturating_sub(fill.stepped_bytes) as f64;
+            for seat in fill.sources.iter().chain([&fill.target.seat]) {
+                *left.entry(*seat).or_default() += bytes;
+            }
+        }
+        left
     }
 
     /// Cells that lanes fill.
@@ -213,6 +282,7 @@ impl Fills {
     /// total.
     pub(super) fn count(&mut self, now: Instant, was_idle: bool, waiting: u64, cell_bytes: u64) {
         if was_idle {
+            self.recent.restart();
             self.progress = Progress {
                 began: now,
                 cell_bytes,
@@ -243,6 +313,7 @@ impl Fills {
 
     /// A column does not wait any more.
     pub(super) fn take(&mut self, class: Class, key: Key) {
+        self.last = Some(class.kind());
         if let Some(keys) = self.waiting.get_mut(&class) {
             keys.remove(&key);
             if keys.is_empty() {
@@ -271,9 +342,17 @@ impl Fills {
     }
 
     /// Another `bytes` bytes are at the target.
-    pub(super) fn stepped(&mut self, key: Key, bytes: u64, cell_bytes: u64) {
+    pub(super) fn stepped(
+        &mut self,
+        (now, lane): (Instant, u16),
+        key: Key,
+        bytes: u64,
+        cell_bytes: u64,
+    ) {
         if let Some(fill) = self.in_flight.get_mut(&key) {
             fill.stepped_bytes = (fill.stepped_bytes + bytes).min(cell_bytes);
+            let seats = fill.sources.iter().chain([&fill.target.seat]);
+            self.recent.stepped(now, lane, seats.copied(), bytes);
         }
     }
 
@@ -296,6 +375,13 @@ impl Fills {
     pub(super) fn end(&mut self, key: Key) -> Option<Filling> {
         self.copied(key);
         self.in_flight.remove(&key)
+    }
+
+    /// Blocks were reconstructed and written again.
+    pub(in crate::pool) fn note_repaired(&mut self, blocks: u64) {
+        if !self.is_idle() {
+            self.progress.repaired_blocks += blocks;
+        }
     }
 
     /// The cell is filled, and the record of that is being written.
@@ -453,10 +539,10 @@ mod tests {
     #[test]
     fn steps_count_up_to_a_cell() {
         let mut fills = filling();
-        fills.stepped(KEY, CELL_BYTES - 1, CELL_BYTES);
+        fills.stepped((Instant(0), 0), KEY, CELL_BYTES - 1, CELL_BYTES);
         assert_eq!(fills.stepped_bytes(CELL_BYTES), CELL_BYTES - 1);
-        fills.stepped(KEY, 2, CELL_BYTES);
-        fills.stepped((8, 0), 2, CELL_BYTES);
+        fills.stepped((Instant(0), 0), KEY, 2, CELL_BYTES);
+        fills.stepped((Instant(0), 0), (8, 0), 2, CELL_BYTES);
         assert_eq!(fills.stepped_bytes(CELL_BYTES), CELL_BYTES);
         fills.end(KEY);
         fills.record(KEY, TARGET);

@@ -61,7 +61,7 @@ impl GlanceArguments {
             for status in &all {
                 let (pool, name) = (&status.pool, &status.pool.name);
                 if let Some(rebuild) = pool.rebuild.as_ref().filter(|rebuild| rebuild.running) {
-                    writeln!(out, "{name}: rebuild {}", rebuild_line(rebuild))?;
+                    writeln!(out, "{name}: rebuild {}", rebuild_line(pool, rebuild))?;
                 }
                 let under_way = |scrub: &&ScrubStatus| scrub.running || scrub.paused;
                 if let Some(scrub) = pool.scrub.as_ref().filter(under_way) {
@@ -108,6 +108,8 @@ fn fields(status: &Status) -> Value {
         "volumes": pool.volumes.len(),
         "exports": status.exports.len(),
         "rebuild": pool.rebuild,
+        "work": pool.work,
+        "steering": pool.steering,
         "scrub": pool.scrub,
         "last_scrub": pool.last_scrub,
         "next_scrub_at_milliseconds": pool.next_scrub_at_milliseconds,

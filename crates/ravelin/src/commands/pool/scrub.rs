@@ -130,6 +130,9 @@ pub(super) fn write(out: &mut dyn Write, pool: &PoolStatus) -> io::Result<()> {
     match (pool.scrub.as_ref().filter(under_way), last) {
         (Some(scrub), last) => {
             let resume = match scrub.paused {
+                true if pool.steering.paused => {
+                    format!("; `ravelin pool rebuild {} --resume` continues", pool.name)
+                }
                 true => format!("; `ravelin pool scrub {} --resume` continues", pool.name),
                 false => String::new(),
             };

@@ -78,7 +78,7 @@ pub(super) fn run(
 const fn code(health: Health) -> u8 {
     match health {
         Health::Healthy => 0,
-        Health::Degraded => 1,
+        Health::Degraded | Health::Critical => 1,
         Health::Damaged | Health::Unusable => 2,
     }
 }
@@ -88,6 +88,7 @@ pub(super) const fn word(health: Health) -> &'static str {
     match health {
         Health::Healthy => "HEALTHY",
         Health::Degraded => "DEGRADED",
+        Health::Critical => "CRITICAL",
         Health::Damaged => "DAMAGED",
         Health::Unusable => "UNUSABLE",
     }
@@ -163,7 +164,7 @@ fn write(out: &mut dyn Write, status: &Status) -> io::Result<()> {
         (false, health) => word(health).to_owned(),
         (true, Health::Healthy) => format!("\x1b[32m{}\x1b[0m", word(pool.health)),
         (true, Health::Degraded) => format!("\x1b[33m{}\x1b[0m", word(pool.health)),
-        (true, Health::Damaged | Health::Unusable) => {
+        (true, Health::Critical | Health::Damaged | Health::Unusable) => {
             format!("\x1b[31m{}\x1b[0m", word(pool.health))
         }
     };
@@ -193,9 +194,10 @@ fn write(out: &mut dyn Write, status: &Status) -> io::Result<()> {
         )?;
     }
     if let Some(rebuild) = &pool.rebuild {
-        writeln!(out, "rebuild: {}", rebuild_line(rebuild))?;
+        writeln!(out, "rebuild: {}", rebuild_line(pool, rebuild))?;
     }
     super::elastic::write(out, pool)?;
+    super::rebuild::write_steering(out, pool)?;
     super::scrub::write(out, pool)?;
     super::lost::write(out, status)?;
     if !pool.journal {
@@ -278,6 +280,7 @@ pub(super) fn advice(pool: &PoolStatus) -> Option<(String, String)> {
         return Some((wrong, action));
     }
     let rebuilding = pool.rebuild.as_ref().filter(|rebuild| rebuild.running);
+    let paused = pool.steering.paused && rebuilding.is_some();
     let out: Vec<&SeatStatus> = pool
         .seats
         .iter()
@@ -318,6 +321,17 @@ pub(super) fn advice(pool: &PoolStatus) -> Option<(String, String)> {
     if pool.health == Health::Damaged {
         return Some(super::lost::advice(pool, &out));
     }
+    if paused {
+        let waits = super::rebuild::left_waiting(pool);
+        let waits = waits.map_or_else(String::new, |waits| format!("; {waits}"));
+        let why = match out.is_empty() {
+            true => "redundancy is not complete".to_owned(),
+            false => format!("out: {which}"),
+        };
+        let wrong = format!("{why}; the rebuild is paused by command{waits}");
+        let action = format!("`ravelin pool rebuild {name} --resume`");
+        return Some((wrong, action));
+    }
     if let (Health::Healthy, Some(first)) = (pool.health, out.first()) {
         let next = match spares_ready(pool) {
             0 => "no spare left for the next failure",
@@ -335,7 +349,16 @@ pub(super) fn advice(pool: &PoolStatus) -> Option<(String, String)> {
         } else {
             "drives are"
         };
-        let wrong = format!("{drives} out: {which}; all data can be read");
+        let last = match pool.health {
+            Health::Critical => {
+                format!(
+                    "; {} no redundancy: another failure loses data",
+                    super::rebuild::groups_have(pool)
+                )
+            }
+            _ => String::new(),
+        };
+        let wrong = format!("{drives} out: {which}; all data can be read{last}");
         let replace = format!("`ravelin drive replace {name} {} NEW`", first.seat);
         let action = match (rebuilding.is_some(), first.reason) {
             (false, _) if pool.spares_in_seconds.is_some() => {
@@ -378,8 +401,14 @@ pub(super) fn advice(pool: &PoolStatus) -> Option<(String, String)> {
         );
         return Some((wrong, action));
     }
-    if pool.health == Health::Degraded {
-        let wrong = "redundancy is not complete; all data can be read".to_owned();
+    if matches!(pool.health, Health::Degraded | Health::Critical) {
+        let wrong = match pool.health {
+            Health::Critical => format!(
+                "{} no redundancy: another failure loses data; all data can be read",
+                super::rebuild::groups_have(pool)
+            ),
+            _ => "redundancy is not complete; all data can be read".to_owned(),
+        };
         let action = match rebuilding {
             Some(_) => format!("none needed: it is being rebuilt (`ravelin pool wait {name}`)"),
             None if pool.rebuild.is_some_and(|rebuild| rebuild.tries_again) => format!(
@@ -470,8 +499,11 @@ pub(super) fn bar(share: f64) -> String {
     clippy::cast_sign_loss,
     reason = "a bar and a rate for display"
 )]
-pub(super) fn rebuild_line(rebuild: &RebuildStatus) -> String {
-    let rate = size(rebuild.bytes_per_second as u64);
+pub(super) fn rebuild_line(pool: &PoolStatus, rebuild: &RebuildStatus) -> String {
+    // While it runs, the rate of late; afterwards the mean.
+    let work = super::rebuild::fills(pool).filter(|_| rebuild.running);
+    let rate = work.map_or(rebuild.bytes_per_second, |work| work.bytes_per_second);
+    let rate = size(rate as u64);
     let lost = match rebuild.cells_lost {
         0 => String::new(),
         lost => format!("; {lost} cells are lost"),
@@ -490,6 +522,11 @@ pub(super) fn rebuild_line(rebuild: &RebuildStatus) -> String {
         );
     }
     let share = rebuild.done_bytes as f64 / rebuild.total_bytes.max(1) as f64;
+    if pool.steering.paused {
+        let (done, total) = (size(rebuild.done_bytes), size(rebuild.total_bytes));
+        let percent = share * 100.0;
+        return format!("paused at {percent:.1} %, {done} of {total}{copied}{lost}");
+    }
     let eta = rebuild.eta_seconds.map_or_else(
         || "rate not known yet".to_owned(),
         |left| format!("{rate}/s, ETA {}", time(left)),
@@ -685,20 +722,31 @@ mod tests {
             bytes_per_second: f64::from(1 << 20),
             eta_seconds: Some(5.0),
         };
+        let mut pool: PoolStatus = serde_json::from_value(json!({
+            "name": "tank", "uuid": "", "scheme": "raid6", "generation": 1, "health": "degraded",
+            "capacity_bytes": 0, "free_bytes": 0, "chunk_bytes": 0, "cell_bytes": 0, "features": [],
+            "seats": [], "volumes": [], "journal": true, "resync_groups": 0, "events": [],
+        }))
+        .unwrap();
         assert_eq!(
-            rebuild_line(&rebuild),
+            rebuild_line(&pool, &rebuild),
             "[#########...............] 37.5 %, 3 MiB of 8 MiB, 1 MiB/s, ETA 5.0 s"
+        );
+        pool.steering.paused = true;
+        assert_eq!(
+            rebuild_line(&pool, &rebuild),
+            "paused at 37.5 %, 3 MiB of 8 MiB"
         );
         rebuild.running = false;
         rebuild.cells_lost = 5;
         assert_eq!(
-            rebuild_line(&rebuild),
+            rebuild_line(&pool, &rebuild),
             "3 MiB in 3.0 s, 1 MiB/s; 5 cells are lost"
         );
         rebuild.copied_bytes = 20 << 10;
         rebuild.cells_lost = 0;
         assert_eq!(
-            rebuild_line(&rebuild),
+            rebuild_line(&pool, &rebuild),
             "3 MiB (20 KiB copied) in 3.0 s, 1 MiB/s"
         );
     }

@@ -130,7 +130,10 @@ impl Step {
                     "{} of {}, {}",
                     size(rebuild.done_bytes),
                     size(rebuild.total_bytes),
-                    rate(rebuild)
+                    match pool.steering.paused {
+                        true => format!("paused (`ravelin pool rebuild {} --resume`)", pool.name),
+                        false => rate(pool, rebuild),
+                    }
                 ),
             });
         }
@@ -207,8 +210,10 @@ impl Progress {
     clippy::cast_sign_loss,
     reason = "a rate for display"
 )]
-fn rate(rebuild: &RebuildStatus) -> String {
-    let rate = size(rebuild.bytes_per_second as u64);
+fn rate(pool: &PoolStatus, rebuild: &RebuildStatus) -> String {
+    let work = super::rebuild::fills(pool);
+    let rate = work.map_or(rebuild.bytes_per_second, |work| work.bytes_per_second);
+    let rate = size(rate as u64);
     match rebuild.eta_seconds {
         Some(left) => format!("{rate}/s, {} to go", time(left)),
         None => "rate not known yet".to_owned(),

@@ -96,3 +96,25 @@ fn loads_that_cannot_be_are_refused_with_what_to_give() {
         &["blocks of 4 KiB", "--bs 4k"],
     );
 }
+
+/// An open loop: the rate is that of the requests, and a drive that does not keep up shows in the latency.
+#[test]
+fn a_rate_is_kept_and_what_does_not_keep_up_shows_in_the_latency() {
+    let bench = Bench::new("open");
+    let drives = bench.drives("d", 3, 40 * MIB);
+    assert_eq!(bench.create("tank", "raid5", &drives, &[]).code, 0);
+    bench.ok(&["volume", "create", "tank/v", "--size", "16M"]);
+    fn load<'a>(more: &[&'a str]) -> Vec<&'a str> {
+        [&["bench", "tank/v", "--rw", "read", "--time"], more].concat()
+    }
+    let said = bench.ok(&load(&["2", "--bs", "64k", "--rate", "2M", "--json"]));
+    let report: serde_json::Value = serde_json::from_str(&said).unwrap();
+    let rate = report["bytes_per_second"].as_f64().unwrap() / 1048576.0;
+    assert!((1.6..2.1).contains(&rate), "{report}");
+    bench
+        .run(&load(&["2", "--rate", "2M", "--iodepth", "4"]))
+        .refused(2, &["--rate", "cannot be used with"]);
+    bench
+        .run(&load(&["1", "--bs", "1M", "--rate", "64k"]))
+        .refused(2, &["no request is due before the time is over"]);
+}

@@ -23,6 +23,7 @@ mod scrubs;
 mod sizes;
 mod slips;
 mod small;
+mod steering;
 mod tables;
 mod tls;
 mod volumes;

@@ -25,8 +25,8 @@ const VOLUME: &str = "ravelin volume create tank/home --size 100G";
 fn before(page: &str) -> &'static [&'static str] {
     match page {
         "status" | "pool-list" | "pool-status" | "pool-export" | "pool-scrub" | "pool-iostat"
-        | "pool-wait" | "pool-history" | "drive-list" | "drive-locate" | "drive-fail"
-        | "drive-offline" | "drive-replace" | "drive-add" => &[POOL],
+        | "pool-wait" | "pool-rebuild" | "pool-history" | "drive-list" | "drive-locate"
+        | "drive-fail" | "drive-offline" | "drive-replace" | "drive-add" => &[POOL],
         "pool-destroy" | "volume-list" | "volume-show" | "volume-resize" | "volume-rename"
         | "volume-delete" | "volume-attach" | "bench" => &[POOL, VOLUME],
         "pool-events" => &[POOL, "ravelin drive offline tank 2"],

@@ -361,6 +361,11 @@ fn drives_that_move_are_found_as_their_page_says() {
 }
 
 #[test]
+fn a_rebuild_is_steered_as_its_page_says() {
+    assert!(runs(&page("docs/drive-failures.md"), false) >= 15);
+}
+
+#[test]
 fn names_of_other_systems_are_answered_as_their_page_says() {
     assert!(runs(&page("docs/foreign-names.md"), false) >= 40);
 }

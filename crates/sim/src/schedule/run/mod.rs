@@ -405,6 +405,14 @@ impl Run {
                 self.world().set_elastic_share(share);
                 Ok(())
             }
+            Event::Steer {
+                priority,
+                megabytes,
+                paused,
+            } => {
+                self.world().steer_to(priority, megabytes, paused);
+                Ok(())
+            }
             Event::Neighbour => self.neighbour(),
             Event::Fail(seat) => {
                 self.failed += u64::from(self.fail(seat)?);
@@ -645,6 +653,7 @@ impl Run {
     }
 
     pub(crate) fn settle(&mut self) -> Checked {
+        self.world().go_on();
         let limit = self.world().now() + BOUND;
         while !self.world().is_quiet() {
             self.go_on(limit, "work in the background")?;
