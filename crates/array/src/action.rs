@@ -13,6 +13,7 @@ use crate::format::Form;
 use crate::lane::FormCounts;
 use crate::losses::LostRange;
 use crate::priority::{self, Priority};
+use crate::room::RoomReport;
 
 /// Names a request; chosen by the driver, unique among those in flight on a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -371,6 +372,20 @@ pub enum Command {
     },
     /// At opening: this data of the lane's groups is lost.
     KnowLost(Vec<LostRange>),
+    /// Report about room on drives that know their use (`Event::Room`), and give back what is not used.
+    AskRoom {
+        /// The number of the round.
+        round: u64,
+        /// Whether writes wait for room, in some lane: then put in place what is logged.
+        pressed: bool,
+    },
+    /// Writes may charge so much in all, by seat; `None`: without limit.
+    GrantRoom {
+        /// By seat.
+        limits: Vec<Option<u64>>,
+        /// There is no more room, and none will be freed: writes that find none end.
+        last: bool,
+    },
     /// Put everything that is logged in place.
     Checkpoint,
     /// Give stripes of the group this form, where they are and as far as they can be converted now, and count them.
@@ -667,6 +682,15 @@ pub enum Event {
         /// Which of its columns.
         column: u16,
     },
+    /// The lane lacks room on drives that know their use, or will soon.
+    WantsRoom {
+        /// Which lane.
+        lane: u16,
+        /// Something may have become free since the last round.
+        freed: bool,
+    },
+    /// The answer to [`Command::AskRoom`].
+    Room(Box<RoomReport>),
     /// An operation has failed because drives that stay do not work: they have failed reads at two places.
     DrivesFail,
     /// A page read from a drive that is in has blocks with unknown checksums. They can be reconstructed.

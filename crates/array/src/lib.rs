@@ -24,6 +24,7 @@ pub mod plan;
 pub mod pool;
 pub mod priority;
 pub mod record;
+pub mod room;
 pub mod router;
 mod runs;
 pub mod seeded;

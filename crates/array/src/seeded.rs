@@ -186,6 +186,12 @@ seeded_faults! {
     LogCutShort,
     /// a drive that vanishes is put out although data cannot be read without it
     GoneForGood,
+    /// a drive that is full is put out
+    FullGoesOut,
+    /// a write begins although there is no room for it
+    WriteUngranted,
+    /// writes end with "no space" although something can be freed
+    GivenUpTooEarly,
 }
 
 #[cfg(debug_assertions)]

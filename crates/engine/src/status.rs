@@ -4,8 +4,10 @@ use std::collections::VecDeque;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use array::format::Form;
-use array::pool::{self, ElasticReason, OutReason, Pool, PoolFacts, Report, SeatFacts, SeatState};
-use block::{Instant, Seat};
+use array::pool::{
+    self, ElasticReason, OutReason, Pool, PoolFacts, Report, SeatFacts, SeatState, WritesWait,
+};
+use block::{ByteSize, Instant, Seat};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -173,6 +175,9 @@ pub struct PoolStatus {
     /// Another opening has taken the pool over: this one serves nothing any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub taken_over: Option<TakenOver>,
+    /// Why writes wait for physical space, or end without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub writes_wait: Option<String>,
     /// A spare takes the seat of a missing drive in so many seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spares_in_seconds: Option<u64>,
@@ -571,6 +576,7 @@ impl PoolStatus {
             lost: lost(pool),
             journal: facts.regions.is_some(),
             taken_over: None,
+            writes_wait: writes_wait(pool),
             spares_in_seconds: None,
             resync_groups: pool.resync_left(),
             events: events.iter().cloned().collect(),
@@ -589,6 +595,23 @@ impl PoolStatus {
             ..self
         }
     }
+}
+
+/// Why writes wait for physical space, or end without.
+fn writes_wait(pool: &Pool) -> Option<String> {
+    let wait = pool.writes_wait()?;
+    let (WritesWait::ForRoom(seat) | WritesWait::NoSpace(seat)) = wait;
+    let name = pool.facts().number(seat);
+    let use_of = pool.room(seat).map_or_else(String::new, |room| {
+        let (used, upper) = (ByteSize(room.used_bytes), ByteSize(room.upper_bytes));
+        format!("drive {name} uses {used} of the {upper} that data may take")
+    });
+    Some(match wait {
+        WritesWait::ForRoom(_) => format!("they wait until space is freed: {use_of}"),
+        WritesWait::NoSpace(_) => format!(
+            "they end with \"no space\": {use_of}, and nothing is left to free; trim data or delete volumes"
+        ),
+    })
 }
 
 /// Bytes that drives of the layout have beyond the size of the smallest of them.

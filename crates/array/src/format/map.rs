@@ -121,7 +121,28 @@ impl DriveMap {
         plane_bytes: Option<u64>,
         shape: CellShape,
     ) -> Result<Self, DriveMapError> {
-        let divide = |size| Self::divide(size, plane_bytes, shape);
+        let sizes = (size_bytes, size_bytes);
+        Self::with_journal_of(sizes, plane_bytes, shape)
+    }
+
+    /// The same for drives of `size_bytes` whose journal is that of drives of `journal_of` bytes, which is at most as much.
+    ///
+    /// # Errors
+    /// As [`DriveMap::new`].
+    pub fn with_journal_of(
+        (size_bytes, journal_of): (u64, u64),
+        plane_bytes: Option<u64>,
+        shape: CellShape,
+    ) -> Result<Self, DriveMapError> {
+        let divide = |size: u64| {
+            let sizes = (size, journal_of.min(size));
+            // A drive that is too small is measured with the journal that a larger one would have.
+            let sizes = match journal_of < size_bytes {
+                true => sizes,
+                false => (size, size),
+            };
+            Self::divide(sizes, plane_bytes, shape)
+        };
         let map = divide(size_bytes);
         if map.rows >= ROWS_MIN {
             return Ok(map);
@@ -141,7 +162,11 @@ impl DriveMap {
         })
     }
 
-    fn divide(size_bytes: u64, plane_bytes: Option<u64>, shape: CellShape) -> Self {
+    fn divide(
+        (size_bytes, journal_of): (u64, u64),
+        plane_bytes: Option<u64>,
+        shape: CellShape,
+    ) -> Self {
         let size = size_bytes / MIB * MIB;
         let planes = u64::from(shape.planes);
         let plane_bytes = plane_bytes.unwrap_or_else(|| Self::default_cell_bytes(size / planes));
@@ -149,9 +174,10 @@ impl DriveMap {
         // Computed as if all of the drive were cells: a little more than needed.
         let pages = (size / cell_bytes).div_ceil(ENTRIES_PER_PAGE) * 2;
         let cell_table_bytes = (pages * CELL_PAGE_BYTES).next_multiple_of(MIB);
-        let rings = RING_BYTES_MIN * u64::from(Self::default_lanes(size));
-        let journal_bytes = (size / 64)
-            .max(JOURNAL_BYTES_WANTED.min(size / 16))
+        let rings = RING_BYTES_MIN * u64::from(Self::default_lanes(journal_of));
+        let size_of_journal = journal_of / MIB * MIB;
+        let journal_bytes = (size_of_journal / 64)
+            .max(JOURNAL_BYTES_WANTED.min(size_of_journal / 16))
             .clamp(rings, JOURNAL_BYTES_MAX)
             .next_multiple_of(MIB);
         let journal_offset = LABELS_BYTES + cell_table_bytes;
@@ -240,6 +266,22 @@ mod tests {
         assert_eq!(journal(4 << 10), 64 * MIB);
         assert_eq!(journal(8 << 10), 128 * MIB);
         assert_eq!(journal(1 << 20), 1 << 30);
+    }
+
+    #[test]
+    fn the_journal_is_that_of_the_physical_space_and_the_rest_that_of_the_size() {
+        let (size, physical) = (64 << 30, 1 << 30);
+        let shape = CellShape {
+            page_copies: 3,
+            map_entries: 0,
+            planes: 1,
+        };
+        let map = DriveMap::with_journal_of((size, physical), None, shape).unwrap();
+        let large = DriveMap::with_shape(size, None, shape).unwrap();
+        let small = DriveMap::with_shape(physical, None, shape).unwrap();
+        assert_eq!(map.journal_bytes, small.journal_bytes);
+        assert_eq!(map.cell_bytes, large.cell_bytes);
+        assert!(map.rows > large.rows && map.data_offset < large.data_offset);
     }
 
     #[test]

@@ -45,6 +45,7 @@ impl Lane {
         }
         self.check_discards();
         self.checkpoints.check(self.log.flushed());
+        self.room.check();
         if all {
             self.maps.check();
             self.check_empty_stripes();

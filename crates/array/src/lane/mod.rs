@@ -36,6 +36,7 @@ mod repairs;
 mod request;
 mod requests;
 mod ring;
+mod room;
 mod routes;
 mod sequence_map;
 mod trusted;
@@ -76,6 +77,7 @@ use self::preserved::Preserved;
 use self::recover::Recovery;
 use self::repairs::Repairs;
 use self::requests::Requests;
+use self::room::Room;
 use self::uninitialized::Uninitialized;
 use crate::action::{Action, ComputeId, Computed, Event, IoId};
 use crate::format::PageName;
@@ -164,6 +166,7 @@ pub struct Lane {
     cx: Context,
     flushes: Flushes,
     requests: Requests,
+    room: Room,
     coalescing: Coalescing,
     jobs: GroupJobs,
     uninitialized: Uninitialized,
@@ -208,6 +211,7 @@ impl Lane {
             cx: Context::new(geometry, lane),
             flushes: Flushes::default(),
             requests: Requests::default(),
+            room: Room::default(),
             coalescing: Coalescing::default(),
             jobs: GroupJobs::default(),
             uninitialized: Uninitialized::default(),
@@ -301,6 +305,7 @@ impl Lane {
         self.idle_checkpoint();
         self.check_timeouts();
         self.begin_due_flushes();
+        self.give_up_waiting();
         let waiting = !self.requests.is_empty();
         self.jobs.clients_gone(&mut self.cx, waiting);
         self.resume_jobs();
@@ -328,6 +333,7 @@ impl Lane {
             self.ios.check_at(),
             self.jobs.resume_at(),
             self.jobs.clients_gone_at(),
+            self.room.gives_up_at(),
             self.retries
                 .retry_at(self.cx.now, self.log.waits(), self.checkpoints.waits()),
         ];

@@ -224,6 +224,11 @@ impl Overlay {
         self.zeroed.range(stripes).next().is_some()
     }
 
+    /// True if any stripe reads as zeros where no block is logged.
+    pub(super) fn any_zeroed(&self) -> bool {
+        !self.zeroed.is_empty()
+    }
+
     /// True if the stripe reads as zeros where no block is logged.
     pub(super) fn is_zeroed(&self, group: u64, stripe: u64) -> bool {
         self.zeroed.contains_key(&(group, stripe))

@@ -80,6 +80,11 @@ impl Requests {
         self.pending(id).ops += ops;
     }
 
+    /// The request begins once more: none of its operations is in flight.
+    pub(super) fn begin_again(&mut self, id: RequestId) {
+        self.pending(id).fault = None;
+    }
+
     /// One of its operations has ended.
     pub(super) fn op_ended(&mut self, id: RequestId, outcome: Outcome) -> Done {
         let pending = self.pending(id);

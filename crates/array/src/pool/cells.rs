@@ -18,6 +18,8 @@ pub(super) struct CellTable {
     in_write: BTreeMap<u64, Vec<OnDurable>>,
     /// Actions to carry out when its next write has ended.
     waiting: BTreeMap<u64, Vec<OnDurable>>,
+    /// Pages that their full drive has refused: they are written again later.
+    refused: BTreeSet<u64>,
 }
 
 impl CellTable {
@@ -33,7 +35,7 @@ impl CellTable {
 
     /// Whether a change of the table is not durable yet.
     pub(super) fn is_writing(&self) -> bool {
-        !self.writing.is_empty()
+        !self.writing.is_empty() || !self.refused.is_empty()
     }
 
     /// The table's entry for a cell.
@@ -96,17 +98,50 @@ impl Pool {
             return;
         }
         let effects = table.in_write.remove(&first_row).unwrap_or_default();
+        if let Err(fault) = outcome
+            && self.stays_although_full(seat, fault)
+        {
+            self.cell_page_refused(seat, first_row, effects);
+            return;
+        }
         if let Err(fault) = outcome {
             // The entry is not recorded: a drive that cannot write its table cannot hold cells.
             self.drop_effects(effects);
             self.take_out_for(seat, fault);
             return;
         }
+        let table = &self.tables[&seat];
         if table.waiting.contains_key(&first_row) {
             self.write_cell_page(seat, first_row);
         }
         for effect in effects {
             self.carry_out(effect);
+        }
+    }
+
+    /// A full drive has refused a page: what waits for the page goes on waiting, and the page is written again later.
+    fn cell_page_refused(&mut self, seat: Seat, first_row: u64, mut effects: Vec<OnDurable>) {
+        let table = self.tables.get_mut(&seat).expect("its page was written");
+        let waiting = table.waiting.entry(first_row).or_default();
+        effects.append(waiting);
+        *waiting = effects;
+        table.refused.insert(first_row);
+        self.drive_is_full(seat, false);
+        self.try_again_later();
+    }
+
+    /// Writes pages again that full drives have refused.
+    pub(super) fn write_refused_cell_pages(&mut self) {
+        let refused = { self.tables.iter_mut() }
+            .flat_map(|(&seat, table)| {
+                let rows = std::mem::take(&mut table.refused).into_iter();
+                rows.map(move |row| (seat, row))
+            })
+            .collect::<Vec<_>>();
+        for (seat, first_row) in refused {
+            if !self.tables[&seat].writing.contains(&first_row) {
+                self.write_cell_page(seat, first_row);
+            }
         }
     }
 

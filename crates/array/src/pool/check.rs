@@ -31,6 +31,7 @@ impl Pool {
         self.check_volumes();
         self.elastic.check();
         self.labels.check(self.generation);
+        self.rooms.check();
         for seat in self.labels.asked() {
             assert!(
                 self.drives.contains_key(&seat),

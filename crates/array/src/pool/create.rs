@@ -16,6 +16,7 @@ use super::initialize::Initialization;
 use super::joining::Joining;
 use super::labels::Labels;
 use super::resync::Resync;
+use super::room::Rooms;
 use super::scrub::Scrub;
 use super::stall::Stalls;
 use super::steer::Meter;
@@ -356,8 +357,12 @@ fn create_with(
         map_entries,
         planes,
     };
+    // The journal is as long as physical space allows: what the drives expose beyond that is for data that compresses.
+    let physical = all().map(|drive| drive.physical_bytes.unwrap_or(u64::MAX));
+    let journal_of = physical.fold(spec.used_bytes(smallest), u64::min);
     let divide = |plane_bytes| {
-        let map = DriveMap::with_shape(spec.used_bytes(smallest), plane_bytes, shape);
+        let sizes = (spec.used_bytes(smallest), journal_of);
+        let map = DriveMap::with_journal_of(sizes, plane_bytes, shape);
         map.map_err(|error| CreateError::Drive {
             path: smallest.path.clone(),
             error,
@@ -378,7 +383,7 @@ fn create_with(
         .unwrap_or(CHUNK_BYTES_DEFAULT.min(map.cell_bytes / u64::from(planes)));
     let lanes = regions
         .and_then(|regions| regions.lanes)
-        .unwrap_or_else(|| DriveMap::default_lanes(spec.used_bytes(smallest)));
+        .unwrap_or_else(|| DriveMap::default_lanes(journal_of));
     let ring_bytes = regions
         .and_then(|regions| regions.ring_bytes)
         .unwrap_or_else(|| map.ring_bytes(lanes));
@@ -507,6 +512,7 @@ impl Pool {
             .collect();
         let group_blocks = geometry.group_data_bytes() / block::BLOCK_BYTES;
         let losses = facts.losses.losses(&facts.volumes, group_blocks);
+        let lanes = geometry.lanes();
         Self {
             losses,
             geometry: Arc::new(geometry),
@@ -547,6 +553,7 @@ impl Pool {
             plans: SubStripePlans::default(),
             suspicions: Suspicions::default(),
             stalls: Stalls::default(),
+            rooms: Rooms::new(lanes),
             ios: BTreeMap::new(),
             forgotten: BTreeMap::new(),
             next_io: 0,

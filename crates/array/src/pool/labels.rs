@@ -4,7 +4,7 @@
 //! and all other drives get it after that: otherwise a power cut could leave the others with a label that counts on a
 //! drive that is not found, and of a mirror with one drive left, half of the drives would be missing.
 //!
-//! A drive that fails to write its label goes out, if it can be spared. If the drives that fail together cannot be
+//! A drive that fails to write its label goes out, if it can be spared and is not full (`full.rs`). If the drives that fail together cannot be
 //! spared, they stay: put out, they would take the data on them away. The generation is then tried again at growing
 //! intervals, and the next generation waits for it. Actions that depend on a generation that too few drives have are
 //! not carried out. Commands that wait for it end with an error, but take effect when the drives accept the label after
@@ -359,12 +359,18 @@ impl Pool {
     }
 
     /// The failed drives that stay, because without all of them data could not be read any more. If not all of them can
-    /// be spared, none is put out: they are likely to fail for a common reason.
+    /// be spared, none is put out: they are likely to fail for a common reason. Full drives have not failed.
     fn not_to_be_spared(&mut self, failed: &BTreeMap<Seat, Fault>) -> BTreeMap<Seat, Fault> {
-        let seats: Vec<Seat> = failed.keys().copied().collect();
-        match self.group_that_needs_one_of(&seats) {
+        let full = |(&seat, &fault): (&Seat, &Fault)| self.stays_although_full(seat, fault);
+        let full: BTreeMap<Seat, Fault> = { failed.iter() }
+            .filter(|&of| full(of))
+            .map(|(&seat, &fault)| (seat, fault))
+            .collect();
+        let others = failed.keys().filter(|seat| !full.contains_key(seat));
+        let others: Vec<Seat> = others.copied().collect();
+        match self.group_that_needs_one_of(&others) {
             Some(_) => failed.clone(),
-            None => BTreeMap::new(),
+            None => full,
         }
     }
 
@@ -374,7 +380,9 @@ impl Pool {
         self.labels.tries = self.labels.tries.saturating_add(1);
         self.labels.retry_at = Some(self.now + wait.min(WAIT_MAX));
         for (&seat, &fault) in refusing {
-            if self.refuses_newly(seat, fault) {
+            if self.stays_although_full(seat, fault) {
+                self.drive_is_full(seat, false);
+            } else if self.refuses_newly(seat, fault) {
                 self.report(super::Report::DriveKept {
                     seat,
                     kind: IoKind::Flush,
@@ -492,7 +500,6 @@ mod tests {
     fn a_label_that_the_medium_refuses_is_written_again_and_one_that_is_not_flushed_is_not() {
         for (last, fault, attempts) in [
             (Half::Write, Fault::Medium, 1 + WRITE_RETRIES),
-            (Half::Write, Fault::Full, 1),
             (Half::Flush, Fault::Medium, 1),
         ] {
             let mut pool = pool();

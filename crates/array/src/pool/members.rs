@@ -35,6 +35,10 @@ impl Pool {
             }
             return;
         }
+        if self.stays_although_full(seat, fault) {
+            self.drive_is_full(seat, waiting);
+            return;
+        }
         if kind == IoKind::Read {
             self.report(Report::ReadFault {
                 seat,

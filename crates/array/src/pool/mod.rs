@@ -24,6 +24,7 @@ mod error;
 mod facts;
 mod fill;
 mod freed;
+mod full;
 mod initialize;
 mod joining;
 mod journal;
@@ -37,6 +38,7 @@ mod redundancy;
 mod replace;
 mod report;
 mod resync;
+mod room;
 mod scrub;
 pub(crate) mod space;
 mod stall;
@@ -49,7 +51,7 @@ mod work;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use block::{Fault, Instant, Outcome, Seat, Usage};
+use block::{Fault, Instant, Outcome, Seat};
 use layout::Cell;
 use uuid::Uuid;
 
@@ -64,6 +66,7 @@ use self::labels::Labels;
 use self::recovery::Recovering;
 use self::replace::{Asked, Promotion, Replacement};
 use self::resync::Resync;
+use self::room::Rooms;
 use self::scrub::{Found, Scrub};
 use self::stall::Stalls;
 use self::steer::Meter;
@@ -92,6 +95,7 @@ pub use loss::LostData;
 pub use open::{FoundDrive, OpenError, Opening, open};
 pub use progress::{Progress, SeatTraffic};
 pub use report::{LostRun, Report, Severity};
+pub use room::{DriveRoom, RoomLevel, WritesWait};
 pub use scrub::ScrubProgress;
 pub use steer::{RATE_BYTES_MIN, Steering};
 pub use work::Work;
@@ -130,6 +134,8 @@ pub enum PoolAction {
     Done(Ticket, Result<(), PoolError>),
     /// A report, for the log.
     Report(Report),
+    /// Sample the use of all drives now, and pass it on by `handle_usage`: writes may wait for it.
+    SampleUsage,
 }
 
 /// The pool's state of a drive that is in use.
@@ -139,8 +145,6 @@ struct Drive {
     label_slot: usize,
     /// The drive has a label with its present identity.
     has_label: bool,
-    /// The use of its physical space, as it was sampled last.
-    usage: Option<Usage>,
 }
 
 /// Carried out once something is durable.
@@ -295,6 +299,7 @@ pub struct Pool {
     plans: SubStripePlans,
     suspicions: Suspicions,
     stalls: Stalls,
+    rooms: Rooms,
     ios: BTreeMap<IoId, PoolIo>,
     /// Writes to drives that have gone out since: their results are ignored.
     forgotten: BTreeMap<IoId, Seat>,
@@ -453,6 +458,8 @@ impl Pool {
             } => self.drive_old(seat, anchor, newest),
             Event::BlocksUnknown { group } => self.blocks_unknown(group),
             Event::DrivesFail => self.fails_and_stays(),
+            Event::WantsRoom { freed, .. } => self.room_wanted(freed),
+            Event::Room(ref report) => self.room_reported((**report).clone()),
             Event::Stalled { lane, fault } => self.lane_stalled(lane, fault),
             Event::Resumed { lane } => {
                 self.lane_resumed(lane);
@@ -557,6 +564,7 @@ impl Pool {
     fn advance(&mut self) {
         self.retry_labels_when_due();
         self.try_again_when_due();
+        self.ask_for_room_when_due();
         self.pump_fills();
         self.pump_resync();
         self.pump_scrub();

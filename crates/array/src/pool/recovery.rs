@@ -33,6 +33,7 @@ impl Pool {
         });
         let gone = gone.collect();
         self.journal_is_read();
+        self.limit_lanes();
         self.tell_lanes(&Command::Recover {
             incarnation: self.generation,
             fresh,
@@ -60,6 +61,7 @@ impl Pool {
         };
         self.recovered = failed.is_none();
         if self.recovered {
+            self.start_rooms();
             self.tell_lost();
             self.tell_steer();
             self.resume_scrub();

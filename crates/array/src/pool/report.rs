@@ -156,6 +156,14 @@ pub enum Report {
         /// The error.
         fault: block::Fault,
     },
+    /// A drive has refused a write because no space is left on it, and stays.
+    #[error(
+        "seat {seat}: no space is left on the drive, which stays in use; discard data (trim a file system, delete volumes) so that it takes writes again"
+    )]
+    DriveFull {
+        /// Whose.
+        seat: Seat,
+    },
     /// Reads failed and were reconstructed from others.
     #[error(
         "seat {seat}: {} failed, the first at byte {offset} ({fault}); reconstructed from other drives where possible",
@@ -375,7 +383,7 @@ pub enum Report {
     DataRestored(LostRun),
     /// Drives that cannot be spared refuse writes or flushes.
     #[error(
-        "drives that cannot be spared refuse writes or flushes ({fault}): requests end in errors, and are tried again every few seconds"
+        "drives that stay refuse writes or flushes ({fault}): requests end in errors, and are tried again every few seconds"
     )]
     WritesStall {
         /// The error of the drives.
@@ -485,6 +493,7 @@ impl Report {
             | Self::ReadFault { .. }
             | Self::DriveSuspect { .. }
             | Self::DriveHangs { .. }
+            | Self::DriveFull { .. }
             | Self::HostStall { .. }
             | Self::BlockBad { .. }
             | Self::PageLost { .. }
@@ -513,6 +522,7 @@ impl Report {
             | Self::DriveSuspect { seat }
             | Self::DriveTrusted { seat }
             | Self::DriveHangs { seat }
+            | Self::DriveFull { seat }
             | Self::BlockBad { seat, .. }
             | Self::PagesMended { seat, .. }
             | Self::DriveOld { seat, .. }

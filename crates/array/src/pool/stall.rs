@@ -115,6 +115,12 @@ impl Pool {
             self.stalls.retries += 1;
             self.requeue_fills();
         }
+        self.write_refused_cell_pages();
+    }
+
+    /// Something of the pool's own has been refused by a drive that stays.
+    pub(super) fn try_again_later(&mut self) {
+        self.stalls.try_at.get_or_insert(self.now + TRY_AGAIN);
     }
 
     pub(super) fn lane_resumed(&mut self, lane: u16) {
@@ -124,6 +130,7 @@ impl Pool {
             self.stalls.fills = false;
             self.report(Report::WritesResume);
             self.requeue_fills();
+            self.write_refused_cell_pages();
         }
     }
 }

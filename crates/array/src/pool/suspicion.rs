@@ -178,6 +178,7 @@ impl Pool {
             self.labels.retry_at(),
             self.stalls.try_at(),
             self.meter.grant_at(),
+            self.rooms.poll_timeout(),
             hung,
             plan,
         ];

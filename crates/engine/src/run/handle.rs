@@ -86,13 +86,13 @@ impl PoolHandle {
         let seats = Seats::new(drives, threads.clamp(1, geometry.lanes()));
         let (sender, receiver) = std::sync::mpsc::channel();
         // Before anything else: drives that count what they hold take no writes until then.
-        let mut knows = false;
-        for (seat, drive) in seats.iter() {
-            let usage = drive.device.usage();
-            knows |= usage.is_some();
-            pool.handle_usage(clock.now(), seat, usage);
-        }
-        let sampler = Sampler::start(&seats, knows, sender.clone())?;
+        let taken_at = clock.now();
+        let samples = seats.iter();
+        let samples: Vec<_> =
+            { samples.map(|(seat, drive)| (seat, drive.device.usage())) }.collect();
+        let knows = samples.iter().any(|(_, usage)| usage.is_some());
+        pool.handle_usage(clock.now(), taken_at, &samples);
+        let sampler = Sampler::start(&seats, knows, (clock, sender.clone()))?;
         let takes_part = |seat: Seat| pool.facts().seats[seat.index()].state.takes_part();
         let in_use: InUse = Arc::new(Mutex::new(lease::in_use(&seats, takes_part)));
         let lease = LeaseKeeper::start(reservation, Arc::clone(&in_use), sender.clone())?;

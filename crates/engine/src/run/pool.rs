@@ -141,7 +141,8 @@ pub(crate) enum PoolMessage {
     Traffic(Sender<PoolTraffic>),
     Members(Sender<(Uuid, Vec<Member>)>),
     /// How much of their physical space drives use.
-    Usage(Vec<Sample>),
+    /// The first of them was sampled no earlier than this.
+    Usage(Instant, Vec<Sample>),
     /// Numbers events as those that follow the one with this number.
     NumberAfter(u64),
     /// Asks for the drive that is attached to a seat.
@@ -298,7 +299,7 @@ impl PoolThread {
                     let uuid = self.pool.facts().uuid;
                     to.send((uuid, members)).unwrap_or_default();
                 }
-                PoolMessage::Usage(samples) => self.sampled(&samples),
+                PoolMessage::Usage(taken_at, samples) => self.sampled(taken_at, &samples),
                 PoolMessage::NumberAfter(last) => self.events.number_after(last),
                 PoolMessage::Drive(seat, to) => to.send(self.drive(seat)).unwrap_or_default(),
                 PoolMessage::WaitIdle(to) => self.waiting.push(to),
@@ -584,15 +585,15 @@ impl PoolThread {
     }
 
     /// The samples of drives that have left their seats meanwhile do not count.
-    fn sampled(&mut self, samples: &[Sample]) {
+    fn sampled(&mut self, taken_at: Instant, samples: &[Sample]) {
         let now = self.clock.now();
-        for (seat, drive) in self.seats.iter() {
+        let of_seats = self.seats.iter().map(|(seat, drive)| {
             let own = Arc::downgrade(&drive.device);
             let sample = { samples.iter() }.find(|sample| sample.device.ptr_eq(&own));
-            if let Some(sample) = sample {
-                self.pool.handle_usage(now, seat, sample.usage);
-            }
-        }
+            (seat, sample.and_then(|sample| sample.usage))
+        });
+        let of_seats: Vec<_> = of_seats.collect();
+        self.pool.handle_usage(now, taken_at, &of_seats);
     }
 
     fn tell_seats(&self) {
@@ -637,6 +638,7 @@ impl PoolThread {
                     }
                 }
                 PoolAction::Report(report) => self.log(&report),
+                PoolAction::SampleUsage => self.sampler.sample_now(),
             }
         }
         self.names = Names::new(self.pool.facts());

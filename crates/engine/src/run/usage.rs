@@ -7,10 +7,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use block::{BlockDevice, Usage};
+use block::{BlockDevice, Instant, Usage};
 
-use super::Seats;
 use super::pool::PoolMessage;
+use super::{Clock, Seats};
 
 /// The time between two samples. A drive of 4 GiB that takes 500 MB/s of new data is filled by an eighth meanwhile.
 const EVERY: Duration = Duration::from_secs(1);
@@ -34,6 +34,8 @@ impl Sample {
 enum Wanted {
     /// These are the drives from now on.
     Drives(Vec<Weak<dyn BlockDevice>>),
+    /// A sample now: writes may wait for it.
+    Now,
     Stop,
 }
 
@@ -46,13 +48,13 @@ impl Sampler {
     pub(crate) fn start(
         seats: &Seats,
         known: bool,
-        pool: Sender<PoolMessage>,
+        (clock, pool): (Clock, Sender<PoolMessage>),
     ) -> std::io::Result<Self> {
         let (wanted, requests) = channel();
         let drives = devices(seats);
         std::thread::Builder::new()
             .name("usage".to_owned())
-            .spawn(move || run(drives, known, &requests, &pool))?;
+            .spawn(move || run(drives, known, &requests, (clock, &pool)))?;
         Ok(Self(wanted))
     }
 
@@ -60,6 +62,11 @@ impl Sampler {
     pub(crate) fn seats_changed(&self, seats: &Seats) {
         // A thread that has ended samples nothing.
         self.0.send(Wanted::Drives(devices(seats))).ok();
+    }
+
+    /// Samples at once.
+    pub(crate) fn sample_now(&self) {
+        self.0.send(Wanted::Now).ok();
     }
 
     /// Ends the thread; does not wait for a drive that does not answer.
@@ -77,22 +84,25 @@ fn run(
     mut drives: Vec<Weak<dyn BlockDevice>>,
     mut known: bool,
     requests: &Receiver<Wanted>,
-    pool: &Sender<PoolMessage>,
+    (clock, pool): (Clock, &Sender<PoolMessage>),
 ) {
     loop {
         let request = match known {
             true => requests.recv_timeout(EVERY),
             false => requests.recv().map_err(RecvTimeoutError::from),
         };
+        let asked = matches!(request, Ok(Wanted::Now));
         match request {
             Ok(Wanted::Drives(others)) => drives = others,
-            Err(RecvTimeoutError::Timeout) => {}
+            Ok(Wanted::Now) | Err(RecvTimeoutError::Timeout) => {}
             Ok(Wanted::Stop) | Err(RecvTimeoutError::Disconnected) => return,
         }
+        // What was in place by now is in the samples.
+        let taken_at: Instant = clock.now();
         let samples: Vec<Sample> = drives.iter().map(Sample::take).collect();
         let knows = samples.iter().any(|sample| sample.usage.is_some());
         // The last sample of a drive that does not know its use any more must not stay.
-        if (known || knows) && pool.send(PoolMessage::Usage(samples)).is_err() {
+        if (known || knows || asked) && pool.send(PoolMessage::Usage(taken_at, samples)).is_err() {
             return;
         }
         known = knows;

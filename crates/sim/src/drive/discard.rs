@@ -27,6 +27,11 @@ pub(crate) fn rubbish(sequence: u64, at: u64) -> Block {
     RUBBISH[usize::try_from(number).expect("there are few")].clone()
 }
 
+/// Whether a block is of discarded space.
+pub(super) fn is_rubbish(block: &Block) -> bool {
+    RUBBISH.contains(block)
+}
+
 impl Drive {
     /// Discards a range. `sequence` is the discard's place among all writes.
     pub(crate) fn discard_blocks(

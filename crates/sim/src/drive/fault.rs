@@ -276,6 +276,9 @@ pub(crate) struct Faults {
     pub(crate) stall: Option<Duration>,
     /// How many times as long operations take, if the drive is slow.
     pub(crate) slow: Option<u32>,
+    /// How often the drive has lacked space, and how often it has failed or left otherwise.
+    pub(crate) fulls: u64,
+    pub(crate) others: u64,
     /// Number of faults that have happened.
     pub(crate) happened: u64,
 }
@@ -288,6 +291,11 @@ impl Faults {
     /// Cancels planned faults; faults that last stay.
     pub(crate) fn stop(&mut self) {
         self.waiting.clear();
+    }
+
+    /// No planned fault makes the drive full any more.
+    pub(crate) fn space_is_freed(&mut self) {
+        { &mut self.waiting }.retain(|(_, fault)| !matches!(fault, DriveFault::Full { .. }));
     }
 
     /// True if a fault is still planned.

@@ -7,6 +7,7 @@
 //! ```
 
 mod cache;
+mod compress;
 mod discard;
 mod fault;
 
@@ -19,6 +20,7 @@ use block::{BLOCK_BYTES, Fault, Instant};
 
 use self::cache::Cache;
 pub use self::cache::Survival;
+use self::compress::Budget;
 pub(crate) use self::discard::rubbish;
 pub(crate) use self::fault::Effect;
 use self::fault::Faults;
@@ -59,6 +61,10 @@ pub struct Drive {
     /// Blocks that cannot be read until they are written again.
     bad: Vec<u64>,
     map: Option<DriveMap>,
+    /// The drive has a label of the pool.
+    pub(crate) takes_part: bool,
+    /// Physical space, if the drive compresses.
+    budget: Option<Budget>,
     reads: u64,
     writes: u64,
     written_bytes: u64,
@@ -97,6 +103,8 @@ impl Drive {
             faults: Faults::default(),
             bad: Vec::new(),
             map: None,
+            takes_part: false,
+            budget: None,
             reads: 0,
             writes: 0,
             written_bytes: 0,
@@ -111,6 +119,7 @@ impl Drive {
         let mut drive = Self::new(self.size_bytes, self.pace);
         drive.stores = self.stores;
         drive.map = self.map;
+        drive = drive.with_physical(self.physical_bytes());
         if !self.durable.keeps_digest() {
             drive.forgo_digest();
         }
@@ -178,6 +187,7 @@ impl Drive {
     /// From now on every operation fails with [`Fault::Gone`].
     pub const fn pull(&mut self) {
         self.faults.gone = true;
+        self.faults.others += 1;
     }
 
     /// Connects a drive again that was gone or returned errors only: nothing on it has changed, and its cache is kept.
@@ -229,8 +239,19 @@ impl Drive {
         self.faults.happened
     }
 
+    /// True if a planned fault has made the drive refuse writes for lack of space, for a while or for good.
+    pub(crate) const fn has_been_full(&self) -> bool {
+        self.faults.fulls > 0
+    }
+
+    /// True if the drive has had no other faults than a lack of space.
+    pub(crate) const fn has_only_been_full(&self) -> bool {
+        self.faults.fulls > 0 && self.faults.others == 0
+    }
+
     /// Counts a fault that was not planned as a fault of an operation.
     pub(crate) const fn note_fault(&mut self) {
+        self.faults.others += 1;
         self.faults.happened += 1;
     }
 
@@ -250,6 +271,12 @@ impl Drive {
     #[must_use]
     pub const fn has_bad_blocks(&self) -> bool {
         !self.bad.is_empty()
+    }
+
+    /// The drive is not full any more.
+    pub(crate) fn is_given_space(&mut self) {
+        self.faults.full = false;
+        self.faults.space_is_freed();
     }
 
     /// Ends the states full, hanging, stalled and slow, and carries out flushes again.
@@ -282,6 +309,7 @@ impl Drive {
             let damaged = image.get(at).flipped(bit);
             image.set(at, damaged);
         }
+        self.count_again();
     }
 
     /// Counts an operation that is submitted, and decides what becomes of the operation.
@@ -318,6 +346,10 @@ impl Drive {
     }
 
     fn begin_fault(&mut self, fault: DriveFault, offset: u64, admitted: &mut Admitted) {
+        match fault {
+            DriveFault::Full { .. } => self.faults.fulls += 1,
+            _ => self.faults.others += 1,
+        }
         match fault {
             DriveFault::Gone => self.faults.gone = true,
             DriveFault::Eio { for_good } => {
@@ -435,6 +467,13 @@ impl Drive {
             Effect::Stray(blocks) => first = self.moved(first, count, blocks),
             Effect::Shorn(kept) => pieces = Some(kept),
         }
+        let mut blocks = blocks;
+        let mut counted = Vec::new();
+        if self.budget.is_some() {
+            counted.extend(&mut blocks);
+            self.take_space(first, &counted)?;
+        }
+        let blocks = counted.into_iter().chain(blocks);
         if !self.bad.is_empty() {
             self.bad.retain(|bad| !(first..first + count).contains(bad));
         }
@@ -456,6 +495,9 @@ impl Drive {
                 now
             });
         self.cache.push(sequence, first, written);
+        if pieces.is_some() {
+            self.count_again();
+        }
         Ok(())
     }
 
@@ -496,6 +538,7 @@ impl Drive {
         self.cache.cut(&mut self.durable, decide);
         self.current = self.durable.clone();
         self.current.forgo_digest();
+        self.count_again();
         self.busy_until = Instant::ZERO;
         self.stalled_until = Instant::ZERO;
         self.faults.hanging = false;
@@ -519,6 +562,7 @@ impl Drive {
                 }
             }
         }
+        self.count_again();
         self.note_fault();
     }
 

@@ -54,19 +54,21 @@ impl Schedule {
     #[must_use]
     pub fn from_seed(seed: u64, scope: Scope) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        let setting = rng.random_range(0..SEEDED);
+        let own = rng.random_range(0..SEEDED);
         // Not drawn from `rng`, so that an old seed gives the same schedule as before, or the one in the twin setting.
         let lazy = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 63 == 1;
         let free = seed.wrapping_mul(0xa24b_aed4_963e_e407) >> 63 == 1;
         let elastic = seed.wrapping_mul(0x94d0_49bb_1331_11eb) >> 63 == 1;
         let elastic =
-            Setting::elastic_twin(setting, free).filter(|_| elastic && scope != Scope::Orderly);
+            Setting::elastic_twin(own, free).filter(|_| elastic && scope != Scope::Orderly);
         let setting = match (free, lazy) {
-            _ if elastic.is_some() => elastic.unwrap_or(setting),
-            (true, _) => Setting::free_twin(setting),
-            (false, true) => Setting::lazy_twin(setting),
-            (false, false) => setting,
+            _ if elastic.is_some() => elastic.unwrap_or(own),
+            (true, _) => Setting::free_twin(own),
+            (false, true) => Setting::lazy_twin(own),
+            (false, false) => own,
         };
+        let full = seed.wrapping_mul(0x9e6c_63d0_676a_9a99) >> 61 == 0 && scope != Scope::Orderly;
+        let setting = Setting::full_twin(own).filter(|_| full).unwrap_or(setting);
         let streams = seed.wrapping_mul(0xd1b5_4a32_d192_ed03) >> 62 == 0;
         let blinks = seed.wrapping_mul(0xb492_b66f_be98_f273) >> 62 == 0;
         let steers = seed.wrapping_mul(0x9fb2_1c65_1e98_df25) >> 62 == 0;

@@ -47,6 +47,8 @@ pub struct Setting {
     pub lazy: bool,
     /// True if groups have free stripes for overwrites.
     pub free_stripes: bool,
+    /// Blocks of physical space of each drive, beside those of labels, ring and pages, if the drives compress; otherwise 0.
+    pub physical_blocks: u64,
 }
 
 /// Bytes of a chunk in all schedules: the smallest size, so that requests cross many chunks.
@@ -80,7 +82,7 @@ const EAGER: [Setting; 15] = [
 /// enumerations; lazy variants of these, whose groups are made blank at their first write; those that seeds choose from
 /// with groups of eight stripes or more, some of them free; small ones with free stripes; a
 /// small one with a spare; elastic ones, with free stripes and without, those that seeds choose from and small ones.
-pub const SETTINGS: [Setting; 51] = [
+pub const SETTINGS: [Setting; 55] = [
     EAGER[0],
     EAGER[1],
     EAGER[2],
@@ -132,6 +134,10 @@ pub const SETTINGS: [Setting; 51] = [
     Setting::new(("elastic5-small", "elastic5", 3, 0), (8, 2 * 4), 1),
     Setting::new(("elastic6-small", "elastic6", 4, 0), (8, 2 * 4), 2),
     Setting::new(("elastic5-small-free", "elastic5", 3, 0), (8, 2), 1).cells(32, 6 * 2),
+    EAGER[1].named("raid5-full").divided(1, 40).full(36),
+    EAGER[2].named("raid6-full").divided(1, 40).full(28),
+    EAGER[5].named("pddl2-full").divided(1, 80).full(60),
+    EAGER[7].named("raid5-lanes-full").divided(2, 40).full(48),
 ];
 
 /// Elastic pools that seeds choose from.
@@ -147,6 +153,9 @@ const ELASTIC: [Setting; 3] = [
 
 /// The first elastic one of [`SETTINGS`].
 const FIRST_ELASTIC: usize = FIRST_FREE + 14;
+
+/// The settings of drives that compress, each with the one that it is a variant of.
+const FULL: [(usize, usize); 4] = [(1, 51), (2, 52), (5, 53), (7, 54)];
 
 /// The first of [`SETTINGS`] with free stripes.
 const FIRST_FREE: usize = EAGER.len() + 13;
@@ -172,6 +181,7 @@ impl Setting {
             ring_blocks: 0,
             lazy: false,
             free_stripes: false,
+            physical_blocks: 0,
         }
     }
 
@@ -236,6 +246,21 @@ impl Setting {
     /// True if stripes of its pool may be kept as copies.
     pub(crate) fn is_elastic(&self) -> bool {
         self.scheme.contains("elastic")
+    }
+
+    /// On drives that compress, with so many blocks of physical space beside those of labels, ring and pages: too few for
+    /// all that clients write.
+    const fn full(self, blocks: u64) -> Self {
+        Self {
+            physical_blocks: blocks,
+            ..self
+        }
+    }
+
+    /// The variant of a setting on drives that compress, if there is one.
+    pub(crate) fn full_twin(setting: usize) -> Option<usize> {
+        let twin = FULL.iter().find(|(of, _)| *of == setting);
+        twin.map(|&(_, twin)| twin)
     }
 
     /// The index of a setting by name.

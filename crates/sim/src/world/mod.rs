@@ -76,6 +76,8 @@ pub struct WorldOptions {
     pub interleave: bool,
     /// True if each group has two free stripes for overwrites.
     pub free_stripes: bool,
+    /// Blocks of physical space of each drive, beside those of labels, ring and pages, if the drives compress.
+    pub physical_blocks: Option<u64>,
     /// Pace of each drive.
     pub pace: Pace,
     /// Seed of all latencies.
@@ -98,6 +100,7 @@ impl WorldOptions {
             lazy: false,
             interleave: false,
             free_stripes: false,
+            physical_blocks: None,
             pace: Pace::Null,
             seed: 1,
         }
@@ -241,6 +244,7 @@ impl World {
             pool_boundaries: 0,
             reports: Vec::new(),
         };
+        world.sample();
         world.poll_pool();
         world
     }
@@ -588,6 +592,7 @@ impl World {
                 admitted,
             } => {
                 let outcome = self.drives[drive].flush_to(admitted.mark, admitted.effect);
+                self.drives[drive].takes_part |= outcome.is_ok();
                 self.pool_ended(id, Half::Flush, outcome);
             }
             // Drives without content need no zeroing.
@@ -621,6 +626,10 @@ impl World {
             }
             WorldEvent::ToPool(event) => {
                 self.pool.handle_event(at, &event);
+                self.poll_pool();
+            }
+            WorldEvent::Sample => {
+                self.sample();
                 self.poll_pool();
             }
             WorldEvent::PoolTimer => {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use array::format;
 use array::format::{CellShape, DriveMap};
 use array::pool::{FoundDrive, NewDrive, OpenError, PoolError, PoolSpec, Ticket};
-use block::Fault;
+use block::{BLOCK_BYTES, Fault};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
@@ -33,7 +33,10 @@ impl World {
     fn create_with(options: &WorldOptions, symbolic: bool) -> Self {
         let map = drive_map(options);
         let drives = (0..options.drives + options.spares)
-            .map(|_| Drive::new(options.drive_bytes, options.pace).with_map(map))
+            .map(|_| {
+                let drive = Drive::new(options.drive_bytes, options.pace).with_map(map);
+                drive.with_physical(physical_bytes(options))
+            })
             .collect();
         let mut world = Self::begin_create(options, drives, symbolic);
         world
@@ -56,7 +59,8 @@ impl World {
             path: format!("sim:{index}"),
             size_bytes: options.drive_bytes,
             domain: None,
-            physical_bytes: planes.map(|planes| options.drive_bytes / planes),
+            physical_bytes: { planes.map(|planes| options.drive_bytes / planes) }
+                .or_else(|| physical_bytes(options)),
         };
         let total = options.drives + options.spares;
         let mut all: Vec<NewDrive> = (0..total)
@@ -256,6 +260,13 @@ fn drive_map(options: &WorldOptions) -> DriveMap {
     let shape = layout::Geometry::new(&scheme, Some(options.drives), first.rows);
     let survivors = shape.expect("a layout").code.parity + 1;
     map(survivors.max(2), if elastic { survivors } else { 1 })
+}
+
+/// The physical space of a drive that compresses: that of labels, ring and pages, the copies of labels at the end, and as
+/// much again of what a journal holds.
+fn physical_bytes(options: &WorldOptions) -> Option<u64> {
+    let blocks = options.physical_blocks?;
+    Some(drive_map(options).data_offset + (1 << 20) + blocks * BLOCK_BYTES)
 }
 
 /// Zeroes everything before the rows of a drive, where an earlier pool may have left its data. Run this before a pool

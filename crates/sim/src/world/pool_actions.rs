@@ -1,10 +1,10 @@
 //! Carries out the actions of the pool: writes of labels and tables, commands to lanes, drives that change seats.
 
 use array::IoKind;
-use array::pool::{Half, PoolAction};
+use array::pool::{Half, OutReason, PoolAction, Report};
 use array::router::VolumeMap;
 use array::seeded::{self, SeededFault};
-use block::{Fault, Outcome};
+use block::{Fault, Outcome, Seat};
 
 use super::queue::WorldEvent;
 use super::{HAND_OVER, World, code_of, seat_at};
@@ -65,7 +65,11 @@ impl World {
                 PoolAction::Done(ticket, outcome) => {
                     self.tickets.insert(ticket, Some(outcome));
                 }
-                PoolAction::Report(report) => self.reports.push(report),
+                PoolAction::Report(report) => {
+                    self.check_out(&report);
+                    self.reports.push(report);
+                }
+                PoolAction::SampleUsage => self.push(self.now + HAND_OVER, WorldEvent::Sample),
             }
         }
         if let Some(timeout) = self.pool.poll_timeout() {
@@ -82,6 +86,32 @@ impl World {
             let all = self.contents != Contents::Lengths || self.pool_checks.is_multiple_of(16);
             self.pool.check(all);
         }
+    }
+
+    /// A drive that is full has not failed: it stays.
+    fn check_out(&mut self, report: &Report) {
+        let Report::DriveOut { seat, reason, .. } = report else {
+            return;
+        };
+        let layout = self.pool.geometry().layout().drives();
+        let Some(drive) = self.drive_in(*seat).filter(|_| seat.0 < layout) else {
+            return;
+        };
+        // A drive that is to join and takes no label does not join.
+        let took_part = std::mem::take(&mut drive.takes_part);
+        assert!(
+            *reason != OutReason::IoErrors || !took_part || !drive.has_only_been_full(),
+            "drive {seat} goes out, and has only been full"
+        );
+    }
+
+    /// The drives are sampled.
+    pub(super) fn sample(&mut self) {
+        let samples: Vec<_> = (0..self.seats.len())
+            .map(|seat| Seat(u16::try_from(seat).expect("few seats")))
+            .filter_map(|seat| Some((seat, self.drive_at(seat)?.usage())))
+            .collect();
+        self.pool.handle_usage(self.now, self.now, &samples);
     }
 
     /// Puts the bytes of a `WriteDurably` into the drive's cache, then submits the flush.

@@ -47,6 +47,8 @@ pub(super) enum WorldEvent {
     Timer(u16),
     /// The pool's timer.
     PoolTimer,
+    /// A sample of the drives' use.
+    Sample,
 }
 
 /// Events by time; events of the same time in order of insertion.

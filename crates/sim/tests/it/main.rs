@@ -13,6 +13,7 @@ mod drive_return_during_rebuild;
 mod elastic;
 mod failures;
 mod format1;
+mod full;
 mod glitch;
 mod glitch_moments;
 mod groups_again;

@@ -25,6 +25,7 @@ fn filled() -> (World, u64) {
         lazy: false,
         interleave: false,
         free_stripes: false,
+        physical_blocks: None,
         pace: Pace::Server {
             bytes_per_second: 200 << 20,
             per_operation: Duration::from_micros(100),

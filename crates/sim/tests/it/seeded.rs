@@ -51,24 +51,35 @@ const OF_GLITCHES: [SeededFault; 4] = [
     SeededFault::GoneForGood,
 ];
 
-fn find_in_glitches(fault: SeededFault, first: u64, limit: Duration) -> Option<Found> {
+/// A fault that needs drives without space: it is searched for in the histories of `full.rs`.
+const OF_FULL_DRIVES: [SeededFault; 1] = [SeededFault::FullGoesOut];
+
+fn find_in(
+    (histories, run): (&str, fn(u64)),
+    fault: SeededFault,
+    first: u64,
+    limit: Duration,
+) -> Option<Found> {
     let begun = cpu_time();
     seed_fault(Some(fault));
-    let fails = |number| std::panic::catch_unwind(|| super::glitch::numbered(number)).is_err();
+    let fails = |number| std::panic::catch_unwind(|| run(number)).is_err();
     let seed = (first..).take_while(|_| cpu_time() - begun <= limit);
     let seed = { seed }.find(|&number| fails(number));
     seed_fault(None);
     seed.map(|seed| Found {
         took: cpu_time() - begun,
         schedules: seed - first + 1,
-        invariant: "glitch".to_owned(),
+        invariant: histories.to_owned(),
         seed,
     })
 }
 
 fn find(fault: SeededFault, first: u64, limit: Duration) -> Option<Found> {
     if OF_GLITCHES.contains(&fault) {
-        return find_in_glitches(fault, first, limit);
+        return find_in(("glitch", super::glitch::numbered), fault, first, limit);
+    }
+    if OF_FULL_DRIVES.contains(&fault) {
+        return find_in(("full", super::full::numbered), fault, first, limit);
     }
     let begun = cpu_time();
     seed_fault(Some(fault));

@@ -22,6 +22,10 @@ pub(super) struct Candidates {
 }
 
 impl Candidates {
+    pub(super) fn is_empty(&self) -> bool {
+        self.stripes.is_empty() && self.groups.is_empty()
+    }
+
     pub(super) fn add_stripes(&mut self, group: u64, only: Option<Form>, stripes: &Range<u64>) {
         if self.stripe_runs >= RUNS_MAX {
             return;

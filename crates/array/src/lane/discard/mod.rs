@@ -221,6 +221,16 @@ impl Discards {
         }
     }
 
+    /// True if drives are discarding, or may be asked to.
+    pub(super) fn may_free(&self) -> bool {
+        self.under_way.is_some() || self.awaits_checkpoint()
+    }
+
+    /// True if something may be discarded after the next checkpoint.
+    pub(super) fn awaits_checkpoint(&self) -> bool {
+        !self.unwritten.is_empty() || !self.ready.is_empty() || !self.later.is_empty()
+    }
+
     /// The run that is discarded next, if none is under way. It is under way from now on. `past_ring`: the ring holds
     /// no batch that a checkpoint has covered.
     pub(super) fn next(&mut self, cx: &Context, past_ring: bool) -> Option<Run> {

@@ -73,6 +73,11 @@ impl Twins {
         self.with.contains_key(&seat)
     }
 
+    /// The seat that the successor of a seat's drive has meanwhile, if it has one.
+    pub(in crate::lane) fn successor_of(&self, seat: Seat) -> Option<Seat> {
+        self.with.get(&seat).copied()
+    }
+
     /// True if a drive is the successor of another one.
     pub(in crate::lane) fn succeeds(&self, seat: Seat) -> bool {
         self.with.values().any(|&with| with == seat)

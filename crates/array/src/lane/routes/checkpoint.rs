@@ -57,6 +57,7 @@ impl Lane {
             return;
         }
         self.checkpoints.begin(self.log.completed());
+        self.room.covers_ended();
         if seeded::is(SeededFault::InstallEarly) {
             self.checkpoint_flushed(Ok(()));
         } else {
@@ -324,7 +325,9 @@ impl Lane {
                 CheckpointWaiter::Job(job) => self.job_checkpointed(job),
             }
         }
-        self.discard_after_checkpoint(refused.is_none() && !holds_back);
+        let whole = refused.is_none() && !holds_back;
+        self.room.checkpoint_ended(&mut self.cx, whole);
+        self.discard_after_checkpoint(whole);
     }
 
     /// True if the ring has only batches that no checkpoint has covered.

@@ -153,6 +153,8 @@ impl Lane {
                 sources,
             } => self.begin_recovery(incarnation, fresh, (gone, sources)),
             Command::KnowLost(ranges) => self.losses.know(&ranges),
+            Command::AskRoom { round, pressed } => self.report_room(round, pressed),
+            Command::GrantRoom { limits, last } => self.room_granted(&limits, last),
             Command::Checkpoint => {
                 if self.cx.geometry.regions().is_some() {
                     if self.ios.twins().any() {

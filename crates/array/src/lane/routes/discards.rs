@@ -58,6 +58,7 @@ impl Lane {
     pub(in crate::lane) fn end_discard(&mut self, id: OpId) {
         self.end(id, Ok(()));
         self.discards.end(&mut self.cx);
+        self.room.freed(&mut self.cx);
         self.begin_discard();
     }
 

@@ -16,4 +16,5 @@ mod planning;
 mod recovery;
 mod repairs;
 mod requests;
+mod room;
 mod seats;

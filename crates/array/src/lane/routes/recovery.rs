@@ -126,6 +126,10 @@ impl Lane {
         if ended.is_ok() {
             self.log.flush_covered(self.log.completed());
         }
+        if self.room.is_on() {
+            let logged = self.still_to_be_put_in_place();
+            self.room.begin(&logged);
+        }
         if ended.is_ok() {
             // A batch that was found without these drives has fewer copies, until it is in place or logged again.
             let drives = self.cx.geometry.layout().drives();

@@ -43,6 +43,13 @@ impl Lane {
     }
 
     pub(in crate::lane) fn begin_ops(&mut self, id: RequestId, request: GroupRequest) {
+        if !self.waits_for_room(id, &request) {
+            self.begin_with_room(id, request);
+        }
+    }
+
+    /// Begins a request for which there is room.
+    pub(in crate::lane) fn begin_with_room(&mut self, id: RequestId, request: GroupRequest) {
         let kind = request.request.kind;
         if kind == RequestKind::Write {
             let bytes = request.request.length;
@@ -229,6 +236,10 @@ impl Lane {
     }
 
     pub(in crate::lane) fn reply(&mut self, id: RequestId, outcome: Outcome) {
+        if self.room.is_on() && self.room.ended(&mut self.cx, id, outcome) {
+            self.requests.begin_again(id);
+            return;
+        }
         let (cx, ios) = (&mut self.cx, &mut self.ios);
         self.requests.reply(cx, ios, id, outcome);
     }

@@ -217,6 +217,9 @@ fn write(out: &mut dyn Write, status: &Status) -> io::Result<()> {
             )
         )?;
     }
+    if let Some(wait) = &pool.writes_wait {
+        writeln!(out, " writes: {wait}")?;
+    }
     writeln!(out, "\n{}", drives(&pool.seats))?;
     if !pool.volumes.is_empty() {
         writeln!(out, "\n{}", volumes(status))?;

@@ -48,7 +48,16 @@ impl Run {
         }
         match self.try_open(drives)? {
             Ok(()) => Ok(()),
-            Err((_, why)) => Err(Violation::new("open", why)),
+            // A full drive stays, and a pool does not open while too few drives take its labels and anchors: their owner
+            // frees space.
+            Err((mut drives, why)) => match drives.iter().any(Drive::has_been_full) {
+                true => {
+                    drives.iter_mut().for_each(Drive::is_given_space);
+                    let opened = self.try_open(drives)?;
+                    opened.map_err(|(_, why)| Violation::new("open", why))
+                }
+                false => Err(Violation::new("open", why)),
+            },
         }
     }
 
@@ -117,12 +126,21 @@ impl Run {
     }
 
     /// Closes the pool and opens it again.
+    ///
+    /// A full drive stays in use, and a pool is not closed while drives refuse its labels: their owner frees space first.
     pub(super) fn reopen(&mut self) -> Checked {
+        self.world()
+            .drives_mut()
+            .iter_mut()
+            .for_each(Drive::is_given_space);
         self.room(0)?;
         self.settle()?;
         self.neighbours.clear();
         let ticket = self.world().begin_close();
-        if let Err(error) = self.command_ends(ticket)? {
+        // If a drive becomes full meanwhile, the pool is stopped without having been closed.
+        if let Err(error) = self.command_ends(ticket)?
+            && !self.world().drives().iter().any(Drive::has_been_full)
+        {
             return Err(Violation::new("close", error.to_string()));
         }
         self.settle()?;

@@ -84,6 +84,8 @@ pub struct Verdict {
     pub faults: u64,
     /// Power cuts and kills, each with its recovery.
     pub cuts: u64,
+    /// Writes that ended because no space was left.
+    pub no_space: u64,
     /// A hash of all that happened, in order.
     pub trace: u64,
 }
@@ -138,6 +140,7 @@ impl Runner {
             log,
             // The small pools of enumerations survive the loss of half of their drives and more.
             degraded: schedule.setting >= SEEDED,
+            may_fill: SETTINGS[schedule.setting].physical_blocks > 0,
             ..Run::on(world, schedule.seed, schedule.setting)
         }
     }
@@ -171,6 +174,7 @@ impl Runner {
                 ios: run.ios,
                 faults: run.faults + run.failed,
                 cuts: run.cuts,
+                no_space: run.no_space,
                 trace: run.trace,
             }
         });
@@ -180,6 +184,7 @@ impl Runner {
             ios: 0,
             faults: 0,
             cuts: 0,
+            no_space: 0,
             trace: 0,
         })
     }
@@ -207,6 +212,7 @@ pub(crate) fn options(setting: usize) -> WorldOptions {
         // The default of new pools.
         interleave: of.lazy,
         free_stripes: of.free_stripes,
+        physical_blocks: (of.physical_blocks > 0).then_some(of.physical_blocks),
         pace: Pace::Null,
         seed: setting as u64,
     }
@@ -243,6 +249,8 @@ pub(crate) struct Run {
     /// Drives failed by command.
     failed: u64,
     cuts: u64,
+    /// Writes that ended because no space was left.
+    no_space: u64,
     /// True if the schedule has silent faults: then only a scrub has checked everything.
     silent: bool,
     trace: u64,
@@ -318,6 +326,7 @@ impl Run {
             faults: 0,
             failed: 0,
             cuts: 0,
+            no_space: 0,
             silent: false,
             trace: 0,
             reopened: 0,
@@ -617,7 +626,9 @@ impl Run {
 
     fn ended(&mut self, asked: Asked, outcome: Result<Vec<Buffer>, Fault>) -> Checked {
         // The client gets the error of a full drive: the write is not acknowledged, and may be there.
-        if outcome == Err(Fault::Full) && self.may_fill && matches!(asked, Asked::Write(_)) {
+        let may_fill = self.may_fill || self.world().drives().iter().any(Drive::has_been_full);
+        if outcome == Err(Fault::Full) && may_fill && matches!(asked, Asked::Write(_)) {
+            self.no_space += 1;
             return Ok(());
         }
         if self.blinks && outcome.is_err() {
