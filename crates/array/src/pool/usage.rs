@@ -28,6 +28,7 @@ impl Pool {
         let samples: Vec<_> = there.map(|&(seat, usage)| (seat, usage, shape)).collect();
         self.rooms.sampled(now, taken_at, samples);
         self.poll_rooms();
+        self.elastic_sampled();
     }
 
     /// The use of the drive in a seat at the last sample.

@@ -50,6 +50,8 @@ pub(super) struct Conversion {
     counts: BTreeMap<u64, (u64, u64)>,
     /// Groups of which the counts may have changed.
     stale: BTreeSet<u64>,
+    /// Those of them that are counted in any case.
+    wanted: BTreeSet<u64>,
     in_flight: BTreeMap<u64, Step>,
     /// Groups that have been tried since they last changed, by the form that they were to have.
     tried: [BTreeSet<u64>; 2],
@@ -82,7 +84,7 @@ impl Conversion {
             .counts
             .get(&group)
             .is_some_and(|&(_, copies)| copies == 0);
-        wanted > 0 || !no_copies
+        wanted > 0 || !no_copies || self.wanted.contains(&group)
     }
 
     pub(super) fn is_in_flight(&self, group: u64) -> bool {
@@ -103,6 +105,14 @@ impl Conversion {
         }
     }
 
+    /// These groups are counted, whatever is known of them.
+    pub(super) fn count(&mut self, groups: impl IntoIterator<Item = u64>) {
+        for group in groups {
+            self.changed([group]);
+            self.wanted.insert(group);
+        }
+    }
+
     /// All groups may be tried again.
     pub(super) fn try_again(&mut self) {
         self.tried = Default::default();
@@ -111,6 +121,7 @@ impl Conversion {
     /// These groups belong to no volume any more.
     pub(super) fn forget(&mut self, freed: impl Fn(u64) -> bool) {
         self.stale.retain(|&group| !freed(group));
+        self.wanted.retain(|&group| !freed(group));
         for tried in &mut self.tried {
             tried.retain(|&group| !freed(group));
         }
@@ -148,6 +159,7 @@ impl Conversion {
         let mut waiting = self.stale.iter().filter(free);
         let group = *waiting.find(|&&group| self.matters(group, wanted))?;
         self.stale.remove(&group);
+        self.wanted.remove(&group);
         Some(Step {
             group,
             to: None,
@@ -364,6 +376,16 @@ mod tests {
         conversion.ended(1, forms(4, 0), true);
         assert!(conversion.is_counted(0) && !conversion.is_counted(1));
         assert_eq!(conversion.next(0, FREE), Some(step(1, Form::Parity, 4)));
+    }
+
+    #[test]
+    fn a_command_counts_all_groups() {
+        let mut conversion = counted([0; 4]);
+        conversion.count([2]);
+        assert!(!conversion.is_counted(0));
+        assert_eq!(conversion.next(0, FREE).map(|step| step.group), Some(2));
+        conversion.ended(2, forms(0, 0), true);
+        assert!(conversion.is_counted(0));
     }
 
     #[test]

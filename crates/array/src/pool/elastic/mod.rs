@@ -12,15 +12,11 @@ use block::{Instant, Outcome};
 use self::conversion::{Conversion, Space};
 pub use self::policy::{ELASTIC_POLICIES, ElasticPolicy, policy_of};
 pub use self::spec::{ElasticError, ElasticSpec};
+use super::room::RoomLevel;
 use super::{OnDurable, Pool, PoolError, SeatState, Ticket};
 use crate::action::Command;
 use crate::format::Form;
 use crate::lane::FormCounts;
-
-/// Above this share of a drive's physical space stripes become parity again.
-const UPPER_PERCENT: u64 = 85;
-/// Below this share of all drives' physical space stripes become copies.
-const LOWER_PERCENT: u64 = 75;
 
 /// The state of elastic stripes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,6 +92,8 @@ pub(super) struct Elastic {
     failed: bool,
     /// When it was checked last, every column was in its place.
     was_whole: bool,
+    /// Bytes that copies may have added to a drive since the drives were sampled last.
+    promised_bytes: u64,
 }
 
 impl Elastic {
@@ -170,7 +168,7 @@ impl Pool {
     pub(super) fn count_forms(&mut self) {
         if self.geometry.is_elastic() {
             let groups: Vec<u64> = self.facts.allocated_groups().collect();
-            self.elastic.conversion.changed(groups);
+            self.elastic.conversion.count(groups);
         }
     }
 
@@ -207,6 +205,8 @@ impl Pool {
         if whole && !before {
             self.elastic_may_go_on();
         }
+        let (_, copies) = self.elastic.conversion.totals();
+        self.set_frees_space(whole && copies > 0);
         if !whole || self.elastic.failed {
             return;
         }
@@ -217,6 +217,11 @@ impl Pool {
             let Some(step) = self.elastic.conversion.next(wanted, space) else {
                 return;
             };
+            if step.to == Some(Form::Copies) {
+                let copies = u64::from(self.geometry.code().tolerance());
+                let bytes = step.most * copies * self.geometry.chunk_bytes();
+                self.elastic.promised_bytes += bytes;
+            }
             let command = Command::Convert {
                 group: step.group,
                 stripes: 0..stripes,
@@ -243,31 +248,26 @@ impl Pool {
 
     /// How much physical space the drives have, by the lines. Drives that do not know their use have enough.
     fn space(&self) -> Space {
-        let of = |seat: block::Seat| {
-            let usage = self.usage(seat)?;
-            let capacity = self.elastic_capacity(usage.physical_bytes);
-            Some(match usage.used_bytes.saturating_mul(100) {
-                used if used > capacity.saturating_mul(UPPER_PERCENT) => Space::Short,
-                used if used > capacity.saturating_mul(LOWER_PERCENT) => Space::Enough,
-                _ => Space::Free,
-            })
-        };
-        let spaces: Vec<Space> = self.layout_seats().filter_map(of).collect();
-        let any = |space| spaces.contains(&space);
-        if any(Space::Short) {
-            Space::Short
-        } else if any(Space::Enough) {
-            Space::Enough
-        } else {
-            Space::Free
+        let short = self.writes_wait().is_some();
+        if short || self.rooms().any(|room| room.level() == RoomLevel::Above) {
+            return Space::Short;
+        }
+        // What becomes copies between two samples is not in the last one.
+        let left = self
+            .rooms()
+            .map(|room| room.lower_bytes.saturating_sub(room.used_bytes));
+        match left.min() {
+            Some(left) if left <= self.elastic.promised_bytes => Space::Enough,
+            Some(_) | None => Space::Free,
         }
     }
 
-    /// The part of a drive's physical space that groups may use: spare space is physical space, too.
-    fn elastic_capacity(&self, physical: u64) -> u64 {
-        let layout = self.geometry.layout();
-        let (drives, spares) = (u64::from(layout.drives()), u64::from(layout.spares()));
-        physical / drives.max(1) * drives.saturating_sub(spares)
+    /// The drives have been sampled.
+    pub(super) fn elastic_sampled(&mut self) {
+        self.elastic.promised_bytes = 0;
+        if self.geometry.is_elastic() {
+            self.advance();
+        }
     }
 
     fn elastic_reason(&self) -> ElasticReason {
