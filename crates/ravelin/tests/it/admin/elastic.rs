@@ -44,7 +44,7 @@ fn a_plan_shows_the_capacity_at_three_ratios() {
     let [of_planes, of_plain] = [of_planes, of_plain].map(|bytes| bytes.as_f64().unwrap());
     // Journal and labels are of the drive, whatever the number of its planes.
     assert!(
-        (0.97..1.06).contains(&(of_planes / of_plain)),
+        (0.97..1.1).contains(&(of_planes / of_plain)),
         "{planned} {plain}"
     );
     let capacity = planned["capacity_bytes"].as_f64().unwrap();
@@ -55,14 +55,14 @@ fn a_plan_shows_the_capacity_at_three_ratios() {
     assert_eq!(elastic["exposed_bytes"], 4 * 922 * MIB);
     let at = |index: usize, key: &str| elastic["capacities"][index][key].as_f64().unwrap();
     let net = (4 * PHYSICAL) as f64 - elastic["reserve_bytes"].as_f64().unwrap();
-    assert!(net < 0.95 * (4 * PHYSICAL) as f64 && net > 0.7 * (4 * PHYSICAL) as f64);
+    assert!(net < 0.95 * (4 * PHYSICAL) as f64 && net > 0.8 * (4 * PHYSICAL) as f64);
     // Three quarters are data; nothing is left for copies.
     assert_eq!((at(0, "ratio"), at(0, "coverage")), (1.0, 0.0));
     assert!((at(0, "capacity_bytes") / (net * 0.75) - 1.0).abs() < 0.001);
     assert_eq!((at(1, "ratio"), at(1, "coverage")), (1.8, 0.0));
-    assert!(at(1, "capacity_bytes") <= capacity && at(1, "capacity_bytes") > 0.8 * capacity);
+    assert!(at(1, "capacity_bytes") <= capacity && at(1, "capacity_bytes") > 0.9 * capacity);
     // 2.7 if labels, journal and checksums took nothing.
-    assert!((2.65..3.4).contains(&at(2, "ratio")), "{elastic}");
+    assert!((2.65..2.95).contains(&at(2, "ratio")), "{elastic}");
     assert!(at(2, "coverage") > 0.999 && at(2, "capacity_bytes") > 0.999 * capacity);
 
     let text = bench.create("tank", "elastic5:1.8x", &drives, &["-n"]);
