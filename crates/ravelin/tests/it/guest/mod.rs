@@ -13,7 +13,7 @@ mod units;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::support::kit::Kit;
+use crate::support::kit::{Guest, Kit};
 
 /// What disks of the emulator need.
 const VIRTIO_DISKS: [&str; 6] = [
@@ -33,6 +33,20 @@ const RULES: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/../../packaging/udev/65-ravelin.rules"
 );
+
+/// Gives a guest the rules of the program, and those of udev's package with which udev looks for file systems itself, and
+/// again whenever a program has written to a device. The error names the rules that are not installed here.
+fn install_rules(guest: &mut Guest<'_>) -> Result<(), String> {
+    guest.file(RULES, "/etc/udev/rules.d/65-ravelin.rules");
+    for name in ["60-block.rules", "60-persistent-storage.rules"] {
+        let rules = Path::new(UDEV_RULES).join(name);
+        if !rules.exists() {
+            return Err(format!("there is no {}", rules.display()));
+        }
+        guest.file(&rules, &format!("{UDEV_RULES}/{name}"));
+    }
+    Ok(())
+}
 
 /// `/dev/ravelin/POOL/VOLUME` links to the device of the kernel's NBD client as long as the client is connected.
 #[test]
@@ -74,14 +88,8 @@ fn lsblk_names_the_drives_of_a_pool_and_not_those_of_a_destroyed_one() {
     guest.program("lsblk", "/usr/bin/lsblk");
     guest.program("losetup", "/bin/losetup");
     guest.program("mkfs.ext4", "/bin/mkfs.ext4");
-    guest.file(RULES, "/etc/udev/rules.d/65-ravelin.rules");
-    // With these, udev looks for file systems itself, and again whenever a program has written to a device.
-    for name in ["60-block.rules", "60-persistent-storage.rules"] {
-        let rules = Path::new(UDEV_RULES).join(name);
-        if !rules.exists() {
-            return eprintln!("skipped: there is no {}", rules.display());
-        }
-        guest.file(&rules, &format!("{UDEV_RULES}/{name}"));
+    if let Err(missing) = install_rules(&mut guest) {
+        return eprintln!("skipped: {missing}");
     }
     let said = guest.run(include_str!("drive_names.sh"));
     let lines: Vec<&str> = said.lines().collect();

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use super::{RULES, UDEV_RULES, VIRTIO_DISKS};
+use super::{VIRTIO_DISKS, install_rules};
 use crate::support::kit::Kit;
 
 /// What the guest runs besides `ravelin`.
@@ -51,13 +51,8 @@ fn drives_are_waited_for_while_udev_reads_them_and_their_owners_are_named() {
     if has_lvm {
         guest.program("lvm", "/bin/lvm");
     }
-    guest.file(RULES, "/etc/udev/rules.d/65-ravelin.rules");
-    for name in ["60-block.rules", "60-persistent-storage.rules"] {
-        let rules = Path::new(UDEV_RULES).join(name);
-        if !rules.exists() {
-            return eprintln!("skipped: there is no {}", rules.display());
-        }
-        guest.file(&rules, &format!("{UDEV_RULES}/{name}"));
+    if let Err(missing) = install_rules(&mut guest) {
+        return eprintln!("skipped: {missing}");
     }
     let said = guest.run(include_str!("taken_drives.sh"));
     let md = "in use: a drive of the md array md0   try: `mdadm --stop /dev/md0` first if that is not needed";
