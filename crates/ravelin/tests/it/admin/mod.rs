@@ -29,4 +29,24 @@ mod tls;
 mod volumes;
 mod watching;
 
+use serde_json::Value;
+
+use crate::support::bench::Bench;
+
 const MIB: u64 = 1 << 20;
+
+/// Writes the first `bytes` of `tank/v`, whole mebibytes, and flushes them.
+fn write(bench: &Bench, bytes: u64) {
+    let attach = ["volume", "attach", "tank/v", "--nbd", "unix:nbd"];
+    let uri = bench.json(&attach)["uri"].as_str().unwrap().to_owned();
+    let mut client = export::nbd::Client::connect(&uri.parse().unwrap(), None).unwrap();
+    for at in 0..bytes / MIB {
+        client.write(at * MIB, &[7; 1 << 20], false).unwrap();
+    }
+    client.flush().unwrap();
+    client.disconnect().unwrap();
+}
+
+fn status(bench: &Bench) -> Value {
+    bench.json(&["pool", "status", "tank"])
+}

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
 
-use super::MIB;
+use super::{MIB, status, write};
 use crate::support::bench::Bench;
 
 const DAY_MILLISECONDS: u64 = 86_400_000;
@@ -12,21 +12,6 @@ const DAY_MILLISECONDS: u64 = 86_400_000;
 fn now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     u64::try_from(since.as_millis()).unwrap()
-}
-
-fn write(bench: &Bench, bytes: u64) {
-    let attach = ["volume", "attach", "tank/v", "--nbd", "unix:nbd"];
-    let uri = bench.json(&attach)["uri"].as_str().unwrap().to_owned();
-    let mut client = export::nbd::Client::connect(&uri.parse().unwrap(), None).unwrap();
-    for at in 0..bytes / MIB {
-        client.write(at * MIB, &[7; 1 << 20], false).unwrap();
-    }
-    client.flush().unwrap();
-    client.disconnect().unwrap();
-}
-
-fn status(bench: &Bench) -> Value {
-    bench.json(&["pool", "status", "tank"])
 }
 
 /// Waits until a status is as it shall be.

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::MIB;
+use super::{MIB, status, write};
 use crate::support::bench::Bench;
 
 /// Seven slow drives, declustered, with a volume that is written, and one of the drives out.
@@ -18,21 +18,6 @@ fn degraded(test: &str, bandwidth: &str) -> Bench {
     bench.ok(&["volume", "create", "tank/v", "--size", "24M"]);
     write(&bench, 24 * MIB);
     bench
-}
-
-fn write(bench: &Bench, bytes: u64) {
-    let attach = ["volume", "attach", "tank/v", "--nbd", "unix:nbd"];
-    let uri = bench.json(&attach)["uri"].as_str().unwrap().to_owned();
-    let mut client = export::nbd::Client::connect(&uri.parse().unwrap(), None).unwrap();
-    for at in 0..bytes / MIB {
-        client.write(at * MIB, &[7; 1 << 20], false).unwrap();
-    }
-    client.flush().unwrap();
-    client.disconnect().unwrap();
-}
-
-fn status(bench: &Bench) -> Value {
-    bench.json(&["pool", "status", "tank"])
 }
 
 #[track_caller]

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::MIB;
+use super::{MIB, write};
 use crate::support::bench::Bench;
 
 /// Regression: `iostat` showed only counts and bytes of drives: no latencies, no queues, no requests of clients.
@@ -184,14 +184,7 @@ fn wait_shows_the_bar_of_what_it_waits_for() {
         .collect();
     assert_eq!(bench.create("tank", "raid5", &slow, &[]).code, 0);
     bench.ok(&["volume", "create", "tank/v", "--size", "32M"]);
-    let attach = ["volume", "attach", "tank/v", "--nbd", "unix:nbd"];
-    let uri = bench.json(&attach)["uri"].as_str().unwrap().to_owned();
-    let mut client = export::nbd::Client::connect(&uri.parse().unwrap(), None).unwrap();
-    for at in 0..16 {
-        client.write(at * MIB, &[7; 1 << 20], false).unwrap();
-    }
-    client.flush().unwrap();
-    client.disconnect().unwrap();
+    write(&bench, 16 * MIB);
     // `script` gives the program a terminal.
     let shown = |what: &str| {
         let wait = format!(
@@ -242,14 +235,7 @@ fn wait_counts_a_rebuild_that_is_tried_again() {
     let members = [shaky, drives[1].clone(), drives[2].clone()];
     assert_eq!(bench.create("tank", "raid5", &members, &[]).code, 0);
     bench.ok(&["volume", "create", "tank/v", "--size", "16M"]);
-    let attach = ["volume", "attach", "tank/v", "--nbd", "unix:nbd"];
-    let uri = bench.json(&attach)["uri"].as_str().unwrap().to_owned();
-    let mut client = export::nbd::Client::connect(&uri.parse().unwrap(), None).unwrap();
-    for at in 0..16 {
-        client.write(at * MIB, &[7; 1 << 20], false).unwrap();
-    }
-    client.flush().unwrap();
-    client.disconnect().unwrap();
+    write(&bench, 16 * MIB);
     bench.ok(&["drive", "fail", "tank", "1"]);
     let new = format!("slow:{}?bandwidth=2M", bench.drives("new", 1, 40 * MIB)[0]);
     bench.ok(&["drive", "replace", "tank", "1", &new]);
