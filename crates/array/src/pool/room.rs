@@ -181,8 +181,10 @@ pub(super) struct Rooms {
     lanes: Vec<RoomReport>,
     round: Option<Round>,
     number: u64,
-    /// Another round follows the one under way.
+    /// Another round follows the one under way, unless writes wait for the next one anyway.
     again: bool,
+    /// Something may have become free during the round under way: another one follows at once.
+    freed: bool,
     /// When the next round begins, while writes wait.
     next_at: Option<Instant>,
     wait: Option<Duration>,
@@ -270,6 +272,7 @@ impl Rooms {
         }
         if self.round.is_some() {
             self.again = true;
+            self.freed |= freed;
         } else if freed || self.next_at.is_none() {
             self.begin();
         }
@@ -296,6 +299,7 @@ impl Rooms {
         self.number += 1;
         self.next_at = None;
         self.again = false;
+        self.freed = false;
         let lanes = (0..).take(self.lanes.len()).collect();
         self.round = Some(Round::Asking(lanes));
         self.outputs.push_back(Output::Ask {
@@ -421,7 +425,8 @@ impl Rooms {
             self.wait = Some(wait);
             self.next_at = Some(now + wait);
         }
-        if self.again {
+        // A lane that asks again after a grant may be heard during the next round: what it lacks is known by then.
+        if self.freed || (self.again && self.next_at.is_none()) {
             self.begin();
         }
     }

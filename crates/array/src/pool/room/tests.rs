@@ -300,6 +300,28 @@ fn rounds_follow_one_another_at_growing_intervals_while_writes_wait() {
 }
 
 #[test]
+fn a_lane_that_asks_again_during_a_round_begins_no_other_while_one_is_due() {
+    let mut lab = Lab::new(1);
+    lab.rooms.start();
+    lab.round();
+    lab.charge(0, 63 * MIB);
+    lab.wait(0, MIB);
+    lab.rooms.wanted(false);
+    assert!(!lab.round(), "and no other round follows at once");
+    let due = lab.rooms.poll_timeout().expect("a round is due");
+    lab.now = due;
+    lab.rooms.handle_timeout(due);
+    lab.rooms.wanted(true);
+    let asked = lab.outputs();
+    lab.report(&asked);
+    lab.later();
+    lab.sample_at(lab.now);
+    let outputs = lab.outputs();
+    let asks = |output: &&Output| matches!(output, Output::Ask { .. });
+    assert_eq!(outputs.iter().filter(asks).count(), 1, "something is free");
+}
+
+#[test]
 fn a_write_that_a_drive_has_refused_is_tried_again_while_something_can_be_freed() {
     let mut lab = Lab::new(2);
     lab.rooms.start();
