@@ -179,8 +179,15 @@ impl Pool {
     /// before: they use its old pages. And not before its columns are at home, if their home drives are complete: if the
     /// drive with a spare cell left, the pool would take the column for one that is at home, where it was not written.
     pub(super) fn can_be_made_blank(&mut self, group: u64) -> bool {
-        !self.is_in_use(group)
-            && (seeded::is(SeededFault::BlankInSpareSpace) || self.bring_home(group))
+        if self.is_in_use(group) {
+            // While moves are paused no fill and no scrub ends by itself, and writes must not wait for as long as that.
+            if self.facts.steer.paused {
+                self.let_fills_go(group);
+                self.let_scrub_go(group);
+            }
+            return false;
+        }
+        seeded::is(SeededFault::BlankInSpareSpace) || self.bring_home(group)
     }
 
     fn is_in_use(&self, group: u64) -> bool {

@@ -76,6 +76,8 @@ pub(super) struct Scrub {
     /// Groups in flight that are not part of the scrub of all volumes.
     beside: BTreeSet<u64>,
     in_flight: BTreeSet<u64>,
+    /// Those of them that lanes are to abandon, because the groups are needed.
+    let_go: BTreeSet<u64>,
     tickets: Vec<Ticket>,
     /// Set when the pool is being closed: the group that would have been next.
     stopped_at: Option<u64>,
@@ -327,8 +329,20 @@ impl Pool {
         }
     }
 
+    /// Abandons the scrub of a group, which is scrubbed again later.
+    pub(super) fn let_scrub_go(&mut self, group: u64) {
+        if self.scrub.is_scrubbing(group) && self.scrub.let_go.insert(group) {
+            self.tell_lane(group, Command::AbandonScrub { group });
+        }
+    }
+
     pub(super) fn scrubbed(&mut self, group: u64, found: Found, outcome: Outcome) {
         if !self.scrub.in_flight.remove(&group) {
+            return;
+        }
+        let let_go = self.scrub.let_go.remove(&group) && outcome == Err(Fault::Shutdown);
+        if let_go && self.scrub.stopped_at.is_none() {
+            self.scrub_later(group);
             return;
         }
         if self.scrub.beside.remove(&group) {
@@ -352,6 +366,18 @@ impl Pool {
             self.scrub.noted = self.now;
             self.note_scrub();
             self.commit(Vec::new());
+        }
+        self.scrub_ended();
+    }
+
+    /// The scrub of a group was abandoned: it waits again, unless it belongs to no volume any more.
+    fn scrub_later(&mut self, group: u64) {
+        let beside = self.scrub.beside.remove(&group);
+        match (self.facts.is_allocated(group), beside) {
+            (true, true) => _ = self.scrub.lost_pages.insert(group),
+            (true, false) => _ = self.scrub.waiting.insert(group),
+            (false, true) => {}
+            (false, false) => self.scrub.progress.groups_total -= 1,
         }
         self.scrub_ended();
     }

@@ -296,3 +296,17 @@ fn pages_of_drives_that_are_taken_back_are_compared() {
 fn a_batch_behind_a_gap_is_not_acknowledged_also_if_a_drive_has_refused_it() {
     holds(include_str!("../schedules/acknowledged-behind-a-gap.txt"));
 }
+
+/// A lane whose write found no room asked again, and was heard when the next round had begun: so one round followed
+/// another without a pause, for as long as a drive did not answer. Now what a lane lacks counts for the round that is due.
+#[test]
+fn rounds_of_room_do_not_follow_one_another_while_a_drive_does_not_answer() {
+    holds(include_str!("../schedules/room-asked-during-a-round.txt"));
+}
+
+/// A rebuild was paused while a column of a deleted volume was being filled. The group was given to another volume, whose
+/// first write waited for the end of this fill, as long as the pause. The fill is abandoned now.
+#[test]
+fn a_write_to_a_group_that_is_filled_does_not_wait_for_the_end_of_a_pause() {
+    holds(include_str!("../schedules/blank-while-paused.txt"));
+}

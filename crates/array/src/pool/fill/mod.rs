@@ -489,6 +489,13 @@ impl Pool {
         self.advance();
     }
 
+    /// Abandons the fills of a group: it waits again for them when they have ended.
+    pub(in crate::pool) fn let_fills_go(&mut self, group: u64) {
+        for (group, column) in self.fills.let_go(group) {
+            self.tell_lane(group, Command::Abandon { group, column });
+        }
+    }
+
     /// Starts no new fills, and abandons those in flight.
     pub(super) fn stop_fills(&mut self) {
         for (group, column) in self.fills.stop() {

@@ -87,6 +87,8 @@ pub(super) struct Filling {
     /// The target's drive has gone out. The lane may still report that the cell is filled, when another drive has the
     /// seat already.
     pub(super) superseded: bool,
+    /// The lane has been told to abandon it.
+    let_go: bool,
 }
 
 /// Cells to fill and being filled.
@@ -273,6 +275,17 @@ impl Fills {
         self.in_flight.keys().copied().collect()
     }
 
+    /// The fills of a group are not waited for. Returns those that the lane is to abandon.
+    pub(super) fn let_go(&mut self, group: u64) -> Vec<Key> {
+        let columns = (group, 0)..=(group, u16::MAX);
+        let fills = self.in_flight.range_mut(columns);
+        let let_go = fills.filter_map(|(&key, fill)| {
+            let before = std::mem::replace(&mut fill.let_go, true);
+            (!before).then_some(key)
+        });
+        let_go.collect()
+    }
+
     /// Queues a column; returns whether it did not wait before.
     pub(super) fn wait(&mut self, class: Class, key: Key) -> bool {
         self.waiting.entry(class).or_default().insert(key)
@@ -337,6 +350,7 @@ impl Fills {
             stepped_bytes: 0,
             copied: false,
             superseded: false,
+            let_go: false,
         };
         self.in_flight.insert(key, filling);
     }
