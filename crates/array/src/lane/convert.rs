@@ -39,6 +39,8 @@ pub struct FormCounts {
     pub converted: u64,
     /// How many should have been converted, and could not be for now.
     pub left: u64,
+    /// How many of these because there was no room for them.
+    pub short: u64,
 }
 
 impl FormCounts {
@@ -48,6 +50,7 @@ impl FormCounts {
         self.copies += others.copies;
         self.converted += others.converted;
         self.left += others.left;
+        self.short += others.short;
     }
 }
 
@@ -74,6 +77,7 @@ impl Convert {
                 copies: 0,
                 converted: 0,
                 left: 0,
+                short: 0,
             },
         }
     }
@@ -82,6 +86,12 @@ impl Convert {
     pub(super) fn give_up(&mut self) {
         self.counts.left += self.chosen.len() as u64;
         self.chosen.clear();
+    }
+
+    /// There is no room for what the new form needs: nothing is converted.
+    pub(super) fn lacks_room(&mut self) {
+        self.counts.short += self.chosen.len() as u64;
+        self.give_up();
     }
 
     /// The stripes as they are at the end.

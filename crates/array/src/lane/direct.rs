@@ -32,6 +32,7 @@ use super::ops::{Op, Owner, Staging, Task, unit_of_move};
 use super::overlay::Overlay;
 use super::pages::PageCache;
 use super::records::written_blocks;
+use super::room::Needs;
 use crate::format::{BlockName, DESCRIPTOR_BYTES, Descriptor, HeldIn, PageName};
 use crate::plan::{Plan, Transfer};
 use crate::seeded::{self, SeededFault};
@@ -53,6 +54,8 @@ pub(super) struct Direct {
     pub(super) failed: bool,
     /// The turn in which it was planned.
     pub(super) turn: Turn,
+    /// What a conversion has been charged with, by drive.
+    pub(super) charged: Needs,
 }
 
 /// The number of blocks of each element that one unit describes, in a stripe of so many elements; `None` if not even

@@ -209,11 +209,7 @@ impl Room {
         needs: Needs,
     ) {
         let begun = cx.now;
-        for &(seat, bytes) in &needs {
-            let account = self.account(seat);
-            let charged = account.charged + bytes;
-            account.limit = account.limit.map(|limit| limit.max(charged));
-        }
+        self.raise(&needs);
         let counted = Counted {
             request,
             needs,
@@ -223,19 +219,47 @@ impl Room {
     }
 
     /// Work of the lane itself is about to add this much: true if it may. It does not wait, and writes that wait go first.
-    #[cfg_attr(not(test), expect(dead_code, reason = "changes of form will use it"))]
-    pub(super) fn take(&mut self, needs: &[(Seat, u64)]) -> bool {
+    pub(super) fn take(&mut self, cx: &mut Context, needs: &[(Seat, u64)]) -> bool {
+        if !self.is_on() {
+            return true;
+        }
         let takes = self.waiting.is_empty() && self.fits(needs);
-        for &(seat, bytes) in needs.iter().filter(|_| takes) {
-            let account = self.account(seat);
-            account.charged += bytes;
-            account.own += bytes;
+        let low = takes && self.own(needs);
+        if !takes || low {
+            self.ask(cx);
         }
         takes
     }
 
-    /// Such work has ended: the next checkpoint settles its charge.
-    #[cfg_attr(not(test), expect(dead_code, reason = "changes of form will use it"))]
+    /// Such work that frees more than it adds: its charge raises the limit if it has to.
+    pub(super) fn take_beyond(&mut self, needs: &[(Seat, u64)]) {
+        if self.is_on() {
+            self.raise(needs);
+            self.own(needs);
+        }
+    }
+
+    /// Charges work of the lane itself. True if little room is left.
+    fn own(&mut self, needs: &[(Seat, u64)]) -> bool {
+        let mut low = false;
+        for &(seat, bytes) in needs {
+            let account = self.account(seat);
+            account.charged += bytes;
+            account.own += bytes;
+            low |= account.unused() < account.low;
+        }
+        low
+    }
+
+    fn raise(&mut self, needs: &[(Seat, u64)]) {
+        for &(seat, bytes) in needs {
+            let account = self.account(seat);
+            let charged = account.charged + bytes;
+            account.limit = account.limit.map(|limit| limit.max(charged));
+        }
+    }
+
+    /// Such work has ended, for which room was taken: the next checkpoint settles its charge.
     pub(super) fn took(&mut self, needs: &[(Seat, u64)]) {
         for &(seat, bytes) in needs {
             let account = self.account(seat);
@@ -295,11 +319,13 @@ impl Room {
 
     /// The checkpoint under way has ended. `whole`: everything that it covers is in place.
     pub(super) fn checkpoint_ended(&mut self, cx: &mut Context, whole: bool) {
+        let mut settles = false;
         for account in &mut self.accounts {
             let covered = std::mem::take(&mut account.covered);
+            settles |= whole && covered > 0;
             account.ended += if whole { 0 } else { covered };
         }
-        if whole {
+        if settles {
             self.freed(cx);
         }
     }

@@ -234,7 +234,11 @@ impl Job {
             Kind::Resync => Task::Resync,
             Kind::Scrub => Task::Scrub,
             Kind::Convert { to, most } => {
-                let most = most.saturating_sub(self.forms.converted);
+                // Without room the rest of the group is only counted.
+                let most = match self.forms.short {
+                    0 => most.saturating_sub(self.forms.converted),
+                    _ => 0,
+                };
                 Task::Convert(Convert::new(*to, most))
             }
         }

@@ -275,6 +275,7 @@ mod tests {
             sums: Vec::new(),
             failed: false,
             turn: DirectWrites::default().begin(),
+            charged: Vec::new(),
         }));
         assert_eq!(lab.computed(), AfterComputation::Gather);
         assert_eq!(lab.written(), AfterWrites::Log);

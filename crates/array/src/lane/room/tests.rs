@@ -188,7 +188,7 @@ fn what_does_not_wait_is_charged_beyond_the_limit() {
 fn the_lanes_own_work_takes_room_only_while_no_write_waits_for_it() {
     let (mut room, mut cx) = granted(MIB);
     let needs = [(SEAT, MIB / 2)];
-    assert!(room.take(&needs));
+    assert!(room.take(&mut cx, &needs));
     room.check();
     assert_eq!(report(&mut room, &cx).unsettled(), MIB / 2);
     room.granted(&[None, Some(MIB)]);
@@ -198,7 +198,25 @@ fn the_lanes_own_work_takes_room_only_while_no_write_waits_for_it() {
     assert_eq!(report(&mut room, &cx).unsettled(), 0);
     room.granted(&[None, Some(MIB)]);
     assert!(!admit(&mut room, &mut cx, 1, MIB));
-    assert!(!room.take(&[(SEAT, 4096)]));
+    assert!(!room.take(&mut cx, &[(SEAT, 4096)]));
+}
+
+#[test]
+fn the_lanes_own_work_without_room_asks_for_more_and_does_not_wait() {
+    let (mut room, mut cx) = granted(MIB);
+    assert!(!room.take(&mut cx, &[(SEAT, 2 * MIB)]));
+    assert_eq!(wants(&mut cx), [false]);
+    assert!(room.next(cx.now, false).is_none());
+    assert!(admit(&mut room, &mut cx, 1, MIB), "nothing was charged");
+}
+
+#[test]
+fn work_that_frees_more_than_it_adds_is_charged_beyond_the_limit() {
+    let (mut room, cx) = granted(4096);
+    room.take_beyond(&[(SEAT, MIB)]);
+    room.check();
+    let report = report(&mut room, &cx);
+    assert_eq!((report.charged, report.unsettled()), (MIB, MIB));
 }
 
 #[test]

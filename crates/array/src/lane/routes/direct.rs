@@ -1,11 +1,15 @@
 //! Routes for direct writes, which go in place before they are logged: gathered by turn, written, and then logged by
 //! their checksums or with their content.
 
+use std::collections::BTreeMap;
+
+use crate::format::Form;
 use crate::lane::Lane;
 use crate::lane::direct::{self, Direct};
 use crate::lane::flush::Waiter;
 use crate::lane::ids::OpId;
 use crate::lane::ops::{Phase, Task};
+use crate::lane::room::Needs;
 use crate::plan::Transfer;
 use crate::seeded::{self, SeededFault};
 
@@ -18,7 +22,37 @@ impl Lane {
             sums: Vec::new(),
             failed: false,
             turn,
+            charged: Vec::new(),
         }));
+    }
+
+    /// A conversion goes in place when all that it has read is right. It is charged with what the new form needs. There
+    /// may be no room for copies: then nothing is converted. Parity frees more than it adds, so there is room for it
+    /// beyond the upper line.
+    pub(in crate::lane) fn begin_conversion(&mut self, id: OpId) -> bool {
+        let op = &mut self.ops[id];
+        let Task::Convert(convert) = &mut op.task else {
+            return true;
+        };
+        let mut charged = BTreeMap::new();
+        for write in op.plan.iter().flat_map(|plan| &plan.writes) {
+            *charged.entry(write.seat).or_default() += write.length;
+        }
+        let mut charged: Needs = charged.into_iter().collect();
+        if convert.to == Some(Form::Parity) {
+            self.room.take_beyond(&charged);
+        } else if !self.room.take(&mut self.cx, &charged) {
+            convert.lacks_room();
+            self.end(id, Ok(()));
+            return false;
+        }
+        if !self.room.is_on() {
+            charged.clear();
+        }
+        self.begin_direct(id);
+        let direct = self.ops[id].direct.as_mut().expect("just begun");
+        direct.charged = charged;
+        true
     }
 
     /// A direct write is computed: with the last stripe of a turn, all stripes of the turn are written.
@@ -78,7 +112,9 @@ impl Lane {
     fn end_direct(&mut self, id: OpId) -> Box<Direct> {
         self.direct.end();
         let op = &mut self.ops[id];
-        op.direct.take().expect("it went in place")
+        let direct = op.direct.take().expect("it went in place");
+        self.room.took(&direct.charged);
+        direct
     }
 
     /// The operation goes through the journal after all.

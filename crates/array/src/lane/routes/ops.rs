@@ -153,11 +153,9 @@ impl Lane {
         match ops::computed(&self.cx, &mut self.ops[id]) {
             AfterComputation::Plan => self.ops.run(id),
             AfterComputation::Gather => {
-                // A conversion goes in place only when all that it has read is right.
-                if self.ops[id].direct.is_none() {
-                    self.begin_direct(id);
+                if self.ops[id].direct.is_some() || self.begin_conversion(id) {
+                    self.gather_direct(id, sums);
                 }
-                self.gather_direct(id, sums);
             }
             AfterComputation::Log => self.log_writes(id, sums),
             AfterComputation::Fill => self.fill_computed(id, sums),

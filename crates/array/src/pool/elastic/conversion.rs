@@ -55,6 +55,8 @@ pub(super) struct Conversion {
     in_flight: BTreeMap<u64, Step>,
     /// Groups that have been tried since they last changed, by the form that they were to have.
     tried: [BTreeSet<u64>; 2],
+    /// Groups of which stripes could not become copies, because there was no room for them.
+    short: BTreeSet<u64>,
     written: u64,
     copies: u64,
     converted: u64,
@@ -116,12 +118,21 @@ impl Conversion {
     /// All groups may be tried again.
     pub(super) fn try_again(&mut self) {
         self.tried = Default::default();
+        self.short.clear();
+    }
+
+    /// Groups for whose copies there was no room may be tried again.
+    pub(super) fn try_short_again(&mut self) {
+        for group in std::mem::take(&mut self.short) {
+            self.tried[Form::Copies.index()].remove(&group);
+        }
     }
 
     /// These groups belong to no volume any more.
     pub(super) fn forget(&mut self, freed: impl Fn(u64) -> bool) {
         self.stale.retain(|&group| !freed(group));
         self.wanted.retain(|&group| !freed(group));
+        self.short.retain(|&group| !freed(group));
         for tried in &mut self.tried {
             tried.retain(|&group| !freed(group));
         }
@@ -216,6 +227,9 @@ impl Conversion {
         if let Some(to) = step.to {
             self.tried[to.index()].insert(group);
         }
+        if forms.short > 0 {
+            self.short.insert(group);
+        }
         self.converted += forms.converted;
         if whole {
             let now = (forms.written, forms.copies);
@@ -264,6 +278,7 @@ mod tests {
             copies,
             converted,
             left: 0,
+            short: 0,
         }
     }
 
@@ -306,6 +321,24 @@ mod tests {
         assert_eq!(conversion.totals(), (40, 13));
         assert_eq!(conversion.next(13, FREE), None);
         assert_eq!(conversion.converted(), 13);
+    }
+
+    #[test]
+    fn groups_for_whose_copies_there_was_no_room_are_tried_again_and_others_are_not() {
+        let mut conversion = counted([0; 4]);
+        assert_eq!(conversion.next(10, FREE), Some(step(0, Form::Copies, 10)));
+        let short = FormCounts {
+            left: 6,
+            short: 6,
+            ..forms(4, 4)
+        };
+        conversion.ended(0, short, true);
+        assert_eq!(conversion.next(10, FREE), Some(step(1, Form::Copies, 6)));
+        conversion.ended(1, forms(0, 0), true);
+        assert_eq!(conversion.next(4, FREE), None);
+        conversion.try_short_again();
+        assert_eq!(conversion.next(10, FREE), Some(step(0, Form::Copies, 6)));
+        assert_eq!(conversion.next(30, FREE), Some(step(2, Form::Copies, 10)));
     }
 
     #[test]

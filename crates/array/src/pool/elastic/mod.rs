@@ -7,6 +7,8 @@ mod conversion;
 mod policy;
 mod spec;
 
+use std::time::Duration;
+
 use block::{Instant, Outcome};
 
 use self::conversion::{Conversion, Space};
@@ -17,6 +19,10 @@ use super::{OnDurable, Pool, PoolError, SeatState, Ticket};
 use crate::action::Command;
 use crate::format::Form;
 use crate::lane::FormCounts;
+
+/// The time after which groups are tried again for whose copies there was no room. Each trial requests a sample of the
+/// drives, so it must not follow from a sample at once.
+const SHORT_AGAIN: Duration = Duration::from_secs(1);
 
 /// The state of elastic stripes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,6 +100,8 @@ pub(super) struct Elastic {
     was_whole: bool,
     /// Bytes that copies may have added to a drive since the drives were sampled last.
     promised_bytes: u64,
+    /// When groups for whose copies there was no room are tried again, with the first sample from then on.
+    short_again_at: Instant,
 }
 
 impl Elastic {
@@ -265,6 +273,10 @@ impl Pool {
     /// The drives have been sampled.
     pub(super) fn elastic_sampled(&mut self) {
         self.elastic.promised_bytes = 0;
+        if self.elastic.short_again_at <= self.now {
+            self.elastic.short_again_at = self.now + SHORT_AGAIN;
+            self.elastic.conversion.try_short_again();
+        }
         if self.geometry.is_elastic() {
             self.advance();
         }
