@@ -349,6 +349,11 @@ impl FaultsArguments {
         let mut tally = Tally::default();
         let wanted = |part| self.wants(part);
         if wanted(Part::Cuts) {
+            let again_one_in = workload.again_one_in();
+            let share = Share {
+                again_one_in,
+                ..share
+            };
             tally.add(cuts(runner, workload, share));
         }
         if wanted(Part::Reported) {

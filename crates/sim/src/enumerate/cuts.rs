@@ -107,9 +107,10 @@ impl Cut<'_> {
                 continue;
             }
             let drives = loss.with(spec);
-            for lost in &sets {
+            for (set, lost) in sets.iter().enumerate() {
                 let what = || format!("point {at} cut {spec} lost {lost:?}");
-                self.state(&drives, legal, &ledger, lost, &what, true);
+                let again = self.share.cuts_again(mix(case) ^ set as u64);
+                self.state(&drives, legal, &ledger, lost, &what, again);
             }
         }
     }
@@ -190,7 +191,7 @@ impl Cut<'_> {
         for (number, spec) in few_subsets(loss.writes()).into_iter().enumerate() {
             self.tally.states += 1;
             let case = mix(legal ^ self.tally.points) ^ number as u64;
-            if !self.share.has_again(case) {
+            if !self.share.has(case) {
                 continue;
             }
             let drives = loss.with(spec);

@@ -180,7 +180,7 @@ impl Cut<'_> {
             let mut run = Run::after(ledger.clone(), case, self.story.frame.setting);
             run.degraded = false;
             run.names = Some(case);
-            run.moments = again.then(Vec::new);
+            run.moments = (again && self.share.cuts_again(case)).then(Vec::new);
             run.moments_of_pool = true;
             run.open(drives)?;
             run.settle()?;
@@ -210,7 +210,7 @@ impl Cut<'_> {
         for (number, spec) in (0..).zip(few_subsets(loss.writes())) {
             self.tally.states += 1;
             let case = case ^ mix(number);
-            if self.share.has_again(case) {
+            if self.share.has(case) {
                 let what = format!("{what} {spec}");
                 self.state(loss.with(spec), &ledger, (case, &what), false);
             }

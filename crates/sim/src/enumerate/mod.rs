@@ -29,7 +29,7 @@ pub struct Share {
     pub one_in: u64,
     /// Which part, below `one_in`.
     pub part: u64,
-    /// Further share of the cuts within a recovery, one in so many: each first cut has hundreds of them.
+    /// Further share of the recoveries in which the power is cut again, one in so many: each of them has hundreds of cuts.
     pub again_one_in: u64,
 }
 
@@ -47,9 +47,9 @@ impl Share {
         }
     }
 
-    /// True if a cut within a recovery belongs to this part.
-    fn has_again(self, case: u64) -> bool {
-        self.has(case) && mix(!case).is_multiple_of(self.again_one_in)
+    /// True if the power is cut again in the recovery of a case.
+    fn cuts_again(self, case: u64) -> bool {
+        mix(!case).is_multiple_of(self.again_one_in)
     }
 
     fn has(self, case: u64) -> bool {

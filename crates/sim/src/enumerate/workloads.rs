@@ -39,6 +39,21 @@ pub struct Workload {
     pub(crate) seats: Vec<Seat>,
 }
 
+/// Recoveries of elastic pools in which the power is cut again, one in so many: their conversions have more than a
+/// million different states.
+const ELASTIC_AGAIN_ONE_IN: u64 = 10_000;
+
+impl Workload {
+    /// The power is cut again in one in so many recoveries of its cuts, if all cuts are tried.
+    #[must_use]
+    pub fn again_one_in(&self) -> u64 {
+        match SETTINGS[self.frame.setting].is_elastic() {
+            true => ELASTIC_AGAIN_ONE_IN,
+            false => 1,
+        }
+    }
+}
+
 /// Events of a rebuild before the client continues: then its drive has joined, and cells are being filled.
 const REBUILD_BEGUN: u32 = 70;
 
@@ -191,6 +206,10 @@ fn conversions() -> Vec<Workload> {
         };
         let block = write(0, 4096, false);
         let begun = Event::Steps(CONVERSIONS_BEGUN);
+        let back = Event::Return {
+            seat: Seat(0),
+            lost: None,
+        };
         let lives = [
             ("promote", 0, vec![share(100), begun, block, Event::Flush]),
             ("demote", 100, vec![share(0), begun, block, Event::Flush]),
@@ -200,12 +219,14 @@ fn conversions() -> Vec<Workload> {
             ("scrub", 0, vec![share(100), Event::Scrub, begun, block]),
             // The label of the drive, and the first cells.
             ("rebuild", 50, vec![Event::Insert(Seat(0)), begun, block]),
+            // What was written while it was away, and then the stripe that the block is in.
+            ("catch-up", 50, vec![back, share(60), begun, block]),
         ];
         for (what, before, events) in lives {
-            let rebuild = what == "rebuild";
+            let away = ["rebuild", "catch-up"].contains(&what);
             // The others have more than 64 boundaries where stripes have three copies, or groups have more stripes.
             let fits = match name {
-                "elastic6-small" => ["promote", "demote", "rebuild"].contains(&what),
+                "elastic6-small" => ["promote", "demote", "rebuild", "catch-up"].contains(&what),
                 "elastic5-small-free" => ["promote", "demote", "trim"].contains(&what),
                 _ => true,
             };
@@ -221,6 +242,7 @@ fn conversions() -> Vec<Workload> {
             ];
             match what {
                 "rebuild" => prepare.extend([Event::Fail(Seat(0)), Event::Settle]),
+                "catch-up" => prepare.extend([Event::Fail(Seat(0)), block, Event::Settle]),
                 // The stripes that are to be copies are on their way.
                 "both ways" => prepare.extend([share(100), begun]),
                 _ => {}
@@ -230,7 +252,7 @@ fn conversions() -> Vec<Workload> {
             workload.prepare = prepare;
             workload.events = events;
             workload.makes = false;
-            if rebuild {
+            if away {
                 workload.spare_losses -= 1;
                 workload.seats.retain(|seat| seat.0 > 0);
             }
