@@ -10,7 +10,8 @@
 //! then what is left of the lane's cells counts as well.
 //!
 //! The rate of late, not the mean since the beginning: clients come and go, and so do priorities. The samples are as far
-//! apart as the work is old, so the first minute counts as well as the tenth hour.
+//! apart as the work is old, so the first minute counts as well as the tenth hour. They reach back at least four seconds:
+//! cells end in bursts, many in a second at first and none in the next.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -20,9 +21,9 @@ use block::{BLOCK_BYTES, Instant, Seat};
 use super::Pool;
 use super::fill::Kind;
 
-/// Samples of the rate. They reach back a half of the work's time so far, or [`SPACING_MAX`] each.
+/// Samples of the rate. They reach back a half of the work's time so far, at least and at most so much each.
 const SAMPLES: usize = 32;
-const SPACING_MIN: Duration = Duration::from_millis(10);
+const SPACING_MIN: Duration = Duration::from_millis(125);
 const SPACING_MAX: Duration = Duration::from_secs(4);
 
 /// Waiting cells that are looked at for what is left on each drive: an even part of more.
@@ -31,6 +32,8 @@ const CELLS: usize = 1024;
 /// How far the end may be from the likely one: shares of the time until then, and seconds, because the last cells wait
 /// for one drive, and then for a checkpoint.
 const LEAST: (f64, f64) = (0.6, 0.5);
+/// The last cells wait for their checkpoint.
+const LAST_SECONDS: f64 = 0.3;
 const MOST: (f64, f64) = (1.5, 1.0);
 
 /// The least, the likely and the most.
@@ -204,13 +207,13 @@ impl Pool {
             let all = as_f64(left_bytes) / rates.cells;
             let drives = last_of(&left, &rates.seats, 0.0);
             let lanes = match self.clients.any_ask() {
-                true => last_of(&self.left_of_lanes(), &rates.lanes, 0.5),
+                true => last_of(&self.left_of_lanes(), &rates.lanes, 0.75),
                 false => 0.0,
             };
             let bound = steer
                 .rate_bytes
                 .map_or(0.0, |rate| as_f64(left_bytes) / as_f64(rate));
-            all.max(drives).max(lanes).max(bound)
+            all.max(drives).max(lanes).max(bound) + LAST_SECONDS
         });
         Some(Work {
             kind: kind.name(),

@@ -13,7 +13,7 @@ use sim::{StudyOptions, StudyVolume};
 const SCHEME: &str = "pddl2:4d:13c:1s";
 
 /// The part of each drive that the pool uses.
-const DRIVE_BYTES: u64 = 2 << 30;
+const DRIVE_BYTES: u64 = 4 << 30;
 
 fn pool(seed: u64) -> StudyVolume {
     let options = StudyOptions {
@@ -209,8 +209,8 @@ impl Compared {
 }
 
 /// Looks within which the end lies, and the median error of the likely end, at the least.
-const INSIDE: f64 = 0.5;
-const ERROR: f64 = 0.5;
+const INSIDE: f64 = 0.9;
+const ERROR: f64 = 0.15;
 
 /// The bounds of `docs/design/steering.md`. `RAVELIN_LONG`: of twenty seeds.
 #[test]
@@ -220,7 +220,7 @@ fn priorities_keep_what_they_promise_and_the_end_is_foreseen() {
         None => 1..=1,
     };
     let per_second = capacity() / 2.0;
-    for seed in seeds {
+    let judge_seed = |seed| {
         let Compared {
             base_ns,
             idle,
@@ -230,7 +230,7 @@ fn priorities_keep_what_they_promise_and_the_end_is_foreseen() {
         assert!(costs[0] <= 1.5 && costs[1] <= 2.5, "seed {seed}: {costs:?}");
         let (high_seconds, low_seconds) = (high.seconds, low.seconds);
         assert!(
-            high_seconds <= 3.0 * idle,
+            high_seconds <= 1.25 * idle / 0.5,
             "seed {seed}: {high_seconds} of {idle}"
         );
         assert!(
@@ -244,7 +244,13 @@ fn priorities_keep_what_they_promise_and_the_end_is_foreseen() {
                 "seed {seed}, {name}: {inside} inside, error {error}"
             );
         }
-    }
+    };
+    std::thread::scope(|scope| {
+        for first in 0..2 {
+            let mut own = seeds.clone().skip(first).step_by(2);
+            scope.spawn(move || own.by_ref().for_each(judge_seed));
+        }
+    });
 }
 
 /// With clients and without, at a rate that one lane alone could move and at one that needs several.
