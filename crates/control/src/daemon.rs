@@ -19,7 +19,7 @@ use array::pool::Steering;
 use array::priority::{self, PRIORITIES};
 use block::closest;
 use engine::assemble::{self, AssembleError, NewPool, OpenPool, Without};
-use engine::drive::{DriveUri, OpenDriveError};
+use engine::drive::{DriveUri, Enclosures, OpenDriveError};
 use engine::status::{LoggedEvent, PoolStatus, Severity};
 use engine::traffic::PoolTraffic;
 use engine::{PoolHandle, RunOptions};
@@ -72,6 +72,8 @@ pub struct Daemon {
     restoration: restore::Restoration,
     /// Files of volumes that outlive the daemon.
     pub(crate) kept: KeptFiles,
+    /// Where drives are.
+    enclosures: Enclosures,
 }
 
 /// A name that is reserved while its pool is opened or closed. Dropping this frees the name, unless the pool has been
@@ -124,6 +126,7 @@ impl Daemon {
         links: Option<LinkPlaces>,
         files: PathBuf,
         kept: KeptFiles,
+        enclosures: Enclosures,
     ) -> Self {
         Self {
             state: Some(state),
@@ -131,6 +134,7 @@ impl Daemon {
             links,
             files: Some(files),
             kept,
+            enclosures,
             ..Self::default()
         }
     }
@@ -323,7 +327,7 @@ impl Daemon {
         let reserved = self.reserve(name, &what)?;
         let access = drives::access(request.dry_run);
         let prepare = || {
-            assemble::prepare_beside(&new, &self.open_pools(), access)
+            assemble::prepare_beside(&new, &self.open_pools(), &self.enclosures, access)
                 .map_err(|error| Failure::assemble(&what, &error, &request.scheme))
         };
         let prepared = prepare()?;
@@ -483,8 +487,8 @@ impl Daemon {
         what: &str,
     ) -> Result<(), Failure> {
         let reserved = self.reserve(name, what)?;
-        let handle = patiently(|| assemble::import(found, without, RunOptions::default()))
-            .map_err(|error| Failure::assemble(what, &error, ""))?;
+        let import = || assemble::import(found, without, &self.enclosures, RunOptions::default());
+        let handle = patiently(import).map_err(|error| Failure::assemble(what, &error, ""))?;
         if name != found.name {
             // Under its old name it would be in the way of the other pool at the next start.
             handle

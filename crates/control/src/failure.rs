@@ -103,7 +103,9 @@ impl Failure {
             AssembleError::Create(error) => return Self::create(what, error, scheme),
             AssembleError::Open(error) => return Self::open(what, error),
             AssembleError::Start(StartError::Pool(error)) => return Self::pool(what, error),
-            AssembleError::NoDomain { .. } | AssembleError::Twice { .. } => StatusCode::BAD_REQUEST,
+            AssembleError::NoDomain { .. }
+            | AssembleError::Twice { .. }
+            | AssembleError::SlotTwice { .. } => StatusCode::BAD_REQUEST,
             AssembleError::NotFound { .. } => StatusCode::NOT_FOUND,
             AssembleError::Occupied { .. }
             | AssembleError::SameDevice { .. }
@@ -300,6 +302,12 @@ mod tests {
                 what: name(),
             },
             AssembleError::NoDomain { drive: drive() },
+            AssembleError::SlotTwice {
+                domain: name(),
+                slot: 3,
+                first: drive(),
+                second: drive(),
+            },
             AssembleError::Held { name: name() },
             AssembleError::Labels { failed: drive() },
             AssembleError::Ambiguous {

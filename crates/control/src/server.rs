@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use block::Hint;
+use engine::drive::Enclosures;
 use export::socket::{SocketError, SocketFile};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -165,6 +166,8 @@ pub struct Options {
     pub returns: usize,
     /// Files of volumes that outlive the daemon.
     pub kept: KeptFiles,
+    /// The enclosures that drives are in.
+    pub enclosures: Enclosures,
 }
 
 /// Restores the pools of the state directory, answers requests meanwhile, and serves until SIGTERM or SIGINT. Then
@@ -182,6 +185,7 @@ pub fn run(socket: &Socket, options: Options, ready: impl FnOnce()) -> Result<()
         late_drives,
         returns,
         kept,
+        enclosures,
     } = options;
     let (hooks, hooks_end) = hooks.map(Hooks::start).transpose()?.unzip();
     // After the hook thread's start, so that programs started by that thread do not inherit the setting.
@@ -191,7 +195,7 @@ pub fn run(socket: &Socket, options: Options, ready: impl FnOnce()) -> Result<()
         .enable_all()
         .thread_name("api")
         .build()?;
-    let daemon = Arc::new(Daemon::new(state, hooks, links, files, kept));
+    let daemon = Arc::new(Daemon::new(state, hooks, links, files, kept, enclosures));
     let ended = runtime.block_on(async {
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;

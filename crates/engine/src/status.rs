@@ -292,8 +292,14 @@ pub struct SeatStatus {
     /// How much of its physical capacity is used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used_bytes: Option<u64>,
-    /// Its enclosure or host.
+    /// Its enclosure or host, as an administrator has named it.
     pub domain: Option<String>,
+    /// The number of its bay, as an administrator has named it, or as the machine knows it.
+    #[serde(default)]
+    pub slot: Option<u32>,
+    /// The enclosure of this bay, if the machine knows it.
+    #[serde(default)]
+    pub enclosure: Option<String>,
     /// `current`, `filling`, `out`, `waiting`.
     pub state: String,
     /// The seat whose drive it replaces once it is complete; `state` is `filling` until then.
@@ -765,6 +771,8 @@ fn seat_status(pool: &Pool, seats: &Seats, seat: Seat) -> SeatStatus {
         physical_bytes: usage.map(|usage| usage.physical_bytes),
         used_bytes: usage.map(|usage| usage.used_bytes),
         domain: facts.domain.clone(),
+        slot: facts.bay.as_ref().map(|bay| bay.slot),
+        enclosure: { facts.bay.as_ref() }.and_then(|bay| bay.enclosure.clone()),
         state: state.to_owned(),
         replaces: { facts.replaces.filter(|_| facts.is_successor()) }
             .map(|seat| number(Seat(seat))),

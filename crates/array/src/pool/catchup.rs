@@ -4,7 +4,7 @@ use block::{Fault, Instant, Outcome, Seat};
 use layout::Cell;
 use uuid::Uuid;
 
-use super::{OnDurable, Pool, PoolError, PoolWrite, Report, SeatState, Ticket};
+use super::{Bay, NewDrive, OnDurable, Pool, PoolError, PoolWrite, Report, SeatState, Ticket};
 use crate::format::{Anchor, Label, RING_HEAD_BYTES};
 use crate::seeded::{self, SeededFault};
 
@@ -94,7 +94,7 @@ impl Rejected {
 /// A drive whose journal is overwritten before the drive is brought in.
 #[derive(Clone, Debug)]
 pub(super) struct JournalWipe {
-    facts: (Uuid, String, u64),
+    drive: NewDrive,
     reason: Rejected,
     ticket: Ticket,
     next: u64,
@@ -119,7 +119,7 @@ impl Pool {
         &mut self,
         now: Instant,
         seat: Seat,
-        facts: (Uuid, String, u64),
+        mut drive: NewDrive,
         proof: Option<&Proof>,
         ticket: Ticket,
     ) -> Result<(), PoolError> {
@@ -130,14 +130,16 @@ impl Pool {
             return Err(PoolError::StillBusy { seat, operations });
         }
         let holds = self.judge(seat, proof);
+        let then = self.facts.seats.get(seat.index());
+        drive.bay = Bay::of_found(then.and_then(|then| then.bay.clone()), drive.bay);
         if let Err(reason) = holds
             && reason.doubts_journal()
             && let Some(regions) = self.geometry.regions().copied()
         {
-            self.check_free(seat, facts.2)?;
+            self.check_free(seat, drive.size_bytes)?;
             let lanes = u64::from(self.geometry.lanes());
             let wipe = JournalWipe {
-                facts,
+                drive,
                 reason,
                 ticket,
                 next: regions.journal_offset,
@@ -156,7 +158,7 @@ impl Pool {
             Ok(holds) => (Some(holds), Report::CatchingUp { seat }),
             Err(reason) => (None, Report::FullRebuild { seat, reason }),
         };
-        self.seat_drive(seat, facts, holds, done)?;
+        self.seat_drive(seat, drive, holds, done)?;
         if self.facts.seats[seat.index()].state == SeatState::Filling {
             self.report(report);
         }
@@ -205,7 +207,7 @@ impl Pool {
             Ok(()) if self.fills.stopped => Err(PoolError::Closing),
             Ok(()) => self.seat_drive(
                 seat,
-                wipe.facts,
+                wipe.drive,
                 None,
                 vec![OnDurable::Done(ticket, Ok(()))],
             ),

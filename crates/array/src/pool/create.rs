@@ -23,8 +23,8 @@ use super::steer::Meter;
 use super::suspicion::Suspicions;
 use super::volumes::is_name;
 use super::{
-    Drive, Interleave, LossFacts, OnDurable, Pool, PoolFacts, RegionFacts, ScrubFacts, SeatFacts,
-    SeatState, SteerFacts, Ticket,
+    Bay, Drive, Interleave, LossFacts, OnDurable, Pool, PoolFacts, RegionFacts, ScrubFacts,
+    SeatFacts, SeatState, SteerFacts, Ticket,
 };
 use crate::format::{
     CellShape, DERIVED_PARITY, DIRECT_WRITES, DriveMap, DriveMapError, ELASTIC, FREE_STRIPES,
@@ -77,7 +77,7 @@ pub struct PoolSpec {
     pub spares: Vec<NewDrive>,
 }
 
-/// A drive for a new pool.
+/// A drive for a new pool, or one that joins a pool.
 #[derive(Clone, Debug)]
 pub struct NewDrive {
     /// Its identity, random.
@@ -88,8 +88,25 @@ pub struct NewDrive {
     pub size_bytes: u64,
     /// Its enclosure or host.
     pub domain: Option<String>,
+    /// Its bay, if one is known.
+    pub bay: Option<Bay>,
     /// Its physical space, if it knows how much of that is used.
     pub physical_bytes: Option<u64>,
+}
+
+impl NewDrive {
+    /// A drive of which only this much is known.
+    #[must_use]
+    pub const fn new(uuid: Uuid, path: String, size_bytes: u64) -> Self {
+        Self {
+            uuid,
+            path,
+            size_bytes,
+            domain: None,
+            bay: None,
+            physical_bytes: None,
+        }
+    }
 }
 
 /// Why a pool cannot be made.
@@ -430,6 +447,7 @@ fn create_with(
         path: drive.path.clone(),
         size_bytes: drive.size_bytes,
         domain: drive.domain.clone(),
+        bay: drive.bay.clone(),
         state,
         holds: None,
         replaces: None,

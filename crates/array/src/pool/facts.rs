@@ -186,6 +186,9 @@ pub struct SeatFacts {
     /// Its enclosure or host, if one was named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
+    /// Its bay, if one is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bay: Option<Bay>,
     /// Whether its cells count.
     pub state: SeatState,
     /// For a returned drive that is not complete yet, by lane: everything that was logged before this batch is durably
@@ -207,6 +210,40 @@ pub struct SeatFacts {
     /// place or log them again; from then on this is false.
     #[serde(default, skip_serializing_if = "is_false")]
     pub in_journal: bool,
+}
+
+/// The bay of a drive: for display only. An administrator has named it, or the machine knows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bay {
+    /// The number of the bay in its enclosure.
+    pub slot: u32,
+    /// The enclosure, as the machine calls it. A bay without one was named by an administrator, and is in the
+    /// enclosure that is the drive's failure domain.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub enclosure: Option<String>,
+}
+
+impl Bay {
+    /// A bay that an administrator has named.
+    #[must_use]
+    pub const fn named(slot: u32) -> Self {
+        Self {
+            slot,
+            enclosure: None,
+        }
+    }
+
+    /// Whether an administrator has named it.
+    #[must_use]
+    pub const fn is_named(&self) -> bool {
+        self.enclosure.is_none()
+    }
+
+    /// The bay of a drive that is found again, where the machine knows `found` for it: what an administrator has named
+    /// stays, what the machine knew before does not.
+    pub(super) fn of_found(own: Option<Self>, found: Option<Self>) -> Option<Self> {
+        own.filter(Self::is_named).or(found)
+    }
 }
 
 #[expect(

@@ -457,13 +457,7 @@ mod tests {
     use crate::pool::{Half, NewDrive, OutReason, PoolAction, PoolSpec, Ticket, create};
 
     fn drive(number: u128) -> NewDrive {
-        NewDrive {
-            uuid: Uuid::from_u128(number),
-            path: format!("drive:{number}"),
-            size_bytes: 64 << 20,
-            domain: None,
-            physical_bytes: None,
-        }
+        NewDrive::new(Uuid::from_u128(number), format!("drive:{number}"), 64 << 20)
     }
 
     /// The label writes that the pool requests, with their generations.
@@ -508,13 +502,7 @@ mod tests {
             }
             while pool.poll_action().is_some() {}
             // A seventh drive: all seven get labels.
-            let NewDrive {
-                uuid,
-                path,
-                size_bytes,
-                ..
-            } = drive(6);
-            let added = pool.add_spare(Instant::ZERO, (uuid, path, size_bytes), Ticket(1));
+            let added = pool.add_spare(Instant::ZERO, drive(6), Ticket(1));
             added.unwrap();
             for count in [1, 6] {
                 let written = labels(&mut pool);
@@ -553,14 +541,7 @@ mod tests {
         let first = labels(&mut pool);
         assert!(first.iter().all(|&(_, generation)| generation == 1));
         for number in 6..9 {
-            let NewDrive {
-                uuid,
-                path,
-                size_bytes,
-                ..
-            } = drive(number);
-            pool.add_spare(now, (uuid, path, size_bytes), Ticket(1))
-                .unwrap();
+            pool.add_spare(now, drive(number), Ticket(1)).unwrap();
         }
         pool.take_out(Seat(0), OutReason::FailedByAdministrator, Vec::new());
         assert_eq!(pool.generation(), 2);
@@ -598,14 +579,7 @@ mod tests {
                 pool.handle_completion(now, id, Half::Flush, Ok(()));
             }
             while pool.poll_action().is_some() {}
-            let NewDrive {
-                uuid,
-                path,
-                size_bytes,
-                ..
-            } = drive(6);
-            pool.add_spare(now, (uuid, path, size_bytes), Ticket(1))
-                .unwrap();
+            pool.add_spare(now, drive(6), Ticket(1)).unwrap();
             let first = labels(&mut pool);
             assert_eq!(first.len(), 1);
             if fails {

@@ -5,8 +5,8 @@ use uuid::Uuid;
 
 use super::cells::CellTable;
 use super::{
-    Drive, OnDurable, OutReason, Pool, PoolAction, PoolError, PoolWrite, Report, SeatFacts,
-    SeatState, Ticket,
+    Drive, NewDrive, OnDurable, OutReason, Pool, PoolAction, PoolError, PoolWrite, Report,
+    SeatFacts, SeatState, Ticket,
 };
 use crate::action::{Command, IoKind};
 use crate::seeded::{self, SeededFault};
@@ -357,11 +357,11 @@ impl Pool {
         &mut self,
         now: block::Instant,
         seat: Seat,
-        facts: (Uuid, String, u64),
+        drive: NewDrive,
         ticket: Ticket,
     ) -> Result<(), PoolError> {
         self.now = now;
-        self.seat_drive(seat, facts, None, vec![OnDurable::Done(ticket, Ok(()))])
+        self.seat_drive(seat, drive, None, vec![OnDurable::Done(ticket, Ok(()))])
     }
 
     /// Puts a drive into a seat. With `holds`, its home cells have everything that was logged before these batches, by
@@ -369,12 +369,11 @@ impl Pool {
     pub(super) fn seat_drive(
         &mut self,
         seat: Seat,
-        facts: (Uuid, String, u64),
+        drive: NewDrive,
         holds: Option<Vec<u64>>,
         done: Vec<OnDurable>,
     ) -> Result<(), PoolError> {
-        self.check_free(seat, facts.2)?;
-        let (drive, path, size_bytes) = facts;
+        self.check_free(seat, drive.size_bytes)?;
         let domain = self.facts.seats[seat.index()].domain.clone();
         self.vanished.remove(&self.facts.seats[seat.index()].drive);
         // In seats beyond the layout's there are only waiting spares.
@@ -384,10 +383,11 @@ impl Pool {
             _ => self.left_since.remove(&seat),
         };
         self.facts.seats[seat.index()] = SeatFacts {
-            drive,
-            path,
-            size_bytes,
-            domain,
+            drive: drive.uuid,
+            path: drive.path,
+            size_bytes: drive.size_bytes,
+            domain: drive.domain.or(domain),
+            bay: drive.bay,
             state: if waits {
                 SeatState::Waiting
             } else {
@@ -417,11 +417,11 @@ impl Pool {
     pub fn add_spare(
         &mut self,
         now: block::Instant,
-        facts: (Uuid, String, u64),
+        drive: NewDrive,
         ticket: Ticket,
     ) -> Result<(), PoolError> {
         self.now = now;
-        self.seat_behind(facts, None)?;
+        self.seat_behind(drive, None)?;
         let mut then = vec![OnDurable::Done(ticket, Ok(()))];
         then.extend(self.vacant_seats().into_iter().map(OnDurable::SeatSpare));
         self.commit(then);
@@ -467,10 +467,11 @@ impl Pool {
     /// drive of that seat.
     pub(super) fn seat_behind(
         &mut self,
-        (drive, path, size_bytes): (Uuid, String, u64),
+        drive: NewDrive,
         replaces: Option<Seat>,
     ) -> Result<Seat, PoolError> {
         let needed_bytes = self.needed_bytes();
+        let size_bytes = drive.size_bytes;
         if size_bytes < needed_bytes {
             return Err(PoolError::DriveTooSmall {
                 size_bytes,
@@ -479,10 +480,11 @@ impl Pool {
         }
         let seat = Seat(u16::try_from(self.facts.seats.len()).expect("seats are 16 bits"));
         self.facts.seats.push(SeatFacts {
-            drive,
-            path,
+            drive: drive.uuid,
+            path: drive.path,
             size_bytes,
-            domain: None,
+            domain: drive.domain,
+            bay: drive.bay,
             state: SeatState::Waiting,
             holds: None,
             replaces: replaces.map(|seat| seat.0),

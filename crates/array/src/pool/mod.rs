@@ -87,8 +87,8 @@ pub use elastic::{
 };
 pub use error::PoolError;
 pub use facts::{
-    Interleave, LossFacts, OutReason, PoolFacts, RegionFacts, ScrubFacts, SeatFacts, SeatState,
-    SteerFacts, VolumeFacts,
+    Bay, Interleave, LossFacts, OutReason, PoolFacts, RegionFacts, ScrubFacts, SeatFacts,
+    SeatState, SteerFacts, VolumeFacts,
 };
 pub use fill::order::{FILL_ORDERS, FillChoice, FillLoads, FillOrder};
 pub use loss::LostData;

@@ -31,7 +31,7 @@ use uuid::Uuid;
 use super::cells::CellTable;
 use super::create::{CreateError, Sizes, from_hex, geometry};
 use super::{
-    Interleave, OnDurable, OutReason, Pool, PoolFacts, Report, SeatFacts, SeatState, Ticket,
+    Bay, Interleave, OnDurable, OutReason, Pool, PoolFacts, Report, SeatFacts, SeatState, Ticket,
 };
 use crate::action::Command;
 use crate::format::{CellPage, Label};
@@ -50,6 +50,8 @@ pub struct FoundDrive {
     pub size_bytes: u64,
     /// Reading its cell table failed: the pool opens without it.
     pub fault: Option<Fault>,
+    /// Its bay, if the machine knows one.
+    pub bay: Option<Bay>,
 }
 
 /// Why a pool is not opened.
@@ -243,6 +245,7 @@ pub fn open(found: &[FoundDrive], degraded: bool) -> Result<Opening, OpenError> 
             }
             Some(at) => {
                 found[at].path.clone_into(&mut entry.path);
+                entry.bay = Bay::of_found(entry.bay.take(), found[at].bay.clone());
                 if !matches!(entry.state, SeatState::Out { .. }) {
                     seated.insert(seat, at);
                 }
@@ -336,6 +339,7 @@ fn candidates(
                 path: drive.path.clone(),
                 number: of.number,
                 domain: of.domain.clone(),
+                bay: of.bay.clone(),
                 ..then.clone()
             };
             candidates.insert(seat, Candidate { at, since, facts });

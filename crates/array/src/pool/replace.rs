@@ -22,10 +22,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use block::{Instant, Seat};
 use layout::Cell;
-use uuid::Uuid;
 
 use super::{
-    Drive, OnDurable, OutReason, Pool, PoolAction, PoolError, Report, SeatFacts, SeatState, Ticket,
+    Drive, NewDrive, OnDurable, OutReason, Pool, PoolAction, PoolError, Report, SeatFacts,
+    SeatState, Ticket,
 };
 use crate::action::Command;
 use crate::format::CellEntry;
@@ -82,7 +82,7 @@ impl Pool {
         &mut self,
         now: Instant,
         seat: Seat,
-        facts: (Uuid, String, u64),
+        drive: NewDrive,
         ticket: Ticket,
     ) -> Result<(), PoolError> {
         self.now = now;
@@ -94,7 +94,7 @@ impl Pool {
         if let Some(with) = self.successor(seat) {
             return Err(PoolError::BeingReplaced { seat, with });
         }
-        let with = self.seat_behind(facts, Some(seat))?;
+        let with = self.seat_behind(drive, Some(seat))?;
         let done = vec![OnDurable::Done(ticket, Ok(()))];
         self.begin_replacement(seat, with, OutReason::FailedByAdministrator, done);
         self.advance();

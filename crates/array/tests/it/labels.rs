@@ -33,6 +33,7 @@ fn label(generation: u64) -> Label {
                 path: "/dev/sda".to_owned(),
                 size_bytes: 1 << 40,
                 domain: None,
+                bay: None,
                 state: SeatState::Current,
                 holds: None,
                 replaces: None,

@@ -39,6 +39,7 @@ fn found(facts: &PoolFacts, seat: u16, generation: u64) -> FoundDrive {
         label_slot: 0,
         size_bytes: DRIVE_BYTES,
         fault: None,
+        bay: None,
     }
 }
 

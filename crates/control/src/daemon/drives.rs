@@ -270,7 +270,8 @@ impl Daemon {
             Change::Remove => self.remove(at, &request.drive),
             Change::Clear => self.clear(at, &request.drive),
             Change::Add => {
-                let drive = self.new_drive(at, Command::Add, &request.drive, request.force)?;
+                let drive =
+                    self.new_drive(at, (Command::Add, None), &request.drive, request.force)?;
                 let before = at.seats()?;
                 let added = handle.add_spare(drive.clone());
                 added.map_err(|error| at.failed(&error))?;
@@ -296,7 +297,8 @@ impl Daemon {
                         "bring the drives back (`ravelin drive online`); --force gives up what only they hold",
                     ));
                 }
-                let drive = self.new_drive(at, Command::Replace, new, request.force)?;
+                let drive =
+                    self.new_drive(at, (Command::Replace, Some(&old)), new, request.force)?;
                 let changed = at.replace(&old, drive.clone())?;
                 engine::drive::show_to_udev(&drive);
                 Ok(changed)
@@ -401,7 +403,7 @@ impl Daemon {
                 ));
             }
         };
-        let found = self.permitted(at, command, new, true, Access::Read)?;
+        let found = self.permitted(at, (command, seat.as_ref()), new, true, Access::Read)?;
         let given_up = match &seat {
             Some(seat) => at.only_copy(seat)?,
             None => None,
@@ -418,30 +420,33 @@ impl Daemon {
         })
     }
 
-    /// Opens a drive that is to take a seat of a pool.
+    /// Opens a drive that is to join a pool, perhaps in the place of the drive `old`.
     fn permitted(
         &self,
         at: &At<'_>,
-        command: Command,
+        (command, old): (Command, Option<&SeatStatus>),
         name: &str,
         force: bool,
         access: Access,
     ) -> Result<Permitted, Failure> {
         let uri = typed(name, at.what)?;
+        at.check_slot(&uri, old)?;
         let pools = self.open_pools();
         let meant = Meant {
             pool: Some(at.uuid()?),
             drive: None,
         };
-        assemble::open_for(command, &uri, &pools, meant, force, access)
-            .map_err(|error| Failure::assemble(at.what, &error, ""))
+        let mut found = assemble::open_for(command, &uri, &pools, meant, force, access)
+            .map_err(|error| Failure::assemble(at.what, &error, ""))?;
+        self.enclosures.place(&mut found.drive);
+        Ok(found)
     }
 
     /// The same; wipes its earlier label and journal.
     fn new_drive(
         &self,
         at: &At<'_>,
-        command: Command,
+        command: (Command, Option<&SeatStatus>),
         name: &str,
         force: bool,
     ) -> Result<Drive, Failure> {
@@ -530,7 +535,8 @@ impl Daemon {
             ));
         }
         let access = Access::Write;
-        let Permitted { drive, .. } = self.returned(at, seat, command, force, access)?;
+        let Permitted { mut drive, .. } = self.returned(at, seat, command, force, access)?;
+        self.enclosures.place(&mut drive);
         at.handle
             .return_drive(Seat(seat.seat), Some(drive))
             .map_err(|error| at.failed(&error))?;
@@ -569,6 +575,7 @@ impl Daemon {
                 let found = DriveUri {
                     spec: uri.spec.with_path(path),
                     domain: uri.domain.clone(),
+                    slot: None,
                 };
                 tracing::info!(drive = %found, was = %uri, "found by its label");
                 self.look_for(at, seat, command, &found, force, access)?
@@ -724,6 +731,33 @@ impl At<'_> {
                 volumes.join(", ")
             ),
         }))
+    }
+
+    /// Refuses a slot that another drive of the pool has. A drive that is out leaves its slot to its replacement.
+    fn check_slot(&self, new: &DriveUri, old: Option<&SeatStatus>) -> Result<(), Failure> {
+        let (Some(domain), Some(slot)) = (&new.domain, new.slot) else {
+            return Ok(());
+        };
+        let leaves = |seat: &SeatStatus| {
+            seat.state == "out" && old.is_some_and(|old| old.drive == seat.drive)
+        };
+        let has =
+            |seat: &SeatStatus| (seat.domain.as_ref(), seat.slot) == (Some(domain), Some(slot));
+        let status = self.handle.status().map_err(|error| self.failed(&error))?;
+        let (pool, mut seats) = (&status.name, status.seats.iter());
+        let Some(taken) = seats.find(|&seat| has(seat) && !leaves(seat)) else {
+            return Ok(());
+        };
+        let (number, path) = (taken.seat, &taken.path);
+        let hint = match &*taken.state {
+            "out" => format!("`ravelin drive replace {pool} {number} NEW` if that drive is gone"),
+            _ => "name the slot that the new drive is in, or leave it out".to_owned(),
+        };
+        Err(Failure::conflict(
+            self.what,
+            format!("slot {slot} of `{domain}` has the drive of seat {number} ({path})"),
+            format!("{hint}; `ravelin pool status {pool} --map` shows the slots"),
+        ))
     }
 
     fn seats(&self) -> Result<Vec<SeatStatus>, Failure> {

@@ -1,5 +1,6 @@
 //! Creates a pool of drives.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use array::pool::{NewDrive, Pool, PoolSpec};
@@ -12,7 +13,9 @@ use super::occupant::{ANSWER_WITHIN, Access, OpenPool, within};
 use super::permit::{Command, Meant};
 use super::probe::answers;
 use super::{AssembleError, OPENED, PoolPlan, io_error};
-use crate::drive::{Drive, DriveUri, FaultHandle, Identity, identity, show_to_udev, sync};
+use crate::drive::{
+    Drive, DriveUri, Enclosures, FaultHandle, Identity, identity, show_to_udev, sync,
+};
 use crate::run::{PoolHandle, RunOptions, StartError, lease};
 
 /// Rows of a drive that are checked when drives are assigned to seats: placement repeats within these, or is as good
@@ -88,7 +91,7 @@ impl Prepared {
 /// # Errors
 /// Why the pool cannot be created.
 pub fn prepare(new: &NewPool) -> Result<Prepared, AssembleError> {
-    prepare_beside(new, &[], Access::Write)
+    prepare_beside(new, &[], &Enclosures::default(), Access::Write)
 }
 
 /// The same where pools are open here. Without access to write, the result only says what [`create`] would do.
@@ -98,6 +101,7 @@ pub fn prepare(new: &NewPool) -> Result<Prepared, AssembleError> {
 pub fn prepare_beside(
     new: &NewPool,
     open: &[OpenPool],
+    enclosures: &Enclosures,
     access: Access,
 ) -> Result<Prepared, AssembleError> {
     let uris = || new.drives.iter().chain(&new.spares);
@@ -123,6 +127,7 @@ pub fn prepare_beside(
             });
         }
     }
+    one_slot_each(&absolute)?;
     let placed = by_domain(new)?;
     let seated: Vec<&DriveUri> = match &placed {
         Some((placed, _)) => placed.order.iter().map(|&at| &new.drives[at]).collect(),
@@ -132,7 +137,11 @@ pub fn prepare_beside(
     let mut holds = Vec::new();
     let uris: Vec<&DriveUri> = seated.into_iter().chain(&new.spares).collect();
     for opened in open_all(&uris, open, new.force, access) {
-        let Permitted { drive, holds: what } = opened?;
+        let Permitted {
+            mut drive,
+            holds: what,
+        } = opened?;
+        enclosures.place(&mut drive);
         holds.extend(what.map(|what| (drive.uri.to_string(), what)));
         drives.push(drive);
     }
@@ -186,6 +195,26 @@ fn open_all(
             .map(|look| look.join().expect("a look does not panic"))
             .collect()
     })
+}
+
+/// Refuses a slot that is named for two drives.
+fn one_slot_each(uris: &[DriveUri]) -> Result<(), AssembleError> {
+    let bay = |uri: &DriveUri| Some((uri.domain.clone()?, uri.slot?));
+    let mut taken = BTreeMap::new();
+    for uri in uris {
+        let Some((domain, slot)) = bay(uri) else {
+            continue;
+        };
+        if let Some(first) = taken.insert((domain.clone(), slot), uri) {
+            return Err(AssembleError::SlotTwice {
+                domain,
+                slot,
+                first: first.to_string(),
+                second: uri.to_string(),
+            });
+        }
+    }
+    Ok(())
 }
 
 /// If drives are named with their failure domains: seats by domain, and the domains' names.
@@ -305,12 +334,14 @@ fn one_device_each(drives: &[Drive]) -> Result<(), AssembleError> {
     found.unwrap_or(Ok(()))
 }
 
-fn new_drive(drive: &Drive) -> NewDrive {
+/// A drive with a new identity, for the pool that it joins.
+pub(crate) fn new_drive(drive: &Drive) -> NewDrive {
     NewDrive {
         uuid: Uuid::new_v4(),
         path: drive.uri.to_string(),
         size_bytes: drive.size_bytes,
         domain: drive.uri.domain.clone(),
+        bay: drive.bay.clone(),
         physical_bytes: drive.device.usage().map(|usage| usage.physical_bytes),
     }
 }

@@ -12,7 +12,7 @@ use super::occupant::{Access, Examined, Occupant, examine};
 use super::permit::{Answer, Command, Meant, Permit, permit};
 use super::retired::{give_back, retired_of};
 use super::{AssembleError, FoundPool, OPENED};
-use crate::drive::{Drive, DriveSpec, DriveUri, OpenDriveError, show_to_udev, sync};
+use crate::drive::{Drive, DriveSpec, DriveUri, Enclosures, OpenDriveError, show_to_udev, sync};
 use crate::run::{PoolHandle, RunOptions, lease};
 
 /// Which drives an opening may do without.
@@ -31,6 +31,7 @@ pub struct Without {
 pub fn import(
     found: &FoundPool,
     without: &Without,
+    enclosures: &Enclosures,
     options: RunOptions,
 ) -> Result<PoolHandle, AssembleError> {
     let mut drives = Vec::new();
@@ -42,8 +43,11 @@ pub fn import(
         let Examined {
             uri,
             occupant,
-            drive,
+            mut drive,
         } = examined;
+        if let Some(drive) = &mut drive {
+            enclosures.place(drive);
+        }
         let meant = Meant {
             pool: Some(found.uuid),
             drive: None,
@@ -60,6 +64,7 @@ pub fn import(
                 label_slot: retired.slot,
                 size_bytes: drive.size_bytes,
                 fault: None,
+                bay: drive.bay.clone(),
             });
             drives.push(drive.clone());
             taken.push((drive.clone(), retired));
@@ -87,6 +92,7 @@ pub fn import(
             label_slot,
             size_bytes: drive.size_bytes,
             fault: None,
+            bay: drive.bay.clone(),
         });
         drives.push(drive);
     }
@@ -151,6 +157,7 @@ fn examine_all(found: &FoundPool, paths: &[PathBuf]) -> Vec<Examined> {
         None => DriveUri {
             spec: DriveSpec::plain(path),
             domain: None,
+            slot: None,
         },
     };
     let uris: Vec<DriveUri> = paths.iter().map(uri).collect();

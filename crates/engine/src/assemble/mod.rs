@@ -27,6 +27,7 @@ use block::{Fault, Hint};
 use crate::drive::{Drive, OpenDriveError};
 use crate::run::StartError;
 
+pub(crate) use create::new_drive;
 pub use create::{NewPool, Prepared, create, prepare, prepare_beside};
 pub(crate) use drive::proof;
 pub use drive::{
@@ -119,6 +120,20 @@ pub enum AssembleError {
     NoDomain {
         /// Which drive.
         drive: String,
+    },
+    /// Two drives are named with one slot.
+    #[error(
+        "{first} and {second} are both named with slot {slot} of `{domain}`, and a slot has one drive"
+    )]
+    SlotTwice {
+        /// The failure domain.
+        domain: String,
+        /// The slot.
+        slot: u32,
+        /// The drive that has it first.
+        first: String,
+        /// The other one.
+        second: String,
     },
     /// The specification does not work.
     #[error("{0}")]
@@ -223,6 +238,7 @@ impl Hint for AssembleError {
             Self::NoDomain { .. } => {
                 "write DRIVE@DOMAIN for every drive of the layout, or for none"
             }
+            Self::SlotTwice { .. } => "name each drive with its own slot, or without",
             Self::Held { .. } => "export it there, or stop that host",
             Self::NotFound { .. } => "name the directories of its drives with --dir",
             Self::Ambiguous { choices, .. } => {

@@ -237,13 +237,8 @@ fn elastic_plan(pool: &Pool, spec: &PoolSpec, elastic: ElasticSpec) -> ElasticPl
 /// # Errors
 /// As [`array::pool::create`].
 pub fn estimate(scheme: &Scheme, drives: &[(String, u64)]) -> Result<PoolPlan, CreateError> {
-    let drive = |(path, size_bytes): &(String, u64)| NewDrive {
-        uuid: Uuid::nil(),
-        path: path.clone(),
-        size_bytes: *size_bytes,
-        domain: None,
-        physical_bytes: None,
-    };
+    let drive =
+        |(path, size_bytes): &(String, u64)| NewDrive::new(Uuid::nil(), path.clone(), *size_bytes);
     let count = u16::try_from(drives.len()).unwrap_or(u16::MAX);
     let spec = PoolSpec {
         name: "plan".to_owned(),

@@ -18,6 +18,7 @@
 mod claim;
 mod compress;
 mod content;
+mod enclosures;
 mod faulty;
 mod file;
 mod handle;
@@ -38,11 +39,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use array::pool::Bay;
 use block::{BlockDevice, ByteSize, Hint};
 
 pub use claim::Claim;
 pub(crate) use content::GIVEN_UP;
 pub use content::{Content, content, give_up};
+pub use enclosures::Enclosures;
 pub use faulty::{Effect, FaultHandle, Trap};
 pub use file::{Holder, create_sparse};
 pub use signature::{RAVELIN_MAGIC, RAVELIN_MAGIC_OFFSET, Signature, probe, signatures};
@@ -138,8 +141,10 @@ impl fmt::Display for BackEnd {
 pub struct Drive {
     /// The drive itself.
     pub device: Arc<dyn BlockDevice>,
-    /// Its canonical name, with absolute paths.
+    /// Its canonical name, with absolute paths and without its slot.
     pub uri: DriveUri,
+    /// Its bay: the one that its name says, or that [`Enclosures::place`] has found.
+    pub bay: Option<Bay>,
     /// What is open, whatever the name leads to by now; `None` for memory.
     pub identity: Option<Identity>,
     /// Its size when it was opened.
@@ -295,7 +300,8 @@ fn named(claims: &[Claim]) -> String {
 
 /// Opens the drive that `uri` names.
 pub fn open(uri: &DriveUri, how: Open) -> Result<Drive, OpenDriveError> {
-    let uri = uri.absolute();
+    let mut uri = uri.absolute();
+    let bay = uri.slot.take().map(Bay::named);
     let opened = open_spec(&uri.spec, &how)?;
     let size_bytes = opened.device.limits().size_bytes;
     if size_bytes == 0 {
@@ -314,6 +320,7 @@ pub fn open(uri: &DriveUri, how: Open) -> Result<Drive, OpenDriveError> {
         telemetry: opened.telemetry,
         faults: opened.faults,
         uri,
+        bay,
     })
 }
 

@@ -159,7 +159,7 @@ impl PoolHandle {
     fn admin(&self, command: Admin) -> Result<(), PoolError> {
         let (answer, outcome) = std::sync::mpsc::channel();
         self.pool
-            .send(PoolMessage::Admin(command, answer))
+            .send(PoolMessage::Admin(Box::new(command), answer))
             .map_err(|_| PoolError::Closing)?;
         outcome.recv().unwrap_or(Err(PoolError::Closing))
     }
@@ -357,7 +357,7 @@ impl PoolHandle {
     pub fn scrub(&self, wait: bool) -> Result<(), PoolError> {
         let (answer, outcome) = std::sync::mpsc::channel();
         self.pool
-            .send(PoolMessage::Admin(Admin::Scrub, answer))
+            .send(PoolMessage::Admin(Box::new(Admin::Scrub), answer))
             .map_err(|_| PoolError::Closing)?;
         if wait {
             return outcome.recv().unwrap_or(Err(PoolError::Closing));

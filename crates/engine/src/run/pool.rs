@@ -7,7 +7,8 @@ use std::time::{Duration, SystemTime};
 
 use array::format::{LABEL_OFFSETS, label_copies};
 use array::pool::{
-    Half, OutReason, Pool, PoolAction, PoolError, Proof, Report, Severity, Steering, Ticket,
+    Half, NewDrive, OutReason, Pool, PoolAction, PoolError, Proof, Report, Severity, Steering,
+    Ticket,
 };
 use array::router::VolumeMap;
 use array::{Command, Event, IoId};
@@ -22,6 +23,7 @@ use super::names::Names;
 use super::usage::{Sample, Sampler};
 use super::volume::Volume;
 use super::{Clock, Seats};
+use crate::assemble::new_drive;
 use crate::drive::Drive;
 use crate::status::{LoggedEvent, PoolStatus, drive_traffic};
 use crate::traffic::{PoolTraffic, VolumeLine};
@@ -136,7 +138,7 @@ pub(crate) enum PoolMessage {
     Written(IoId, Outcome),
     /// Its flush has ended.
     Flushed(IoId, Outcome),
-    Admin(Admin, Answer),
+    Admin(Box<Admin>, Answer),
     Status(Sender<PoolStatus>),
     Traffic(Sender<PoolTraffic>),
     Members(Sender<(Uuid, Vec<Member>)>),
@@ -290,7 +292,7 @@ impl PoolThread {
                     let now = self.clock.now();
                     self.pool.handle_completion(now, id, Half::Flush, outcome);
                 }
-                PoolMessage::Admin(command, answer) => self.admin(command, answer),
+                PoolMessage::Admin(command, answer) => self.admin(*command, answer),
                 // The receiver may have gone.
                 PoolMessage::Status(to) => to.send(self.status()).unwrap_or_default(),
                 PoolMessage::Traffic(to) => to.send(self.traffic()).unwrap_or_default(),
@@ -481,14 +483,14 @@ impl PoolThread {
             }
             Admin::AddSpare { drive } => {
                 let seat = u16::try_from(self.pool.facts().seats.len()).unwrap_or(u16::MAX);
-                let facts = (Uuid::new_v4(), drive.uri.to_string(), drive.size_bytes);
+                let facts = new_drive(&drive);
                 self.seats.set(Seat(seat), Some(drive));
                 self.tell_seats();
                 self.pool.add_spare(now, facts, ticket)
             }
             Admin::ReplaceDrive { seat, drive } => {
                 let with = u16::try_from(self.pool.facts().seats.len()).unwrap_or(u16::MAX);
-                let facts = (Uuid::new_v4(), drive.uri.to_string(), drive.size_bytes);
+                let facts = new_drive(&drive);
                 self.seats.set(Seat(with), Some(drive));
                 self.tell_seats();
                 let begun = self.pool.replace_drive(now, seat, facts, ticket);
@@ -544,7 +546,7 @@ impl PoolThread {
         &mut self,
         seat: Seat,
         drive: Drive,
-        tell: impl FnOnce(&mut Pool, (Uuid, String, u64)) -> Result<(), PoolError>,
+        tell: impl FnOnce(&mut Pool, NewDrive) -> Result<(), PoolError>,
     ) -> Result<(), PoolError> {
         let operations = drive.telemetry.snapshot().in_flight;
         if operations > 0 {
@@ -553,7 +555,7 @@ impl PoolThread {
         // Lanes must not get the new drive while they still use the seat.
         self.pool.check_free(seat, drive.size_bytes)?;
         let old = self.seats.drive(seat).cloned();
-        let facts = (Uuid::new_v4(), drive.uri.to_string(), drive.size_bytes);
+        let facts = new_drive(&drive);
         self.seats.set(seat, Some(drive));
         self.tell_seats();
         let started = tell(&mut self.pool, facts);

@@ -10,6 +10,7 @@ use control::LinkPlaces;
 use control::hooks::HookOptions;
 use control::server::{self, ServeError, Socket};
 use control::state::StateFile;
+use engine::drive::Enclosures;
 use serde_json::json;
 
 use super::common::{Context, Failure};
@@ -52,6 +53,9 @@ pub(crate) struct DaemonArguments {
     /// How long one of them may take.
     #[arg(long, value_name = "SECONDS", default_value_t = 30, requires = "hooks")]
     hook_seconds: u64,
+    /// A copy of the machine's `sys` and `dev`, in which drives are looked up in their enclosures: for tests.
+    #[arg(long, value_name = "DIR", hide = true)]
+    sysroot: Option<PathBuf>,
 }
 
 impl DaemonArguments {
@@ -142,6 +146,10 @@ impl DaemonArguments {
             late_drives: Duration::from_secs(self.wait_drives),
             returns: self.returns,
             kept,
+            enclosures: self
+                .sysroot
+                .clone()
+                .map_or_else(Enclosures::default, Enclosures::below),
         };
         Ok(server::run(&socket, options, ready)?)
     }

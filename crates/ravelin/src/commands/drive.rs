@@ -105,7 +105,7 @@ pub(crate) enum DriveCommand {
         /// The old drive: its seat's number, or its name.
         #[arg(add = complete::members())]
         old: String,
-        /// The new drive.
+        /// The new drive; NEW@DOMAIN#SLOT names its enclosure and bay.
         #[arg(add = complete::drives())]
         new: String,
         /// Even if the new drive holds something: what that is is shown, and lost once the pool's name is typed.
@@ -121,7 +121,7 @@ pub(crate) enum DriveCommand {
         /// The pool.
         #[arg(add = complete::pools())]
         pool: String,
-        /// The drive.
+        /// The drive; DRIVE@DOMAIN#SLOT names its enclosure and bay.
         #[arg(add = complete::drives())]
         drive: String,
         /// Even if the drive holds something: what that is is shown, and lost once the pool's name is typed.

@@ -28,6 +28,7 @@ Examples:
   ravelin pool create tank raid6 /dev/sdb /dev/sdc /dev/sdd /dev/sde /dev/sdf
   ravelin pool create tank raid5 /dev/sdb /dev/sdc /dev/sdd spare /dev/sde
   ravelin pool create tank raid10 /dev/sdb@left /dev/sdc@left /dev/sdd@right /dev/sde@right
+  ravelin pool create tank raid1 /dev/sdb@left#0 /dev/sdc@right#0
   ravelin pool create -n tank pddl2:3d:1s /dev/sdb /dev/sdc /dev/sdd /dev/sde /dev/sdf /dev/sdg";
 pub(crate) const LIST: &str = "Examples:\n  ravelin pool list\n  ravelin pool list --json";
 pub(crate) const STATUS: &str = "Examples:\n  ravelin pool status\n  ravelin pool status tank --check\n  ravelin pool status --check=strict";
@@ -55,7 +56,8 @@ pub(crate) const DRIVE_OFFLINE: &str =
     "Examples:\n  ravelin drive offline tank 2\n  ravelin drive offline tank /dev/sdd --rebuild";
 pub(crate) const DRIVE_ONLINE: &str = "Examples:\n  ravelin drive online tank 2";
 pub(crate) const DRIVE_REPLACE: &str = "Examples:\n  ravelin drive replace tank 2 /dev/sdh";
-pub(crate) const DRIVE_ADD: &str = "Examples:\n  ravelin drive add tank /dev/sdh";
+pub(crate) const DRIVE_ADD: &str =
+    "Examples:\n  ravelin drive add tank /dev/sdh\n  ravelin drive add tank /dev/sdh@left#4";
 pub(crate) const DRIVE_REMOVE: &str = "Examples:\n  ravelin drive remove tank /dev/sdh";
 pub(crate) const DRIVE_CLEAR: &str = "Examples:\n  ravelin drive clear tank 2";
 pub(crate) const DRIVE_WIPE: &str = "Examples:\n  ravelin drive wipe /dev/sdh";

@@ -24,7 +24,8 @@ pub(super) fn drives() -> String {
         write!(text, "\n  {names}\n      {about}\n").expect("a string grows");
     }
     text += "
-  Behind a name, @DOMAIN says the enclosure or host of the drive: /dev/sdb@left.
+  Behind a name, @DOMAIN says the enclosure or host of the drive, and #SLOT the number of its bay there:
+  /dev/sdb@left, /dev/sdb@left#3. Without a slot it is the one that the machine knows, if it knows any.
   The options of a name begin at its last `?`: slow:compress:disk.img?physical=1G?iops=500 is a slow
   drive before one that compresses. In a path, write %3F for `?`, %40 for `@` and %25 for `%`, unless
   there is a file of this very name.

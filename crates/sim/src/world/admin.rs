@@ -1,6 +1,8 @@
 //! A world from the administrator's side: commands to the pool, and their outcomes.
 
-use array::pool::{OutReason, Pool, PoolError, RATE_BYTES_MIN, SeatState, Steering, Ticket};
+use array::pool::{
+    NewDrive, OutReason, Pool, PoolError, RATE_BYTES_MIN, SeatState, Steering, Ticket,
+};
 use array::priority::PRIORITIES;
 use block::{Instant, Seat};
 
@@ -178,7 +180,7 @@ impl World {
         let uuid = random_uuid(&mut self.rng);
         let size_bytes = drive.size_bytes();
         let ticket = self.ticket();
-        let facts = (uuid, "sim:new".to_owned(), size_bytes);
+        let facts = NewDrive::new(uuid, "sim:new".to_owned(), size_bytes);
         let started = self.pool.insert_drive(self.now, seat, facts, ticket);
         let agreed = started.is_ok();
         if agreed {
@@ -205,7 +207,7 @@ impl World {
     pub fn replace_working(&mut self, seat: Seat, drive: Drive) -> Result<Seat, PoolError> {
         let uuid = random_uuid(&mut self.rng);
         let ticket = self.ticket();
-        let facts = (uuid, "sim:successor".to_owned(), drive.size_bytes());
+        let facts = NewDrive::new(uuid, "sim:successor".to_owned(), drive.size_bytes());
         let with = Seat(u16::try_from(self.pool.facts().seats.len()).expect("few seats"));
         let begun = self.pool.replace_drive(self.now, seat, facts, ticket);
         if begun.is_ok() {

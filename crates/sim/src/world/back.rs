@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use array::format;
-use array::pool::{PoolError, Proof, Ticket};
+use array::pool::{NewDrive, PoolError, Proof, Ticket};
 use block::Seat;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -154,7 +154,7 @@ impl World {
         let size_bytes = drive.size_bytes();
         let proof = Self::proof(drive);
         let ticket = self.ticket();
-        let facts = (uuid, "sim:back".to_owned(), size_bytes);
+        let facts = NewDrive::new(uuid, "sim:back".to_owned(), size_bytes);
         let proof = proof.as_ref();
         let started = self.pool.return_drive(self.now, seat, facts, proof, ticket);
         let agreed = started.is_ok();

@@ -55,12 +55,9 @@ impl World {
         // Drives of elastic pools compress; here all that they expose is physical space.
         let planes = scheme.elastic.then(|| u64::from(scheme.parity) + 1);
         let new_drive = |uuid, index: u16| NewDrive {
-            uuid,
-            path: format!("sim:{index}"),
-            size_bytes: options.drive_bytes,
-            domain: None,
             physical_bytes: { planes.map(|planes| options.drive_bytes / planes) }
                 .or_else(|| physical_bytes(options)),
+            ..NewDrive::new(uuid, format!("sim:{index}"), options.drive_bytes)
         };
         let total = options.drives + options.spares;
         let mut all: Vec<NewDrive> = (0..total)
@@ -172,6 +169,7 @@ impl World {
                     label_slot,
                     size_bytes: drive.size_bytes(),
                     fault: None,
+                    bay: None,
                 });
                 places.push(index);
             }

@@ -177,13 +177,7 @@ impl StudyVolume {
         let mut rng = ChaCha8Rng::seed_from_u64(options.seed);
         let total = drives + options.spares;
         let mut all: Vec<NewDrive> = (0..total)
-            .map(|index| NewDrive {
-                uuid: random_uuid(&mut rng),
-                path: format!("sim:{index}"),
-                size_bytes: drive_bytes,
-                domain: None,
-                physical_bytes: None,
-            })
+            .map(|index| NewDrive::new(random_uuid(&mut rng), format!("sim:{index}"), drive_bytes))
             .collect();
         let spares = all.split_off(usize::from(drives));
         let spec = PoolSpec {

@@ -9,12 +9,9 @@ pub(crate) const DRIVE_BYTES: u64 = 64 << 20;
 
 /// `raid5` of `drives` drives, and `spares` waiting spares. The drives' identities are their numbers.
 pub(crate) fn spec(drives: u128, spares: u128) -> PoolSpec {
-    let drive = |number| NewDrive {
-        uuid: Uuid::from_u128(number),
-        path: format!("drive:{number}"),
-        size_bytes: DRIVE_BYTES,
-        domain: None,
-        physical_bytes: None,
+    let drive = |number| {
+        let path = format!("drive:{number}");
+        NewDrive::new(Uuid::from_u128(number), path, DRIVE_BYTES)
     };
     PoolSpec {
         name: "p".to_owned(),

@@ -10,7 +10,7 @@ use block::{BlockDevice, Completed, Limits, Memory, Request, RequestKind};
 use super::super::{NewPool, Without, choose, create, import, prepare, scan, scan_destroyed};
 use super::*;
 use crate::RunOptions;
-use crate::drive::{DriveUri, Open, open};
+use crate::drive::{DriveUri, Enclosures, Open, open};
 use crate::status::Health;
 
 const SIZE: u64 = 32 << 20;
@@ -143,7 +143,12 @@ impl Place {
         }
         let found = choose(&found, "tank", &places);
         let found = found.unwrap_or_else(|error| panic!("{moment}: {error}"));
-        let pool = import(found, &Without::default(), RunOptions::default());
+        let pool = import(
+            found,
+            &Without::default(),
+            &Enclosures::default(),
+            RunOptions::default(),
+        );
         let pool = pool.unwrap_or_else(|error| panic!("{moment}: {error}"));
         assert_eq!(pool.status().unwrap().health, Health::Healthy, "{moment}");
         pool.close().unwrap();

@@ -191,8 +191,11 @@ impl fmt::Display for DriveSpec {
 impl fmt::Display for DriveUri {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.spec)?;
-        match &self.domain {
-            Some(domain) => write!(f, "@{domain}"),
+        if let Some(domain) = &self.domain {
+            write!(f, "@{domain}")?;
+        }
+        match self.slot {
+            Some(slot) => write!(f, "#{slot}"),
             None => Ok(()),
         }
     }

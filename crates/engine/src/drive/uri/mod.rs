@@ -1,7 +1,7 @@
 //! How drives are named on a command line, in labels and in status: paths and URIs.
 //!
 //! ```text
-//! drive   = spec [ "@" domain ]                      domain: an enclosure or host, [A-Za-z0-9._-]+
+//! drive   = spec [ "@" domain [ "#" slot ] ]         domain: an enclosure or host, [A-Za-z0-9._-]+; slot: a number
 //! spec    = path [ "?" file-options ]                /dev/sdb, file.img, ./odd:name.img
 //!         | "file:" path [ "?" file-options ]
 //!         | "zram:" path [ "?" file-options ]        /dev/zram1
@@ -31,13 +31,15 @@ pub use self::kinds::{KINDS, NamedKind};
 use self::parse::NEST_MAX;
 use super::faulty::Trap;
 
-/// A drive as it was named: what it is, and its failure domain.
+/// A drive as it was named: what it is, its failure domain, and its bay there.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct DriveUri {
     /// What it is.
     pub spec: DriveSpec,
     /// The failure domain (`DRIVE@DOMAIN`), such as an enclosure or a host.
     pub domain: Option<String>,
+    /// The number of its bay in the failure domain (`DRIVE@DOMAIN#SLOT`).
+    pub slot: Option<u32>,
 }
 
 /// What a drive is.
@@ -218,6 +220,22 @@ pub enum ParseDriveUriError {
         /// What was given.
         domain: String,
     },
+    /// What follows the failure domain is not the number of a slot.
+    #[error("`#{slot}` is not the number of a slot")]
+    BadSlot {
+        /// The name up to the slot.
+        drive: String,
+        /// What was given.
+        slot: String,
+    },
+    /// A slot without the enclosure that it is in.
+    #[error("`#{slot}` is a slot, and the enclosure is not named")]
+    SlotAlone {
+        /// The name without the slot.
+        drive: String,
+        /// The slot.
+        slot: u32,
+    },
 }
 
 impl Hint for ParseDriveUriError {
@@ -249,6 +267,13 @@ impl Hint for ParseDriveUriError {
             Self::BadDomain { .. } => {
                 "use letters, digits, `.`, `_` and `-`, or write %40 for an @ in a path".into()
             }
+            Self::BadSlot { drive, .. } => {
+                format!("write a whole number, such as {drive}#3, or leave the slot out").into()
+            }
+            Self::SlotAlone { drive, slot } => {
+                format!("write {drive}@ENCLOSURE#{slot}, or the name of a file that is there")
+                    .into()
+            }
         })
     }
 }
@@ -262,6 +287,7 @@ impl DriveUri {
         Self {
             spec: self.spec.absolute(),
             domain: self.domain.clone(),
+            slot: self.slot,
         }
     }
 }
@@ -271,13 +297,17 @@ impl DriveUri {
     /// characters in it stand for in a URI: `disk@old` is a file of this name where there is one.
     ///
     /// # Errors
-    /// As [`str::parse`]; and if the name read as a URI leads to another file that is there as well.
+    /// As [`str::parse`]; if the name read as a URI leads to another file that is there as well; and if it ends in a
+    /// slot without an enclosure. Read as a URI, that is part of a path.
     pub fn typed(text: &str) -> Result<Self, ParseDriveUriError> {
         let parsed: Result<Self, _> = text.parse();
         let literal = Path::new(text);
-        let special = text.contains(['@', '?', '%']);
+        let special = text.contains(['@', '?', '%', '#']);
         if !special || !literal.exists() {
-            return parsed;
+            return match (parsed, slot_alone(text)) {
+                (Ok(Self { domain: None, .. }), Some(error)) => Err(error),
+                (parsed, _) => parsed,
+            };
         }
         let other = parsed
             .ok()
@@ -292,6 +322,7 @@ impl DriveUri {
             _ => Ok(Self {
                 spec: DriveSpec::plain(literal),
                 domain: None,
+                slot: None,
             }),
         }
     }
@@ -304,6 +335,14 @@ impl DriveUri {
         };
         one == two || identity(one).is_some_and(|one| identity(two) == Some(one))
     }
+}
+
+/// The error of a name that ends in a slot.
+fn slot_alone(text: &str) -> Option<ParseDriveUriError> {
+    let (drive, slot) = text.rsplit_once('#')?;
+    let drive = drive.to_owned();
+    let slot = parse::slot(slot)?;
+    Some(ParseDriveUriError::SlotAlone { drive, slot })
 }
 
 /// Identifies a drive: a device's number, or a file's place in its file system.

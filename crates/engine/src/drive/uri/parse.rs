@@ -25,6 +25,10 @@ impl FromStr for DriveUri {
             Some((rest, domain)) if !domain.contains('/') => (rest, Some(domain)),
             _ => (text, None),
         };
+        let (domain, slot) = match domain.and_then(|domain| domain.split_once('#')) {
+            Some((domain, slot)) => (Some(domain), Some(slot)),
+            None => (domain, None),
+        };
         if let Some(domain) = domain {
             let good = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
             if domain.is_empty() || !domain.bytes().all(good) {
@@ -33,11 +37,28 @@ impl FromStr for DriveUri {
                 });
             }
         }
+        let bad_slot = |text: &str, domain: &str| ParseDriveUriError::BadSlot {
+            drive: format!("{rest}@{domain}"),
+            slot: text.to_owned(),
+        };
+        let slot = match (slot, domain) {
+            (Some(text), Some(domain)) => {
+                Some(self::slot(text).ok_or_else(|| bad_slot(text, domain))?)
+            }
+            _ => None,
+        };
         Ok(Self {
             spec: DriveSpec::parse(rest, 0)?,
             domain: domain.map(str::to_owned),
+            slot,
         })
     }
+}
+
+/// The number of a slot: digits alone.
+pub(super) fn slot(text: &str) -> Option<u32> {
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|_| digits)
 }
 
 impl DriveSpec {

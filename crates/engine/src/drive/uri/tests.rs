@@ -92,6 +92,13 @@ fn what_cannot_be_read_is_refused_with_the_reason() {
         ("faulty:f?bad=1M", "`bad=1M`"),
         ("f@", "not a name for a failure domain"),
         ("f@rack 1", "not a name for a failure domain"),
+        ("f@#3", "not a name for a failure domain"),
+        ("f@left#", "`#` is not the number of a slot"),
+        ("f@left#three", "`#three` is not the number of a slot"),
+        ("f@left#+3", "`#+3` is not the number of a slot"),
+        ("f@left#-1", "`#-1` is not the number of a slot"),
+        ("f@left#3#4", "`#3#4` is not the number of a slot"),
+        ("f@left#4294967296", "is not the number of a slot"),
     ] {
         let error = typed.parse::<DriveUri>().expect_err(typed);
         assert!(error.to_string().contains(message), "{typed}: {error}");
@@ -104,19 +111,21 @@ fn what_cannot_be_read_is_refused_with_the_reason() {
 }
 
 #[test]
-fn absolute_names_keep_the_wrappers_and_the_domain() {
-    let uri: DriveUri = "slow:a.img?iops=9@d".parse().unwrap();
+fn absolute_names_keep_the_wrappers_the_domain_and_the_slot() {
+    let uri: DriveUri = "slow:a.img?iops=9@d#07".parse().unwrap();
     let here = std::env::current_dir().unwrap();
     let absolute = uri.absolute();
     assert_eq!(absolute.spec.path(), Some(&*here.join("a.img")));
     assert_eq!(absolute.domain.as_deref(), Some("d"));
+    assert_eq!(absolute.slot, Some(7));
+    assert!(absolute.to_string().ends_with("@d#7"), "{absolute}");
     assert!(absolute.to_string().starts_with("slow:/"));
 }
 
 proptest! {
     #[test]
     fn parsing_never_panics_and_display_reads_back(
-        text in "(file:|mem:|slow:|compress:|faulty:|zram:|nbd:)*[a-z0-9./%?@&=:+ \\PC]{0,40}(\\?(bandwidth=[0-9]{1,5}K?|latency=[0-9]{1,4}ms|iops=[0-9]{1,3}|bad=[0-9]M\\+4K|fail=(eio|hang)|direct=off|physical=[0-9]M)(&iops=7|&exposed=[0-9]M|&on=read|&times=all)?)?(@[a-z]{1,3})?"
+        text in "(file:|mem:|slow:|compress:|faulty:|zram:|nbd:)*[a-z0-9./%?@&=:+ \\PC]{0,40}(\\?(bandwidth=[0-9]{1,5}K?|latency=[0-9]{1,4}ms|iops=[0-9]{1,3}|bad=[0-9]M\\+4K|fail=(eio|hang)|direct=off|physical=[0-9]M)(&iops=7|&exposed=[0-9]M|&on=read|&times=all)?)?(@[a-z]{1,3}(#[0-9]{1,11})?)?"
     ) {
         if let Ok(uri) = text.parse::<DriveUri>() {
             let canonical = uri.to_string();
@@ -131,9 +140,33 @@ proptest! {
             inner: Box::new(DriveSpec::File { path, options: FileOptions::default() }),
             rate: Rate { requests_per_second: Some(3), ..Rate::default() },
         };
-        let uri = DriveUri { spec, domain: None };
+        let uri = DriveUri { spec, domain: None, slot: None };
         prop_assert_eq!(uri.to_string().parse::<DriveUri>(), Ok(uri));
     }
+}
+
+/// Paths in labels of earlier versions may end in what looks like a slot.
+#[test]
+fn a_slot_without_an_enclosure_is_refused_where_it_is_typed_and_part_of_a_path_in_a_label() {
+    let stored: DriveUri = "/srv/disk#3".parse().unwrap();
+    assert_eq!(stored.spec.path(), Some(Path::new("/srv/disk#3")));
+    assert_eq!(stored.slot, None);
+    let error = DriveUri::typed("/srv/disk#3").unwrap_err();
+    assert!(error.to_string().contains("`#3` is a slot"), "{error}");
+    let hint = error.hint().unwrap();
+    assert!(hint.contains("/srv/disk@ENCLOSURE#3"), "{hint}");
+    // No number, or a file with this very name: no slot.
+    assert!(DriveUri::typed("/srv/disk#old").is_ok());
+    let directory = std::env::temp_dir().join(format!("ravelin-slots-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    for name in ["disk#3", "disk@left#3"] {
+        let path = directory.join(name);
+        std::fs::write(&path, "").unwrap();
+        let uri = DriveUri::typed(path.to_str().unwrap()).unwrap();
+        assert_eq!(uri.spec.path(), Some(&*path));
+        assert_eq!((uri.domain, uri.slot), (None, None));
+    }
+    std::fs::remove_dir_all(&directory).unwrap();
 }
 
 /// The table is that of the help and of the errors.

@@ -23,6 +23,16 @@ struct Line {
 }
 
 impl Line {
+    /// The slot as the machine names it now; else as the pool knows it.
+    fn slot(&self) -> Option<String> {
+        let seat = &self.seat;
+        let of_pool = || {
+            let enclosure = seat.enclosure.as_ref().or(seat.domain.as_ref())?;
+            Some(format!("{enclosure}/{}", seat.slot?))
+        };
+        self.identity.slot.clone().or_else(of_pool)
+    }
+
     fn fields(&self, with_smart: bool) -> Value {
         let mut fields = json!({
             "pool": self.pool,
@@ -34,7 +44,7 @@ impl Line {
             "domain": self.seat.domain,
             "serial": self.identity.serial,
             "wwn": self.identity.wwn,
-            "slot": self.identity.slot,
+            "slot": self.slot(),
         });
         if with_smart {
             fields["temperature_celsius"] = json!(self.smart.celsius);
@@ -53,7 +63,7 @@ impl Line {
             size(self.seat.size_bytes),
             known(&self.identity.serial),
             known(&self.identity.wwn),
-            known(&self.identity.slot),
+            known(&self.slot()),
         ];
         if with_smart {
             cells.push(known(

@@ -9,13 +9,12 @@
 
 use std::fs;
 use std::io::Read;
-use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use engine::drive::DriveUri;
+use engine::drive::{DriveUri, Enclosures};
 use serde_json::Value;
 
 /// How long `smartctl` may take. A drive that sleeps wakes up in about ten seconds; one that is dead never answers.
@@ -24,7 +23,7 @@ const SMART_TIMEOUT: Duration = Duration::from_secs(12);
 /// The machine, or a copy of its `sys`, `dev` and `run`.
 #[derive(Clone, Debug)]
 pub(super) struct Machine {
-    root: PathBuf,
+    enclosures: Enclosures,
 }
 
 /// What identifies a drive in a rack.
@@ -46,40 +45,24 @@ pub(super) struct Smart {
 
 impl Machine {
     pub(super) fn new(root: Option<PathBuf>) -> Self {
-        let root = root.unwrap_or_else(|| PathBuf::from("/"));
-        Self { root }
-    }
-
-    fn at(&self, path: &Path) -> PathBuf {
-        self.root.join(path.strip_prefix("/").unwrap_or(path))
+        let enclosures = root.map_or_else(Enclosures::default, Enclosures::below);
+        Self { enclosures }
     }
 
     /// The kernel's name of the disk that a drive is, or is a partition of; none if the drive is a file or in memory.
     pub(super) fn disk(&self, drive: &str) -> Option<String> {
-        let uri = DriveUri::typed(drive).ok()?;
-        let path = fs::canonicalize(self.at(uri.spec.path()?)).ok()?;
-        // In a copy, devices are files.
-        let live = self.root == Path::new("/");
-        if live && !fs::metadata(&path).ok()?.file_type().is_block_device() {
-            return None;
-        }
-        let name = path.file_name()?.to_str()?;
-        let own = self.at(Path::new("sys/class/block")).join(name);
-        if !own.join("partition").exists() {
-            return own.exists().then(|| name.to_owned());
-        }
-        let whole = fs::canonicalize(own).ok()?;
-        Some(whole.parent()?.file_name()?.to_str()?.to_owned())
+        self.enclosures
+            .disk(DriveUri::typed(drive).ok()?.spec.path()?)
     }
 
     pub(super) fn identity(&self, disk: &str) -> Identity {
-        let sys = self.at(Path::new("sys/class/block")).join(disk);
+        let sys = self.enclosures.at("sys/class/block").join(disk);
         let text = |name: &str| {
             let text = fs::read_to_string(sys.join(name)).ok()?;
             Some(text.trim().to_owned()).filter(|text| !text.is_empty())
         };
         let udev = text("dev").and_then(|number| {
-            let records = self.at(Path::new("run/udev/data"));
+            let records = self.enclosures.at("run/udev/data");
             fs::read_to_string(records.join(format!("b{number}"))).ok()
         });
         let property = |key: &str| {
@@ -88,7 +71,7 @@ impl Machine {
             let value = values.next()?.strip_prefix('=')?;
             Some(value.to_owned()).filter(|value| !value.is_empty())
         };
-        let slot = self.slot(disk).map(|slot| {
+        let slot = self.enclosures.slot(disk).map(|slot| {
             let name = |path: Option<&Path>| {
                 let name = path.and_then(Path::file_name);
                 name.unwrap_or_default().to_string_lossy().trim().to_owned()
@@ -106,23 +89,9 @@ impl Machine {
         }
     }
 
-    /// The slot of an enclosure that a disk is in.
-    fn slot(&self, disk: &str) -> Option<PathBuf> {
-        let enclosures = fs::read_dir(self.at(Path::new("sys/class/enclosure"))).ok()?;
-        for enclosure in enclosures.flatten() {
-            let slots = fs::read_dir(enclosure.path()).into_iter().flatten();
-            for slot in slots.flatten() {
-                if slot.path().join("device/block").join(disk).exists() {
-                    return Some(slot.path());
-                }
-            }
-        }
-        None
-    }
-
     /// The file that switches the light of a disk's slot.
     pub(super) fn light(&self, disk: &str) -> Option<PathBuf> {
-        let file = self.slot(disk)?.join("locate");
+        let file = self.enclosures.slot(disk)?.join("locate");
         file.exists().then_some(file)
     }
 }

@@ -19,7 +19,8 @@ pub(crate) struct CreateArguments {
     /// Its scheme, such as raid6 or pddl2:8d:22c:2s.
     #[arg(add = complete::schemes())]
     scheme: String,
-    /// Drives, and behind the word `spare` those that wait. DRIVE@DOMAIN names an enclosure.
+    /// Drives, and behind the word `spare` those that wait. DRIVE@DOMAIN names an enclosure,
+    /// DRIVE@DOMAIN#SLOT also the bay.
     #[arg(required = true, value_name = "DRIVE", add = complete::drives())]
     drives: Vec<String>,
     /// Options: chunk=SIZE, cell=SIZE (or piece=SIZE), code=NAME, elastic=on, expansion=RATIO.

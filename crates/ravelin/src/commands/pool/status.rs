@@ -683,6 +683,8 @@ mod tests {
             physical_bytes: None,
             used_bytes: None,
             domain: None,
+            slot: None,
+            enclosure: None,
             state: "current".to_owned(),
             replaces: None,
             replaced_by: None,
