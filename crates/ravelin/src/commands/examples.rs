@@ -31,7 +31,7 @@ Examples:
   ravelin pool create tank raid1 /dev/sdb@left#0 /dev/sdc@right#0
   ravelin pool create -n tank pddl2:3d:1s /dev/sdb /dev/sdc /dev/sdd /dev/sde /dev/sdf /dev/sdg";
 pub(crate) const LIST: &str = "Examples:\n  ravelin pool list\n  ravelin pool list --json";
-pub(crate) const STATUS: &str = "Examples:\n  ravelin pool status\n  ravelin pool status tank --check\n  ravelin pool status --check=strict";
+pub(crate) const STATUS: &str = "Examples:\n  ravelin pool status\n  ravelin pool status tank --map\n  ravelin pool status tank --check\n  ravelin pool status --check=strict";
 pub(crate) const DESTROY: &str =
     "Examples:\n  ravelin pool destroy tank\n  ravelin pool destroy tank --yes";
 pub(crate) const IMPORT: &str =

@@ -9,6 +9,7 @@ mod history;
 mod import;
 mod iostat;
 mod lost;
+mod map;
 mod rebuild;
 mod scrub;
 mod status;
@@ -51,6 +52,9 @@ pub(crate) enum PoolCommand {
         #[arg(long, value_enum, require_equals = true, num_args = 0..=1)]
         #[arg(default_missing_value = "redundancy")]
         check: Option<status::Check>,
+        /// Draw the drives in their enclosures and slots.
+        #[arg(long)]
+        map: bool,
     },
     /// Destroy a pool and what it holds.
     #[command(after_long_help = examples::DESTROY)]
@@ -141,7 +145,9 @@ impl PoolCommand {
         match self {
             Self::Create(arguments) => arguments.run(context, &client)?,
             Self::List => list(context, &client)?,
-            Self::Status { name, check } => return status::run(context, &client, name, check),
+            Self::Status { name, check, map } => {
+                return status::run(context, &client, name, check, map);
+            }
             Self::Destroy { name, yes, force } => destroy(context, &client, &name, yes, force)?,
             Self::Import(arguments) => arguments.run(context, &client)?,
             Self::Export { name, force } => {

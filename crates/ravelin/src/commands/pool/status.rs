@@ -9,11 +9,12 @@ use control::api::{Export, FailedRestore, Pools, Status};
 use engine::status::{Health, PoolStatus, RebuildStatus, SeatStatus};
 use serde_json::{Value, json};
 
+use super::map::Map;
 use super::{ask, events, table, write_failed_restores};
 use crate::commands::common::{
     Context, Ended, Exit, Failure, colours, count, drive_state, size, time,
 };
-use crate::commands::table::{Cell, Table};
+use crate::commands::table::{Cell, Table, terminal_width};
 
 /// Cells of a bar.
 const BAR: usize = 24;
@@ -53,8 +54,9 @@ pub(super) fn run(
     client: &Client,
     name: Option<String>,
     check: Option<Check>,
+    map: bool,
 ) -> Result<Ended, Failure> {
-    let (shown, failed_restores) = match show(context, client, name, check.is_some()) {
+    let (shown, failed_restores) = match show(context, client, name, (check.is_some(), map)) {
         // A pool whose state cannot be read does not count as healthy.
         Err(failure) if check.is_some() => {
             // The exit code counts, also if nothing can be printed.
@@ -100,11 +102,13 @@ fn show(
     context: &Context,
     client: &Client,
     name: Option<String>,
-    check: bool,
+    (check, map): (bool, bool),
 ) -> Result<(Vec<PoolStatus>, Vec<FailedRestore>), Failure> {
     if let Some(name) = name {
         let status = ask(client, &name)?;
-        let printed = context.print("pool status", &fields(&status), |out| write(out, &status));
+        let printed = context.print("pool status", &fields(&status), |out| {
+            write(out, &status, map)
+        });
         read(printed, check)?;
         return Ok((vec![status.pool], Vec::new()));
     }
@@ -130,7 +134,7 @@ fn show(
             if index > 0 {
                 writeln!(out)?;
             }
-            write(out, status)?;
+            write(out, status, map)?;
         }
         Ok(())
     });
@@ -157,7 +161,7 @@ pub(super) fn fields(status: &Status) -> Value {
     fields
 }
 
-fn write(out: &mut dyn Write, status: &Status) -> io::Result<()> {
+fn write(out: &mut dyn Write, status: &Status, map: bool) -> io::Result<()> {
     let pool = &status.pool;
     let colour = colours(&io::stdout());
     let state = match (colour, pool.health) {
@@ -220,7 +224,13 @@ fn write(out: &mut dyn Write, status: &Status) -> io::Result<()> {
     if let Some(wait) = &pool.writes_wait {
         writeln!(out, " writes: {wait}")?;
     }
-    writeln!(out, "\n{}", drives(&pool.seats))?;
+    match map {
+        true => {
+            let map = Map::new(&pool.name, &pool.seats, terminal_width(), colour);
+            writeln!(out, "\n{map}")?;
+        }
+        false => writeln!(out, "\n{}", drives(&pool.seats))?,
+    }
     if !pool.volumes.is_empty() {
         writeln!(out, "\n{}", volumes(status))?;
     }

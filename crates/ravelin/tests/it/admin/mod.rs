@@ -16,6 +16,7 @@ mod identify;
 mod journal;
 mod listing;
 mod loads;
+mod maps;
 mod package;
 mod plans;
 mod schemes;
