@@ -136,6 +136,16 @@ fn comparable(lines: &[String]) -> Vec<String> {
         {
             line = format!("rebuild: SIZE in TIME{rest}");
         }
+        // How far a rebuild is.
+        for (begins, rest) in [
+            ("rebuild: [", "rebuild: PROGRESS"),
+            ("rebuild: paused at ", "rebuild: paused at PROGRESS"),
+            ("         ends in ", "ends in TIME"),
+        ] {
+            if line.starts_with(begins) {
+                rest.clone_into(&mut line);
+            }
+        }
         // Events are numbered without those that are left out.
         if let Some((_, text)) = line.split_once("  TIME  ") {
             number += 1;
@@ -363,6 +373,11 @@ fn drives_that_move_are_found_as_their_page_says() {
 #[test]
 fn a_rebuild_is_steered_as_its_page_says() {
     assert!(runs(&page("docs/drive-failures.md"), false) >= 15);
+}
+
+#[test]
+fn every_state_of_a_pool_and_the_map_of_sixty_drives_are_shown_as_their_page_says() {
+    assert!(runs(&page("docs/status.md"), false) >= 20);
 }
 
 #[test]
