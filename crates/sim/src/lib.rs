@@ -33,9 +33,10 @@ pub mod schedule;
 mod scratch;
 mod world;
 
-#[cfg(debug_assertions)]
 pub use array::format::Form;
-pub use array::seeded::{SeededFault, seed_fault};
+pub use array::seeded::SeededFault;
+#[cfg(debug_assertions)]
+pub use array::seeded::seed_fault;
 pub use drive::{Counted, Drive, DriveFault, Pace, Pieces, Region, Regions, Survival, Trigger};
 pub use oracle::Oracle;
 pub use panics::quiet_panics;
