@@ -5,6 +5,7 @@
 mod context;
 mod dcode;
 mod draid;
+mod runs;
 mod shear;
 
 pub use context::{Context, Stopped};

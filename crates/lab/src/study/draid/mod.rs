@@ -12,12 +12,12 @@ pub(crate) use fig1::Fig1;
 pub(crate) use fig2::Fig2;
 pub(crate) use sweep::Sweep;
 
-use block::{Instant, Seat};
-use sim::load::{Run, Target};
+use block::Seat;
 use sim::model::{ModelOptions, Order, Preset, QueueOptions, preset};
 use sim::plain::rebuild::{CellOrder, ReadColumns, RebuildOptions};
 use sim::plain::{PlainArray, PlainOptions};
 
+use super::runs::{finish, mean, range, requests, seconds, to_f64};
 use super::{Context, Stopped};
 
 const KIB: u64 = 1 << 10;
@@ -80,9 +80,6 @@ fn zfs_rebuild(window: usize) -> RebuildOptions {
     }
 }
 
-/// Steps of a simulation between two checks whether to continue.
-const STEPS: u32 = 4096;
-
 /// Fails a seat and rebuilds it by `options`, onto spare cells or, with `fresh`, onto that drive. Returns the seconds.
 fn rebuild(
     context: &Context<'_>,
@@ -103,75 +100,6 @@ fn rebuild(
             .and_then(sim::plain::rebuild::Rebuild::ended)
     })
     .map(|ended| seconds(began, ended))
-}
-
-/// Runs a target until `ended` returns a time.
-fn finish<T: Target>(
-    context: &Context<'_>,
-    target: &mut T,
-    ended: impl Fn(&T) -> Option<Instant>,
-) -> Result<Instant, Stopped> {
-    let mut told = target.poll_timeout().unwrap_or(Instant::ZERO);
-    loop {
-        context.check()?;
-        for _ in 0..STEPS {
-            if let Some(at) = ended(target) {
-                context.passed(nanoseconds(told, at));
-                return Ok(at);
-            }
-            let at = target.poll_timeout().expect("what is not done goes on");
-            target.handle_timeout(at);
-        }
-        let at = target.poll_timeout().unwrap_or(told);
-        context.passed(nanoseconds(told, at));
-        told = told.max(at);
-    }
-}
-
-/// Runs until `count` requests have ended.
-fn requests<T: Target>(
-    context: &Context<'_>,
-    run: &mut Run,
-    target: &mut T,
-    count: u64,
-) -> Result<(), Stopped> {
-    let mut left = count;
-    while left > 0 {
-        context.check()?;
-        let began = run.now();
-        let some = left.min(u64::from(STEPS));
-        run.requests(target, some);
-        context.passed(nanoseconds(began, run.now()));
-        left -= some;
-    }
-    Ok(())
-}
-
-fn nanoseconds(from: Instant, to: Instant) -> u64 {
-    to.0.saturating_sub(from.0)
-}
-
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "counts and times far below 2^53"
-)]
-const fn to_f64(count: u64) -> f64 {
-    count as f64
-}
-
-fn seconds(from: Instant, to: Instant) -> f64 {
-    to_f64(nanoseconds(from, to)) / 1e9
-}
-
-/// Least and greatest of some samples.
-fn range(samples: &[f64]) -> (f64, f64) {
-    let least = samples.iter().copied().fold(f64::INFINITY, f64::min);
-    let most = samples.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    (least, most)
-}
-
-fn mean(samples: &[f64]) -> f64 {
-    samples.iter().sum::<f64>() / to_f64(samples.len().max(1) as u64)
 }
 
 /// Greatest ÷ mean of the work of all drives but the failed one.
