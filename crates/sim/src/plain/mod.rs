@@ -203,7 +203,11 @@ impl PlainArray {
             mirror: options.mirror_reads,
             copies,
             turn: 0,
-            cache: Cache::new(options.cache, geometry.stripe_data_bytes()),
+            cache: Cache::new(
+                options.cache,
+                geometry.stripe_data_bytes(),
+                options.destages,
+            ),
             rebuild: None,
             now: 0,
             ios: 0,

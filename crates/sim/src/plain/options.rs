@@ -17,6 +17,9 @@ const CELL_BYTES: u64 = 16 << 20;
 const CELLS_MIN: u64 = 256;
 const CELL_BYTES_MIN: u64 = 256 << 10;
 
+/// Runs in flight to the drives: enough to keep some drives busy.
+const DESTAGES: usize = 16;
+
 /// Options of an array. [`PlainOptions::new`] sets usual values; change fields from there.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlainOptions {
@@ -38,6 +41,8 @@ pub struct PlainOptions {
     pub small_writes: SmallWrites,
     /// The array's memory.
     pub cache: CacheOptions,
+    /// Maximum number of runs that the memory has in flight to the drives.
+    pub destages: usize,
     /// Controller, link and processor.
     pub servers: ServersOptions,
 }
@@ -104,6 +109,7 @@ impl PlainOptions {
             mirror_reads: MirrorReads::LeastQueued,
             small_writes: SmallWrites::Cheaper,
             cache: CacheOptions::Off,
+            destages: DESTAGES,
             servers: ServersOptions::default(),
         }
     }

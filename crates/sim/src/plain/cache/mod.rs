@@ -18,9 +18,6 @@ use self::lines::Lines;
 /// Bytes of a line.
 const LINE_BYTES: u64 = 4096;
 
-/// Maximum number of runs in flight to the drives: enough to keep some drives busy.
-const DESTAGES_MAX: usize = 16;
-
 /// Options of an array's memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CacheOptions {
@@ -50,6 +47,7 @@ pub(super) struct Cache {
     dirty_max: usize,
     run_lines: u64,
     destages: usize,
+    destages_max: usize,
 }
 
 fn lines_of(offset: u64, length: u64) -> std::ops::Range<u64> {
@@ -57,8 +55,9 @@ fn lines_of(offset: u64, length: u64) -> std::ops::Range<u64> {
 }
 
 impl Cache {
-    /// `stripe_bytes` is the most that is written to the drives at a time.
-    pub(super) fn new(options: CacheOptions, stripe_bytes: u64) -> Self {
+    /// `stripe_bytes` is the most that is written to the drives at a time, `destages_max` how many of such runs at the
+    /// same time.
+    pub(super) fn new(options: CacheOptions, stripe_bytes: u64, destages_max: usize) -> Self {
         let (bytes, writes, percent) = match options {
             CacheOptions::Off => (0, false, 0),
             CacheOptions::Read { bytes } => (bytes, false, 0),
@@ -74,6 +73,7 @@ impl Cache {
             dirty_max: room * usize::try_from(percent).expect("at most 100") / 100,
             run_lines: (stripe_bytes / LINE_BYTES).max(1),
             destages: 0,
+            destages_max,
         }
     }
 
@@ -122,7 +122,7 @@ impl Cache {
     /// The next range to write to the drives, if too much waits to be written, or if a write waits for room
     /// (`pressed`).
     pub(super) fn destage(&mut self, pressed: bool) -> Option<(u64, u64)> {
-        if !self.writes || self.destages >= DESTAGES_MAX {
+        if !self.writes || self.destages >= self.destages_max {
             return None;
         }
         let lines = self.lines.as_mut()?;
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn what_was_read_is_there_until_newer_lines_push_it_out() {
-        let mut cache = Cache::new(CacheOptions::Read { bytes: 16 << 12 }, 65536);
+        let mut cache = Cache::new(CacheOptions::Read { bytes: 16 << 12 }, 65536, 16);
         assert!(!cache.read(0, 8192));
         cache.filled(0, 8192);
         assert!(cache.read(4096, 4096));
@@ -170,7 +170,7 @@ mod tests {
             bytes: 16 << 12,
             destage_percent: 50,
         };
-        let mut cache = Cache::new(options, 4 << 12);
+        let mut cache = Cache::new(options, 4 << 12, 16);
         for line in [5, 0, 1, 3, 2, 9, 8, 7] {
             assert!(cache.write(line << 12, 4096));
         }
