@@ -436,6 +436,19 @@ impl Geometry {
             .then_some(Form::Parity)
     }
 
+    /// Whether a block holds data of clients, and neither parity nor a copy nor a map entry.
+    #[must_use]
+    pub fn is_data(&self, name: BlockName) -> bool {
+        if self.is_of_map(name) {
+            return false;
+        }
+        if self.is_elastic() {
+            return self.form_at(name).is_none();
+        }
+        let mut row = self.row_of(name, Form::Parity);
+        row.any(|(slot, other)| other == name && self.code.is_data(slot))
+    }
+
     /// The row of a block of a stripe in this form: the blocks that are at the same height in their chunks, by slot.
     pub(crate) fn row_of(
         &self,
@@ -462,6 +475,12 @@ impl Geometry {
     #[must_use]
     pub const fn regions(&self) -> Option<&Regions> {
         self.regions.as_ref()
+    }
+
+    /// First byte of the cells on each drive.
+    #[must_use]
+    pub const fn data_offset(&self) -> u64 {
+        self.data_offset
     }
 
     /// Number of the cell's block that lies at byte `offset` of its drive.

@@ -42,5 +42,6 @@ pub use oracle::Oracle;
 pub use panics::quiet_panics;
 pub use replay::{replay, replay_on_drives};
 pub use world::{
-    CutSpec, InFlight, PowerLoss, StudyError, StudyOptions, StudyVolume, World, WorldOptions,
+    CutSpec, InFlight, LogBlocks, Moved, PowerLoss, StudyError, StudyOptions, StudyVolume, Tally,
+    Where, World, WorldOptions,
 };

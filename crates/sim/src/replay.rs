@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use array::record::{Input, Output, Record, feed};
-use array::{Action, Geometry, Io, IoId, IoKind, Joined, Lane, RequestId, Slice};
+use array::{Action, Geometry, Io, IoId, IoKind, Joined, Lane, Origin, RequestId, Slice};
 use block::{BLOCK_BYTES, Outcome, RequestKind, Seat};
 
 use crate::buffer::Buffer;
@@ -125,6 +125,7 @@ pub(crate) struct Asked {
     pub(crate) offset: u64,
     pub(crate) length: u64,
     pub(crate) slices: Slices,
+    pub(crate) origin: Origin,
 }
 
 /// Where the bytes of an operation come from or go to, in order.
@@ -153,6 +154,7 @@ impl From<Io> for Asked {
             offset: io.offset,
             length: io.length,
             slices: Slices::One(io.slice),
+            origin: io.service.origin,
         }
     }
 }
@@ -166,7 +168,7 @@ impl From<Joined> for Asked {
             offset,
             length,
             slices,
-            service: _,
+            service,
         } = joined;
         let bytes: u64 = slices.iter().map(|slice| slice.length).sum();
         assert_eq!(bytes, length, "slices and range are of one length");
@@ -177,6 +179,7 @@ impl From<Joined> for Asked {
             offset,
             length,
             slices: Slices::Many(slices),
+            origin: service.origin,
         }
     }
 }

@@ -367,6 +367,12 @@ impl Lane {
         self.preserved.len()
     }
 
+    /// Bytes of memory that logged blocks take until they are in their places.
+    #[must_use]
+    pub const fn logged_bytes(&self) -> u64 {
+        self.overlay.bytes()
+    }
+
     /// True if drives that stay have refused the lane's work, and it has not been tried again since with success.
     #[must_use]
     pub const fn is_stalled(&self) -> bool {

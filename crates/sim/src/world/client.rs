@@ -42,10 +42,18 @@ impl World {
         self.submit_buffer(volume, request, Buffer::Sectors(Sectors::new(values)))
     }
 
-    /// Starts a request without content.
-    pub(crate) fn submit_length(&mut self, volume: &str, request: Request) -> u64 {
+    /// Starts a request of a client that has no oracle: without content, or, where drives store, with content that
+    /// changes with each request and is never zeros.
+    pub(crate) fn submit_any(&mut self, volume: &str, request: Request) -> u64 {
         let length = usize::try_from(request.length).expect("fits into memory");
-        self.submit_buffer(volume, request, Buffer::Length(length))
+        let buffer = match self.contents {
+            Contents::Lengths => Buffer::Length(length),
+            Contents::Bytes | Contents::Sectors => {
+                let value = u8::try_from(self.requests.begun() % 255).expect("a remainder");
+                Buffer::Sectors(Sectors::new(vec![value + 1; length / SECTOR]))
+            }
+        };
+        self.submit_buffer(volume, request, buffer)
     }
 
     /// In a study: an answered request whose outcome has not been taken.

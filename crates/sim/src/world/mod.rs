@@ -3,7 +3,8 @@
 //! ```text
 //! mod.rs            the parts, the queue, and the actions of lanes
 //! admin.rs          the administrator's commands        client.rs, requests.rs   a client's requests
-//! pool_actions.rs   the actions of the pool             study.rs                 drives by models, no content
+//! pool_actions.rs   the actions of the pool             study.rs                 drives by models
+//! tally.rs          counts of what lanes ask of drives
 //! ```
 
 mod admin;
@@ -17,6 +18,7 @@ mod queue;
 mod requests;
 mod scrub;
 mod study;
+mod tally;
 mod timing;
 #[cfg(test)]
 mod torn_labels;
@@ -45,6 +47,7 @@ use crate::scratch::Scratch;
 pub(crate) use self::open::wipe;
 pub use self::power::{CutSpec, InFlight, PowerLoss};
 pub use self::study::{StudyError, StudyOptions, StudyVolume};
+pub use self::tally::{LogBlocks, Moved, Tally, Where};
 
 /// How long a pool that waits for drives is watched: it tries again at growing intervals of at most two seconds.
 const WAITS: Duration = Duration::from_secs(10);
@@ -154,6 +157,12 @@ pub struct World {
     write_sequence: u64,
     trace: u64,
     ios: u64,
+    /// Counts what lanes ask of their drives, if that is wanted.
+    tally: Option<Box<Tally>>,
+    /// Groups need no zeroing, and it takes no time.
+    skips_zeroing: bool,
+    /// The order of answers is kept for [`World::take_answered`].
+    notes_answers: bool,
     /// Number of lane checks.
     checks: u64,
     /// Number of polls of the pool, each of which is followed by a check.
@@ -181,15 +190,17 @@ impl World {
         Self::assemble(pool, drives, seats, rng, (contents, None))
     }
 
-    /// A world of drives that answer by models and store nothing.
+    /// A world of drives that answer by models.
     fn around_models(
         pool: Pool,
         drives: Vec<Drive>,
         seats: Vec<Option<usize>>,
         rng: ChaCha8Rng,
-        timing: Timing,
+        (contents, timing): (Contents, Timing),
     ) -> Self {
-        Self::assemble(pool, drives, seats, rng, (Contents::Lengths, Some(timing)))
+        let mut world = Self::assemble(pool, drives, seats, rng, (contents, Some(timing)));
+        world.notes_answers = true;
+        world
     }
 
     fn assemble(
@@ -238,6 +249,9 @@ impl World {
             write_sequence: 0,
             trace: 0,
             ios: 0,
+            tally: None,
+            skips_zeroing: false,
+            notes_answers: false,
             checks: 0,
             pool_checks: 0,
             boundaries: 0,
@@ -271,6 +285,23 @@ impl World {
     #[must_use]
     pub const fn ios(&self) -> u64 {
         self.ios
+    }
+
+    /// Counts from now on, from zero, what lanes ask of their drives.
+    pub fn count_anew(&mut self) {
+        self.tally = Some(Box::default());
+    }
+
+    /// What lanes have asked of their drives since [`World::count_anew`].
+    #[must_use]
+    pub fn tally(&self) -> Option<&Tally> {
+        self.tally.as_deref()
+    }
+
+    /// Bytes of memory that the logs of all lanes hold.
+    #[must_use]
+    pub fn logged_bytes(&self) -> u64 {
+        self.lanes.iter().map(Lane::logged_bytes).sum()
     }
 
     /// Writes and flushes that have ended: the power may be cut after each of them.
@@ -596,9 +627,7 @@ impl World {
                 self.pool_ended(id, Half::Flush, outcome);
             }
             // Drives without content need no zeroing.
-            WorldEvent::ToLane(_, array::Command::Zero { group })
-                if self.contents == Contents::Lengths =>
-            {
+            WorldEvent::ToLane(_, array::Command::Zero { group }) if self.skips_zeroing => {
                 let outcome = Ok(());
                 let zeroed = array::Event::Zeroed { group, outcome };
                 self.push(at + HAND_OVER, WorldEvent::ToPool(zeroed));
@@ -695,7 +724,8 @@ impl World {
     /// Checks the invariants of a lane between two events. Every sixteenth check includes the checks that count
     /// everything again.
     fn check_lane(&mut self, index: usize) {
-        if cfg!(debug_assertions) && self.contents != Contents::Lengths {
+        // Pools of studies are too large to be checked at each event.
+        if cfg!(debug_assertions) && self.timing.is_none() {
             self.checks += 1;
             self.lanes[index].check(self.checks.is_multiple_of(16));
         }
@@ -704,6 +734,10 @@ impl World {
     fn begin_lane_io(&mut self, lane: u16, io: Asked) {
         let drive = self.lane_seats[usize::from(lane)][io.seat.index()];
         let what = (io.kind, io.offset, io.length);
+        if let Some(tally) = &mut self.tally {
+            let geometry = self.pool.geometry();
+            tally.count(geometry, lane, &io, &self.scratch[usize::from(lane)]);
+        }
         let (admitted, at) = self.admit(drive, what);
         let event = WorldEvent::LaneIo {
             lane,
@@ -719,7 +753,7 @@ impl World {
         scratch.bring_home(&reply.elsewhere);
         let buffer = scratch.take_back(reply.request);
         self.note(reply.request.0 << 8 | code_of(reply.outcome));
-        let notes = self.contents == Contents::Lengths;
+        let notes = self.notes_answers;
         self.requests
             .part_ended(reply.request, reply.outcome, buffer, notes);
     }

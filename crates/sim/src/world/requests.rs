@@ -95,6 +95,11 @@ impl Requests {
         self.answered_ids.pop_front()
     }
 
+    /// Number of requests begun.
+    pub(super) const fn begun(&self) -> u64 {
+        self.next
+    }
+
     /// Number of requests answered.
     pub(super) const fn answered(&self) -> u64 {
         self.answered

@@ -2,7 +2,8 @@
 //!
 //! The whole pool runs: lanes, journal, checkpoints, checksum pages and rebuild queue. It may have any size, because
 //! nothing has content: every read counts as correct ([`array::Lane::trust_content`]), and a volume counts as written
-//! without a zeroing pass. Time is accounted for as in a real pool: every drive operation, including those of pages and
+//! without a zeroing pass. With [`StudyOptions::stores`] drives do store: sectors of one repeated byte. Elastic stripes
+//! need that, because their form follows from what was written. Time is accounted for as in a real pool: every drive operation, including those of pages and
 //! journal, and parity at a stated rate.
 //!
 //! [`StudyVolume`] is the pool as a [`Target`](crate::load::Target) for a [`Run`](crate::load::Run):
@@ -25,7 +26,8 @@ use std::collections::VecDeque;
 use std::fmt;
 
 use array::pool::{
-    CreateError, FillOrder, NewDrive, PoolError, PoolSpec, Progress, Steering, Ticket,
+    CreateError, ElasticStatus, FillOrder, NewDrive, PoolError, PoolSpec, Progress,
+    RegionSizes, Steering, Ticket,
 };
 use block::{Hint, Instant, Outcome, Request, RequestKind, Seat};
 use rand::SeedableRng;
@@ -33,7 +35,8 @@ use rand_chacha::ChaCha8Rng;
 
 use super::ascending::Ascending;
 use super::timing::Timing;
-use super::{World, random_uuid};
+use super::{Tally, World, random_uuid};
+use crate::buffer::Contents;
 use crate::drive::{Drive, Pace};
 use crate::load::Target;
 use crate::model::{Preset, Work};
@@ -64,6 +67,10 @@ pub struct StudyOptions {
     pub cell_bytes: Option<u64>,
     /// Whether writes are journalled and blocks have checksums.
     pub journal: bool,
+    /// Whether drives store what is written. If not, all content counts as right, and all of the volume as written.
+    pub stores: bool,
+    /// Number of lanes and sizes of their journals; `None`: derived from the size of the drives.
+    pub regions: Option<RegionSizes>,
     /// Rate in bytes per second at which each lane computes parity; 0: computing takes no time.
     pub parity_bytes_per_second: u64,
     /// Seed of the UUIDs; nothing else is random.
@@ -83,6 +90,8 @@ impl StudyOptions {
             chunk_bytes: None,
             cell_bytes: None,
             journal: true,
+            stores: false,
+            regions: None,
             parity_bytes_per_second: 0,
             seed: 1,
         }
@@ -134,7 +143,6 @@ pub struct StudyVolume {
     world: World,
     size_bytes: u64,
     drive: Preset,
-    drive_bytes: u64,
     /// Our ids of requests, and the client's tokens.
     tokens: Ascending<u64>,
     done: VecDeque<(u64, Outcome)>,
@@ -176,8 +184,13 @@ impl StudyVolume {
         };
         let mut rng = ChaCha8Rng::seed_from_u64(options.seed);
         let total = drives + options.spares;
+        // Drives of elastic pools compress; here each plane has all of the physical space.
+        let planes = scheme.elastic.then(|| u64::from(scheme.parity) + 1);
         let mut all: Vec<NewDrive> = (0..total)
-            .map(|index| NewDrive::new(random_uuid(&mut rng), format!("sim:{index}"), drive_bytes))
+            .map(|index| NewDrive {
+                physical_bytes: planes.map(|planes| drive_bytes / planes),
+                ..NewDrive::new(random_uuid(&mut rng), format!("sim:{index}"), drive_bytes)
+            })
             .collect();
         let spares = all.split_off(usize::from(drives));
         let spec = PoolSpec {
@@ -194,22 +207,29 @@ impl StudyVolume {
             drives: all,
             spares,
         };
-        let pool = array::pool::create(&spec, Ticket(0))?;
+        let pool = array::pool::create_with_regions(&spec, options.regions, Ticket(0))?;
         let size_bytes = size_bytes.unwrap_or_else(|| pool.capacity_bytes());
         let models = (0..total).map(|_| options.drive.build()).collect();
         let drives = (0..total)
-            .map(|_| Drive::null(drive_bytes, Pace::Null))
+            .map(|_| match options.stores {
+                true => Drive::new(drive_bytes, Pace::Null),
+                false => Drive::null(drive_bytes, Pace::Null),
+            })
             .collect();
         let seats = (0..usize::from(total)).map(Some).collect();
         let timing = Timing::new(models, options.parity_bytes_per_second);
-        let mut world = World::around_models(pool, drives, seats, rng, timing);
+        let contents = match options.stores {
+            true => Contents::Sectors,
+            false => Contents::Lengths,
+        };
+        let mut world = World::around_models(pool, drives, seats, rng, (contents, timing));
+        world.skips_zeroing = contents == Contents::Lengths;
         world.await_ticket(Ticket(0))?;
         world.create_volume(VOLUME, size_bytes)?;
         Ok(Self {
             world,
             size_bytes,
             drive: options.drive.clone(),
-            drive_bytes,
             tokens: Ascending::default(),
             done: VecDeque::new(),
         })
@@ -264,6 +284,29 @@ impl StudyVolume {
         self.world.begin_steer(change)
     }
 
+    /// Sets the share of written stripes of an elastic pool that should be copies, in percent. Returns true if the pool
+    /// accepted the command.
+    pub fn share_copies(&mut self, percent: u8) -> bool {
+        self.world.set_elastic_share(Some(percent))
+    }
+
+    /// Forms of the stripes of an elastic pool.
+    #[must_use]
+    pub fn elastic(&self) -> Option<ElasticStatus> {
+        self.world.pool().elastic_status()
+    }
+
+    /// Counts from now on, from zero, what lanes ask of their drives.
+    pub fn count_anew(&mut self) {
+        self.world.count_anew();
+    }
+
+    /// What lanes have asked of their drives since [`StudyVolume::count_anew`].
+    #[must_use]
+    pub fn tally(&self) -> Option<&Tally> {
+        self.world.tally()
+    }
+
     /// Sets the order in which waiting cells are filled from now on.
     pub fn order_fills(&mut self, order: &'static dyn FillOrder) {
         self.world.pool.order_fills(order);
@@ -272,7 +315,7 @@ impl StudyVolume {
     /// Puts a fresh drive into a seat whose drive is out. Returns true if the pool accepted the command. Filling the
     /// drive begins as soon as the change is durable.
     pub fn replace(&mut self, seat: Seat) -> bool {
-        let drive = Drive::null(self.drive_bytes, Pace::Null);
+        let drive = self.world.drives[0].another();
         let model = self.drive.build();
         if let Some(timing) = &mut self.world.timing {
             timing.push_model(model);
@@ -313,7 +356,7 @@ impl Target for StudyVolume {
             },
             ..request
         };
-        let id = self.world.submit_length(VOLUME, request);
+        let id = self.world.submit_any(VOLUME, request);
         self.tokens.insert(id, token);
         self.collect();
     }
