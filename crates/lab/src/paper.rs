@@ -36,3 +36,11 @@ pub(crate) static SHEAR: Paper = Paper {
     authors: "Timothy E. Denehy, John Bent, Florentina I. Popovici, Andrea C. Arpaci-Dusseau, Remzi H. Arpaci-Dusseau",
     from: "University of Wisconsin, Madison",
 };
+
+/// Elastic RAID, on drives that compress.
+pub(crate) static ELASTIC: Paper = Paper {
+    id: "elastic",
+    title: "Elastic RAID: When RAID Meets SSDs with Built-in Transparent Compression",
+    authors: "Zheng Gu, Jiangpeng Li, Yong Peng, Yang Liu, Tong Zhang",
+    from: "ScaleFlux; Rensselaer Polytechnic Institute",
+};

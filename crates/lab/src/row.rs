@@ -22,6 +22,8 @@ pub enum Unit {
     Gigabytes,
     /// Elements of a stripe.
     Elements,
+    /// Blocks of 4 KiB.
+    Blocks,
     /// Additions of whole elements.
     Xors,
     /// 1024 bytes.
@@ -47,6 +49,7 @@ impl Unit {
             Self::Milliseconds => "ms",
             Self::Gigabytes => "GB",
             Self::Elements => "elements",
+            Self::Blocks => "blocks",
             Self::Xors => "XORs",
             Self::Kibibytes => "KiB",
             Self::Drives => "drives",

@@ -5,6 +5,7 @@
 mod context;
 mod dcode;
 mod draid;
+mod elastic;
 mod runs;
 mod shear;
 
@@ -27,6 +28,7 @@ pub static STUDIES: &[&dyn Study] = &[
     &draid::Fig1,
     &draid::Fig2,
     &draid::Sweep,
+    &elastic::Table1,
     &shear::FIG3,
     &shear::FIG5,
     &shear::FIG6,
