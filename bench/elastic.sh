@@ -5,13 +5,13 @@
 #
 # drives   Three data columns and one parity, chunks of 4 KiB, on memory drives behind `compress:` and `slow:` of 2,000 operations a
 #          second. Two `elastic5` pools with volumes of 256 MiB, one all parity and one all copies, take turns: 4 KiB overwrites at
-#          random, mixes with 30, 50 and 70 % reads, and reads while a drive is away, all at depth 32; and overwrites one at a time, on
-#          drives of 1 ms. Operations are those of the drives for each request, including what is put in place later.
+#          random for five times as long as the others, mixes with 30, 50 and 70 % reads, and reads while a drive is away, all at depth
+#          32; and overwrites one at a time, on drives of 1 ms. Operations are those of the drives for each request, including what is put in place later.
 # zram     The same overwrites and degraded reads on four zram devices, content that is 50 % compressible, where processor time counts;
 #          `raid5` and btrfs raid5 (nodatacow) take turns on the same devices. As root, with fio, btrfs-progs and zram.
-# space    Three steps on `compress:`. Data of ratio 2 fills the volume: the share of copies beside the formula's. A part is overwritten
-#          with noise at full speed: the share falls, no drive is full, all bytes are right. Noise fills the drives to the end: "no
-#          space", no drive goes out, and after a trim there is room again.
+# space    Three steps on `compress:`. Data of ratio 2 fills the volume: the share of copies beside the formula's, with what the drives
+#          have below their lower lines. A part is overwritten with noise at full speed: the share falls, all bytes are right. Noise
+#          fills the drives to the end: "no space", no copy is left, no drive was full or goes out, and after a trim there is room again.
 #
 # Printed are medians over the rounds (five), and medians of the rounds' ratios. Each command ends within five minutes on two CPUs.
 # With --plain only the parity side runs, as `raid5`: for versions that do not make elastic pools.
@@ -77,14 +77,15 @@ settle() {
     done
 }
 
-# POOL MIB: writes all of the volume, twice if it is quick, because unwritten blocks are read without a drive.
+# POOL MIB: writes all of the volume, because unwritten blocks are read without a drive. A run begins at the start of the volume: one
+# that was too short is made again, longer.
 fill() {
-    local left=$2 rate
-    while [ "$left" -gt 0 ]; do
-        rate=$("$ravelin" --json bench "$1/v" --rw write --bs 1m --iodepth 8 --compressible 50 --time $((2 + left / 100)) --yes |
+    local time=3 rate
+    while :; do
+        rate=$("$ravelin" --json bench "$1/v" --rw write --bs 1m --iodepth 8 --compressible 50 --time "$time" --yes |
             field bytes_per_second)
-        # A run begins at the start of the volume: one that was too short is made again, longer.
-        left=$(awk "BEGIN { d = $2 - $rate * $((2 + left / 100)) / 1048576; print (d > 0 ? int(d * 2 + $2) : 0) }")
+        awk "BEGIN { exit !($rate * $time >= $2 * 1048576) }" && break
+        time=$(awk "BEGIN { t = int($2 * 1048576 / $rate * 1.3) + 1; u = int($time * 1.5); print (t > u ? t : u) }")
     done
     settle "$1"
 }
@@ -92,17 +93,18 @@ fill() {
 # KEY POOL OPTION…: runs a load; appends its rate to KEY.rate, CPU time to KEY.cpu, median latency to KEY.p50, operations of all drives for each
 # request to KEY.operations, and how far the busiest drive is above the mean, in percent, to KEY.busiest.
 load() {
-    local key=$1 pool=$2 out before after
+    local key=$1 pool=$2 out before after time=$seconds
     shift 2
     before=$(operations "$pool")
-    out=$("$ravelin" --json bench "$pool/v" --time "$seconds" --yes "$@")
+    [[ $* != *--time* ]] || { time=${*: -1}; set -- "${@:1:$#-2}"; }
+    out=$("$ravelin" --json bench "$pool/v" --time "$time" --yes "$@")
     # Reads leave nothing behind.
     [[ $* == *read\ --bs* ]] || settle "$pool"
     after=$(operations "$pool")
     field iops <<<"$out" >>"$work/$key.rate"
     field cpu_us_per_io <<<"$out" >>"$work/$key.cpu"
     field p50_us <<<"$out" >>"$work/$key.p50"
-    paste <(echo "$before") <(echo "$after") | awk -v rate="$(field iops <<<"$out")" -v seconds="$seconds" '
+    paste <(echo "$before") <(echo "$after") | awk -v rate="$(field iops <<<"$out")" -v seconds="$time" '
         $2 > $1 { d = $2 - $1; all += d; n += 1; if (d > max) max = d }
         END { print all / (rate * seconds), (n ? 100 * (max * n / all - 1) : 0) }' >"$work/load"
     cut -d' ' -f1 "$work/load" >>"$work/$key.operations"
@@ -115,7 +117,6 @@ degraded() {
     load "$1" "$2" --rw randread --bs 4k --iodepth 32
     "$ravelin" drive online "$2" "$3" >/dev/null
     "$ravelin" pool wait "$2" --for rebuild >/dev/null
-    settle "$2"
 }
 
 overwrites=(--rw randwrite --bs 4k --compressible 50)
@@ -191,13 +192,15 @@ drives() {
     done
     for round in $(seq "$rounds"); do
         for form in $([ $((round % 2)) = 0 ] && echo "${forms[@]}" || printf '%s\n' "${forms[@]}" | tac); do
-            load "$form-write" "$form" "${overwrites[@]}"
-            # Nothing is bound by these, so three rounds do.
-            for share in $([ "$round" -gt 3 ] || echo 30 50 70); do
+            # Writes wait for their places when half of the ring is full: what is put in place later counts only if the run is
+            # longer than it takes to fill it.
+            load "$form-write" "$form" "${overwrites[@]}" --time "$((5 * seconds))"
+            # No bound is on these, so one round does.
+            for share in $([ "$round" -gt 1 ] || echo 30 50 70); do
                 load "$form-$share" "$form" --rw randrw --read $share --bs 4k --iodepth 32 --compressible 50
             done
             degraded "$form-degraded" "$form" $((round % 4))
-            load "$form-lone" "lone-$form" "${overwrites[@]}" --iodepth 1
+            [ "$round" -gt 3 ] || load "$form-lone" "lone-$form" "${overwrites[@]}" --iodepth 1
         done
     done
     row "overwrites a second" parity-write copies-write rate 0 ">=1.5" 1.67
@@ -249,7 +252,7 @@ zram_pool() {
     [ "$3" = 100 ] && convert s 100
     settle s
     load "$1-write" s "${overwrites[@]}"
-    degraded "$1-degraded" s 1
+    [ "$1" = raid5 ] || degraded "$1-degraded" s 1
     if [ "$1" != copies ]; then
         load "$1-stream-write" s --rw write --bs 1m --iodepth 8 --compressible 50
         load "$1-stream-read" s --rw read --bs 1m --iodepth 8
@@ -307,95 +310,126 @@ steps=()
 step() { steps+=("$1|$2|$3|$4"); }
 holds() { if [ "$1" = "$2" ]; then echo yes; else echo no; fi; }
 
-# Bytes that the fullest drive uses, and the number of drives that are not current.
-fullest() { "$ravelin" --json pool status s | tr ',{}' '\n' | awk -F: '/"used_bytes"/ && $2 + 0 > max { max = $2 + 0 } END { print max + 0 }'; }
+# The values of a number of all drives, one a line.
+of_drives() { "$ravelin" --json pool status s | tr ',{}' '\n' | awk -F: -v name="\"$1\"" '$1 ~ name { print $2 + 0 }'; }
+# The same summed, or the least or the most of them, in bytes.
+sum_of() { of_drives "$1" | awk '{ sum += $1 } END { printf "%.0f", sum }'; }
+least_of() { of_drives "$1" | sort -g | head -1; }
+most_of() { of_drives "$1" | sort -g | tail -1; }
+# Drives that are not current, and how often one was full.
 away() { "$ravelin" --json pool status s | tr ',{}' '\n' | awk -F: '/"state"/ && $2 !~ /current/ { n += 1 } END { print n + 0 }'; }
+full() { "$ravelin" --json pool events s | tr ',{}' '\n' | grep -c drive_full || true; }
 health() { "$ravelin" --json pool status s | field health | tr -d '"'; }
-# The line that writes stay below, and what one sample grants, in bytes of a drive; the whole drive where the pool does not say.
-line() {
-    "$ravelin" --json pool status s | tr ',{}' '\n' | awk -F: -v all="$1" '
-        /"upper_bytes"/ && !upper { upper = $2 + 0 }
-        /"grant_bytes"/ && !grant { grant = $2 + 0 }
-        END { print (upper ? upper + grant : all) }'
+# auto|PERCENT: waits until no stripe is left to convert.
+converted() {
+    local now before
+    "$ravelin" pool elastic s "$1" >/dev/null
+    now=$(coverage s)
+    for _ in $(seq 60); do
+        before=$now
+        sleep 2
+        now=$(coverage s)
+        [ "$before" = "$now" ] && [ "$("$ravelin" --json pool status s | field at_rest)" = true ] && break
+    done
+    settle s
 }
 
 # Checksums of a range of the volume in MiB: FIRST COUNT.
 sums() { dd if="$work/v" bs=1M skip="$1" count="$2" iflag=direct status=none | sha256sum | cut -d' ' -f1; }
 
+# FIRST COUNT: noise over a range of the volume in MiB by four writers at a time, the first MiB of it from the beginning of `noise`.
+# Prints how many MiB were written in all.
+noise() {
+    local index part=$(($2 / 4)) writers=()
+    for index in 0 1 2 3; do
+        dd if="$work/noise" of="$work/v" bs=1M skip=$((index * part)) seek=$(($1 + index * part)) count=$part conv=notrunc oflag=direct \
+            2>"$work/writer$index" &
+        writers+=($!)
+    done
+    wait "${writers[@]}" || true
+    awk '/ copied/ { sum += $1 } END { printf "%d", sum / 1048576 }' "$work"/writer?
+}
+
 space() {
-    local index drives=() physical=$((256 << 20)) size part before sum share formula spec watcher highest
-    seconds=${seconds:-2}
+    local index drives=() size part sum share formula spec watcher written upper used
     for index in 1 2 3 4; do
         truncate -s 900M "$work/d$index"
         drives+=("compress:$work/d$index?physical=256M&exposed=820M")
     done
-    # The net of what labels, ring, pages and free stripes take, as the plan has it: three data columns, 1.6 times the physical space.
     spec=$elastic
     [ -n "$plain" ] || spec=elastic5:1.6x
     "$ravelin" --json pool create s "$spec" "${drives[@]}" -n >"$work/plan"
     "$ravelin" pool create s "$spec" "${drives[@]}" --yes >/dev/null
-    size=$(("$([ -n "$plain" ] && echo $((900 << 20)) || field capacity_bytes <"$work/plan")" >> 20))
+    size=880
     "$ravelin" volume create s/v --size "${size}M" >/dev/null
+    [ -n "$plain" ] || "$ravelin" pool elastic s 0 >/dev/null
     fill s "$size"
 
-    # 1. Data of ratio 2, and parity of the same ratio.
+    # 1. Data of ratio 2, and parity of the same ratio: U·A and what ring and pages take. Copies of all of it would take U·(B − A) more,
+    #    and stripes become copies up to the lower line. What conversions log has replaced data in the ring before the measurement, as
+    #    it will have after it.
+    [ -n "$plain" ] || { converted auto; converted 0; }
+    used=$(sum_of used_bytes)
     if [ -z "$plain" ]; then
+        step "ring, pages and labels, MiB" "$(awk "BEGIN { printf \"%.0f\", $used / 1048576 - $size * 2 / 3 }")" \
+            "$(($(field reserve_bytes <"$work/plan") >> 20)) at most" \
+            "$(awk "BEGIN { rest = $used - $size * 1048576 * 2 / 3; print (rest > 0 && rest <= $(field reserve_bytes <"$work/plan") ? \"yes\" : \"no\") }")"
+        formula=$(awk -v u="$((size << 20))" -v net="$(sum_of lower_bytes)" -v used="$used" '
+            BEGIN { a = 1 / 2 + 1 / (2 * 3); b = 2 / 2; x = (net - used) / (u * (b - a)); printf "%.3f", (x < 0 ? 0 : x > 1 ? 1 : x) }')
+        converted auto
         share=$(coverage s)
-        for _ in $(seq 60); do
-            before=$share
-            sleep 2
-            share=$(coverage s)
-            [ "$before" = "$share" ] && break
-        done
-        formula=$(awk -v n=3 -v u="$((size << 20))" -v net="$(($(field physical_bytes <"$work/plan") - $(field reserve_bytes <"$work/plan")))" '
-            BEGIN { a = 1 / 2 + 1 / (2 * n); b = 1; x = (net / u - a) / (b - a); printf "%.3f", (x < 0 ? 0 : x > 1 ? 1 : x) }')
         step "share of copies, data of ratio 2" "$share" "$formula ± 0.03" \
             "$(awk "BEGIN { d = $share - $formula; print (d * d <= 0.0009 ? \"yes\" : \"no\") }")"
     fi
 
-    # 2. Noise over as much as still fits as parity, less a margin; four writers.
+    # 2. Noise over as much of the end of the volume as still fits as parity, with the ring full of noise as well: the copies before it
+    #    must make room. A sample grants at most what is left up to the upper line.
     "$ravelin" volume attach s/v --fuse "$work/v" >/dev/null
-    part=$((size / 10 / 4))
-    sum=$(sums $((4 * part)) $((size - 4 * part)))
-    dd if=/dev/urandom of="$work/noise" bs=1M count=$((4 * part)) status=none
+    if [ -n "$plain" ]; then
+        upper=$((256 << 20)) part=200
+    else
+        upper=$(least_of upper_bytes)
+        part=$(awk "BEGIN { printf \"%d\", (4 * $upper - $size * 1048576 * 2 / 3 - $(field reserve_bytes <"$work/plan")) * 1.5 / 1048576 / 4 }")
+        part=$((part * 4))
+    fi
+    sum=$(sums 0 $((size - part)))
+    dd if=/dev/urandom of="$work/noise" bs=1M count=$part status=none
     (
-        highest=0
+        local least most
+        least=$upper most=0
         while :; do
-            now=$(fullest)
-            [ "$now" -gt "$highest" ] && highest=$now && echo "$highest" >"$work/highest"
+            of_drives used_bytes >"$work/used"
+            for used in $(cat "$work/used"); do
+                [ "$used" -lt "$least" ] && least=$used
+                [ "$used" -gt "$most" ] && most=$used
+            done
+            echo "$least $most" >"$work/range"
             sleep 0.1
         done
     ) &
     watcher=$!
-    local writers=()
-    for index in 0 1 2 3; do
-        dd if="$work/noise" of="$work/v" bs=1M skip=$((index * part)) seek=$((index * part)) count=$part conv=notrunc oflag=direct status=none &
-        writers+=($!)
-    done
-    wait "${writers[@]}"
+    written=$(noise $((size - part)) "$part")
     sync "$work/v"
     settle s
-    kill "$watcher"
-    wait "$watcher" 2>/dev/null || true
-    highest=$(cat "$work/highest")
-    if [ -z "$plain" ]; then
-        step "share of copies after the noise" "$(coverage s)" 0 "$(awk "BEGIN { print ($(coverage s) < 0.005 ? \"yes\" : \"no\") }")"
-    fi
-    step "fullest drive, MiB" "$((highest >> 20))" "$(($(line "$physical") >> 20)) at most" \
-        "$(awk "BEGIN { print ($highest <= $(line "$physical") ? \"yes\" : \"no\") }")"
-    step "drives that are out" "$(away)" 0 "$(holds "$(away)" 0)"
-    step "bytes of the noise" "$(cmp -n $((4 * part << 20)) "$work/noise" "$work/v" >/dev/null && echo right || echo wrong)" right \
-        "$(cmp -n $((4 * part << 20)) "$work/noise" "$work/v" >/dev/null && echo yes || echo no)"
-    step "bytes beside it" "$([ "$(sums $((4 * part)) $((size - 4 * part)))" = "$sum" ] && echo right || echo wrong)" right \
-        "$(holds "$(sums $((4 * part)) $((size - 4 * part)))" "$sum")"
+    step "noise written, MiB" "$written" "$part" "$(holds "$written" "$part")"
+    [ -n "$plain" ] || step "share of copies after that" "$(coverage s)" "less than $share" \
+        "$(awk "BEGIN { print ($(coverage s) < $share ? \"yes\" : \"no\") }")"
+    step "bytes of the noise" "$(cmp -n $((part << 20)) -i 0:$(((size - part) << 20)) "$work/noise" "$work/v" >/dev/null && echo right || echo wrong)" right \
+        "$(cmp -n $((part << 20)) -i 0:$(((size - part) << 20)) "$work/noise" "$work/v" >/dev/null && echo yes || echo no)"
+    step "bytes beside it" "$([ "$(sums 0 $((size - part)))" = "$sum" ] && echo right || echo wrong)" right \
+        "$(holds "$(sums 0 $((size - part)))" "$sum")"
 
     # 3. To the end.
-    if dd if=/dev/urandom of="$work/v" bs=1M seek=$((4 * part)) count=$((size - 4 * part)) conv=notrunc oflag=direct 2>"$work/error"; then
-        step "noise to the end" written "no space" no
-    else
-        step "noise to the end" "$(grep -qi 'no space' "$work/error" && echo "no space" || echo error)" "no space" \
-            "$(grep -qi 'no space' "$work/error" && echo yes || echo no)"
-    fi
+    written=$(noise 0 "$part")
+    grep -hi 'no space' "$work"/writer? >"$work/error" || true
+    step "more noise" "$([ -s "$work/error" ] && echo "no space" || echo "$written MiB of $part")" "no space" \
+        "$([ -s "$work/error" ] && echo yes || echo no)"
+    [ -n "$plain" ] || step "share of copies" "$(coverage s)" 0 "$(awk "BEGIN { print ($(coverage s) == 0 ? \"yes\" : \"no\") }")"
+    kill "$watcher"
+    wait "$watcher" 2>/dev/null || true
+    read -r least most <"$work/range"
+    step "fullest drive, MiB" "$((most >> 20))" "$(((2 * upper - least) >> 20)) at most" "$([ "$most" -le $((2 * upper - least)) ] && echo yes || echo no)"
+    step "times that a drive was full" "$(full)" 0 "$(holds "$(full)" 0)"
     step "drives that are out" "$(away)" 0 "$(holds "$(away)" 0)"
     step "health" "$(health)" healthy "$(holds "$(health)" healthy)"
     # Half of the volume is freed, and a written part of it takes noise again.
@@ -407,7 +441,7 @@ space() {
     sync "$work/v" 2>/dev/null || true
     settle s
     if dd if="$work/noise" of="$work/v" bs=1M seek=$((size / 2)) conv=notrunc oflag=direct status=none 2>/dev/null &&
-        cmp -n $((4 * part << 20)) -i 0:$(((size / 2) << 20)) "$work/noise" "$work/v"; then
+        cmp -n $((part << 20)) -i 0:$(((size / 2) << 20)) "$work/noise" "$work/v"; then
         step "writes after a trim" written written yes
     else
         step "writes after a trim" refused written no
