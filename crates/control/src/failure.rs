@@ -188,6 +188,7 @@ impl Failure {
             | PoolError::GoingOut { .. }
             | PoolError::WouldLose { .. }
             | PoolError::DriveTooSmall { .. }
+            | PoolError::Drive { .. }
             | PoolError::TooManyVolumes { .. }
             | PoolError::VolumeExists { .. }
             | PoolError::NoSpace { .. }

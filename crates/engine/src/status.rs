@@ -190,7 +190,7 @@ pub struct PoolStatus {
 /// Work under way.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WorkStatus {
-    /// `rebuild`, `copy_back`, `replace` or `scrub`.
+    /// `rebuild`, `copy_back`, `replace`, `scrub` or `elastic`.
     pub kind: String,
     /// The priority that is in force: `high` while groups without redundancy are rebuilt, whatever is set.
     pub priority: String,
@@ -292,6 +292,12 @@ pub struct SeatStatus {
     /// How much of its physical capacity is used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used_bytes: Option<u64>,
+    /// Below so much use, stripes of elastic pools may become copies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lower_bytes: Option<u64>,
+    /// Above so much use, stripes of elastic pools become parity, and writes wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upper_bytes: Option<u64>,
     /// Its enclosure or host, as an administrator has named it.
     pub domain: Option<String>,
     /// The number of its bay, as an administrator has named it, or as the machine knows it.
@@ -590,6 +596,14 @@ impl PoolStatus {
     }
 }
 
+impl WorkStatus {
+    /// Whether cells are filled.
+    #[must_use]
+    pub fn is_fill(&self) -> bool {
+        !matches!(&*self.kind, "scrub" | "elastic")
+    }
+}
+
 impl PoolStatus {
     /// The status of a pool that another opening has taken over.
     pub(crate) fn taken_over(self, by: Uuid) -> Self {
@@ -742,7 +756,7 @@ fn seat_status(pool: &Pool, seats: &Seats, seat: Seat) -> SeatStatus {
     let own = number(seat);
     let facts = &pool.facts().seats[seat.index()];
     let (state, reason) = seat_state(facts);
-    let usage = pool.usage(seat);
+    let room = pool.room(seat);
     let moved = pool
         .progress()
         .seats
@@ -768,8 +782,10 @@ fn seat_status(pool: &Pool, seats: &Seats, seat: Seat) -> SeatStatus {
         path: facts.path.clone(),
         drive: facts.drive.to_string(),
         size_bytes: facts.size_bytes,
-        physical_bytes: usage.map(|usage| usage.physical_bytes),
-        used_bytes: usage.map(|usage| usage.used_bytes),
+        physical_bytes: room.map(|room| room.physical_bytes),
+        used_bytes: room.map(|room| room.used_bytes),
+        lower_bytes: room.map(|room| room.lower_bytes),
+        upper_bytes: room.map(|room| room.upper_bytes),
         domain: facts.domain.clone(),
         slot: facts.bay.as_ref().map(|bay| bay.slot),
         enclosure: { facts.bay.as_ref() }.and_then(|bay| bay.enclosure.clone()),
@@ -825,7 +841,7 @@ fn rebuild(pool: &Pool, now: Instant) -> Option<RebuildStatus> {
     } else {
         0.0
     };
-    let work = { pool.work(now).into_iter() }.find(|work| work.kind != "scrub");
+    let work = { work(pool, now).into_iter() }.find(WorkStatus::is_fill);
     Some(RebuildStatus {
         running: progress.ended.is_none(),
         cells_done: progress.cells_done,

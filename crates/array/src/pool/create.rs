@@ -311,7 +311,16 @@ pub fn create_with_regions(
     let Some(elastic) = spec.elastic().map_err(elastic_error)? else {
         return create_plain(spec, regions, ticket);
     };
-    let pool = create_plain(&spec.expanded(elastic), regions, ticket)?;
+    let mut spec = spec.expanded(elastic);
+    let mut pool = create_plain(&spec, regions, ticket)?;
+    if spec.chunk_bytes.is_none()
+        && let Err(ElasticError::Stripes { nearest_bytes, .. }) = elastic.check(&pool.geometry)
+        && nearest_bytes.is_some()
+    {
+        // Large drives have large cells: their chunks are as large as their maps ask for.
+        spec.chunk_bytes = nearest_bytes;
+        pool = create_plain(&spec, regions, ticket)?;
+    }
     elastic.check(&pool.geometry).map_err(elastic_error)?;
     Ok(pool)
 }

@@ -5,6 +5,8 @@ use std::fmt;
 
 use block::{ByteSize, Hint, Seat};
 
+use super::elastic::ElasticError;
+
 /// Why an administrator's command failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PoolError {
@@ -64,6 +66,12 @@ pub enum PoolError {
         size_bytes: u64,
         /// Size that is needed.
         needed_bytes: u64,
+    },
+    /// A drive that an elastic pool cannot use.
+    #[error("{error}")]
+    Drive {
+        /// Why.
+        error: ElasticError,
     },
     /// A name that is taken.
     #[error("there is already a volume `{name}`")]
@@ -226,6 +234,7 @@ impl Hint for PoolError {
             Self::GoingOut { .. } => "again in a moment",
             Self::WouldLose { .. } => "wait for the rebuild, or bring another drive back first",
             Self::DriveTooSmall { .. } => "use a larger one",
+            Self::Drive { error } => return error.hint(),
             Self::VolumeExists { .. } => "choose another name",
             Self::NoVolume { .. } => "`ravelin volume list` shows what there is",
             Self::PoolName { .. } | Self::VolumeName { .. } => {

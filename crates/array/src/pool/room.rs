@@ -488,11 +488,6 @@ impl Rooms {
         })
     }
 
-    /// The last sample of a drive.
-    pub(super) fn usage(&self, seat: Seat) -> Option<Usage> {
-        Some(self.known.get(&seat)?.usage)
-    }
-
     /// All drives that know their use.
     pub(super) fn drives(&self) -> impl Iterator<Item = DriveRoom> {
         self.known.keys().filter_map(|&seat| self.drive(seat))

@@ -31,12 +31,6 @@ impl Pool {
         self.elastic_sampled();
     }
 
-    /// The use of the drive in a seat at the last sample.
-    #[must_use]
-    pub fn usage(&self, seat: Seat) -> Option<Usage> {
-        self.rooms.usage(seat)
-    }
-
     /// The physical space of the drive in a seat, and its lines; `None` if the drive does not know its use.
     #[must_use]
     pub fn room(&self, seat: Seat) -> Option<DriveRoom> {

@@ -45,7 +45,7 @@ fn around(likely: f64) -> [f64; 3] {
 /// Work under way.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Work {
-    /// `rebuild`, `copy_back`, `replace` or `scrub`.
+    /// `rebuild`, `copy_back`, `replace`, `scrub` or `elastic`.
     pub kind: &'static str,
     /// The name of the priority that is in force for what goes on now.
     pub priority: &'static str,
@@ -182,7 +182,7 @@ fn last_of<K: Copy + Ord>(
 }
 
 impl Pool {
-    /// The work under way: fills, and the scrub.
+    /// The work under way: fills, the scrub, and conversions of stripes.
     #[must_use]
     pub fn work(&self, now: Instant) -> Vec<Work> {
         let without = self.groups_without_redundancy();
@@ -190,7 +190,39 @@ impl Pool {
         fills
             .into_iter()
             .chain(self.scrub_work(now, without))
+            .chain(self.elastic_work(now, without))
             .collect()
+    }
+
+    /// Bytes of data in stripes that become parity, or copies. How many become so as far as there is space is not known
+    /// before: then there is no end either.
+    fn elastic_work(&self, now: Instant, without: u64) -> Option<Work> {
+        let progress = self.conversion_progress()?;
+        let stripe_bytes = self.geometry.stripe_data_bytes();
+        let done_bytes = progress.done * stripe_bytes;
+        let left_bytes = progress.left * stripe_bytes;
+        let seconds = now.since(progress.began).as_secs_f64();
+        let bytes_per_second = match seconds > 0.0 {
+            true => as_f64(done_bytes) / seconds,
+            false => 0.0,
+        };
+        let likely = (progress.is_certain && bytes_per_second > 0.0)
+            .then(|| as_f64(left_bytes) / bytes_per_second);
+        Some(Work {
+            kind: "elastic",
+            priority: self.facts.steer.priority().name(),
+            paused: false,
+            done_bytes,
+            total_bytes: done_bytes + left_bytes,
+            bytes_per_second,
+            eta_seconds: likely.map(around),
+            bottleneck: None,
+            // What they read is compared with its checksums, and not counted here.
+            read_bytes: 0,
+            verified_bytes: 0,
+            repaired_blocks: 0,
+            groups_without_redundancy: without,
+        })
     }
 
     fn fill_work(&self, now: Instant, without: u64) -> Option<Work> {

@@ -113,7 +113,7 @@ impl PoolPlan {
         let drive_data_bytes = geometry.rows() * geometry.plane_bytes();
         let data_bytes = u64::from(drives) * drive_data_bytes;
         let usable_bytes = pool.capacity_bytes();
-        let coded_bytes = geometry.groups() * u64::from(layout.columns()) * geometry.cell_bytes();
+        let coded_bytes = geometry.groups() * u64::from(layout.columns()) * geometry.plane_bytes();
         // Free stripes hold neither data nor parity.
         let held_bytes = u128::from(coded_bytes) * u128::from(geometry.data_stripes())
             / u128::from(geometry.stripes_per_group());

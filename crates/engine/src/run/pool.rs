@@ -473,33 +473,25 @@ impl PoolThread {
                 reason,
                 force,
             } => self.pool.fail_drive(now, seat, reason, force, ticket),
-            Admin::InsertDrive { seat, drive } => self.seat_drive(seat, drive, |pool, facts| {
-                pool.insert_drive(now, seat, facts, ticket)
-            }),
+            Admin::InsertDrive { seat, drive } => {
+                let admitted = self.pool.check_new_drive(&new_drive(&drive));
+                admitted.and_then(|()| {
+                    self.seat_drive(seat, drive, |pool, facts| {
+                        pool.insert_drive(now, seat, facts, ticket)
+                    })
+                })
+            }
             Admin::ReturnDrive { seat, drive, proof } => {
                 self.seat_drive(seat, drive, |pool, facts| {
                     pool.return_drive(now, seat, facts, proof.as_deref(), ticket)
                 })
             }
             Admin::AddSpare { drive } => {
-                let seat = u16::try_from(self.pool.facts().seats.len()).unwrap_or(u16::MAX);
-                let facts = new_drive(&drive);
-                self.seats.set(Seat(seat), Some(drive));
-                self.tell_seats();
-                self.pool.add_spare(now, facts, ticket)
+                self.seat_behind(drive, |pool, facts| pool.add_spare(now, facts, ticket))
             }
-            Admin::ReplaceDrive { seat, drive } => {
-                let with = u16::try_from(self.pool.facts().seats.len()).unwrap_or(u16::MAX);
-                let facts = new_drive(&drive);
-                self.seats.set(Seat(with), Some(drive));
-                self.tell_seats();
-                let begun = self.pool.replace_drive(now, seat, facts, ticket);
-                if begun.is_err() {
-                    self.seats.set(Seat(with), None);
-                    self.tell_seats();
-                }
-                begun
-            }
+            Admin::ReplaceDrive { seat, drive } => self.seat_behind(drive, |pool, facts| {
+                pool.replace_drive(now, seat, facts, ticket)
+            }),
             Admin::PauseRebuild { paused } => {
                 self.pool.pause_fills(now, paused);
                 answer.send(Ok(())).unwrap_or_default();
@@ -566,6 +558,25 @@ impl PoolThread {
         // The seat has another drive now.
         self.names = Names::new(self.pool.facts());
         started
+    }
+
+    /// Attaches a drive to the seat behind the last one.
+    fn seat_behind(
+        &mut self,
+        drive: Drive,
+        tell: impl FnOnce(&mut Pool, NewDrive) -> Result<(), PoolError>,
+    ) -> Result<(), PoolError> {
+        let facts = new_drive(&drive);
+        self.pool.check_new_drive(&facts)?;
+        let seat = u16::try_from(self.pool.facts().seats.len()).unwrap_or(u16::MAX);
+        self.seats.set(Seat(seat), Some(drive));
+        self.tell_seats();
+        let begun = tell(&mut self.pool, facts);
+        if begun.is_err() {
+            self.seats.set(Seat(seat), None);
+            self.tell_seats();
+        }
+        begun
     }
 
     /// A successor takes the seat of the drive that it replaces. The replaced drive is closed when it has ended its

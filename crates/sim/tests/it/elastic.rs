@@ -84,6 +84,34 @@ fn stripes_become_copies_and_parity_again_as_the_share_says() {
 }
 
 #[test]
+fn conversions_are_work_under_way_with_an_end_until_they_have_ended() {
+    let mut bench = bench("elastic5", 4, true, 7);
+    bench.share(Some(0));
+    bench.write_all();
+    let stripes = bench.size / bench.stripe_bytes();
+    for (share, wanted) in [(100, stripes), (0, stripes)] {
+        assert!(bench.world.set_elastic_share(Some(share)));
+        let (mut looks, mut done_bytes) = (0, 0);
+        while !bench.status().reason.is_at_rest() {
+            let work = bench.world.pool().work(bench.world.now());
+            if let [work] = &work[..] {
+                assert_eq!(work.kind, "elastic");
+                assert_eq!(work.total_bytes, wanted * bench.stripe_bytes());
+                assert!(done_bytes <= work.done_bytes);
+                done_bytes = work.done_bytes;
+                assert_eq!(work.eta_seconds.is_some(), done_bytes > 0, "{work:?}");
+                looks += 1;
+            }
+            assert!(bench.world.step(), "{:?}", bench.status());
+        }
+        assert!(looks > 0 && done_bytes > 0, "to {share} %: {looks} looks");
+        bench.world.settle();
+        let work = bench.world.pool().work(bench.world.now());
+        assert!(work.is_empty(), "{work:?}");
+    }
+}
+
+#[test]
 fn each_set_of_drives_that_the_code_survives_may_be_lost_in_both_forms() {
     for (scheme, drives) in POOLS {
         let mut bench = bench(scheme, drives, true, 5);

@@ -10,11 +10,13 @@ mod spec;
 use std::time::Duration;
 
 use block::{Instant, Outcome};
+use layout::Scheme;
 
 use self::conversion::{Conversion, Space};
 pub use self::policy::{ELASTIC_POLICIES, ElasticPolicy, policy_of};
 pub use self::spec::{ElasticError, ElasticSpec};
-use super::room::RoomLevel;
+use super::create::NewDrive;
+use super::room::{DriveRoom, RoomLevel};
 use super::{OnDurable, Pool, PoolError, SeatState, Ticket};
 use crate::action::Command;
 use crate::format::Form;
@@ -72,6 +74,20 @@ impl ElasticReason {
         }
     }
 
+    /// The form that stripes are converted to for this reason.
+    #[must_use]
+    pub const fn form(self) -> Option<Form> {
+        match self {
+            Self::SpaceFree => Some(Form::Copies),
+            Self::SpaceShort | Self::FewerWanted => Some(Form::Parity),
+            Self::AsWanted
+            | Self::Incomplete
+            | Self::SpaceEnough
+            | Self::Closing
+            | Self::Counting => None,
+        }
+    }
+
     /// In words, for people.
     #[must_use]
     pub const fn what(self) -> &'static str {
@@ -102,6 +118,29 @@ pub(super) struct Elastic {
     promised_bytes: u64,
     /// When groups for whose copies there was no room are tried again, with the first sample from then on.
     short_again_at: Instant,
+    /// The conversions under way; they end when nothing is left to convert.
+    run: Option<Run>,
+}
+
+/// Conversions to one form, one after another.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    to: Form,
+    began: Instant,
+    /// Stripes that had been converted before.
+    converted_before: u64,
+}
+
+/// How far conversions to one form are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ConversionProgress {
+    pub(super) began: Instant,
+    /// Stripes that have been converted.
+    pub(super) done: u64,
+    /// Stripes that are still to be converted, at most.
+    pub(super) left: u64,
+    /// As many as are left are converted, whatever space drives have.
+    pub(super) is_certain: bool,
 }
 
 impl Elastic {
@@ -127,12 +166,7 @@ impl Pool {
         }
         let (written, copies) = self.elastic.conversion.totals();
         let reason = self.elastic_reason();
-        let converting = match reason {
-            _ if self.elastic.is_idle() => None,
-            ElasticReason::SpaceFree => Some(Form::Copies),
-            ElasticReason::SpaceShort | ElasticReason::FewerWanted => Some(Form::Parity),
-            _ => None,
-        };
+        let converting = reason.form().filter(|_| !self.elastic.is_idle());
         Some(ElasticStatus {
             share: self.facts.elastic_share,
             written,
@@ -141,6 +175,33 @@ impl Pool {
             converting,
             reason,
         })
+    }
+
+    /// Whether a drive that is new to the pool may join it: in an elastic pool it must be like those that the pool was
+    /// created on.
+    ///
+    /// # Errors
+    /// [`PoolError::Drive`] with what it lacks.
+    pub fn check_new_drive(&self, drive: &NewDrive) -> Result<(), PoolError> {
+        let scheme = self.facts.scheme.parse::<Scheme>().ok();
+        let expansion = scheme.and_then(|scheme| scheme.expansion);
+        let Some(expansion) = expansion.filter(|_| self.geometry.is_elastic()) else {
+            return Ok(());
+        };
+        let spec = ElasticSpec {
+            expansion,
+            planes: self.geometry.code().tolerance() + 1,
+        };
+        let mut seats = self.layout_seats();
+        let other = seats.find_map(|seat| {
+            let facts = &self.facts.seats[seat.index()];
+            Some(NewDrive {
+                physical_bytes: Some(self.room(seat)?.physical_bytes),
+                ..NewDrive::new(facts.drive, facts.path.clone(), facts.size_bytes)
+            })
+        });
+        let admitted = spec.admits(drive, other.as_ref());
+        admitted.map_err(|error| PoolError::Drive { error })
     }
 
     /// Sets the share of written stripes that should be copies, in percent; `None`: as many as there is space for.
@@ -223,8 +284,20 @@ impl Pool {
             let wanted = self.copies_wanted();
             let space = self.space();
             let Some(step) = self.elastic.conversion.next(wanted, space) else {
+                if self.elastic.is_idle() && self.elastic_reason().form().is_none() {
+                    self.elastic.run = None;
+                }
                 return;
             };
+            if let Some(to) = step.to
+                && self.elastic.run.is_none_or(|run| run.to != to)
+            {
+                self.elastic.run = Some(Run {
+                    to,
+                    began: self.now,
+                    converted_before: self.elastic.conversion.converted(),
+                });
+            }
             if step.to == Some(Form::Copies) {
                 let copies = u64::from(self.geometry.code().tolerance());
                 let bytes = step.most * copies * self.geometry.chunk_bytes();
@@ -252,6 +325,44 @@ impl Pool {
         let current =
             |seat: block::Seat| self.facts.seats[seat.index()].state == SeatState::Current;
         self.fills.is_idle() && !self.is_replacing() && seats.all(current)
+    }
+
+    /// How far the conversions under way are; `None` if there are none.
+    pub(super) fn conversion_progress(&self) -> Option<ConversionProgress> {
+        let Run {
+            to,
+            began,
+            converted_before,
+        } = self.elastic.run?;
+        let reason = self.elastic_reason();
+        if reason.form() != Some(to) {
+            return None;
+        }
+        let conversion = &self.elastic.conversion;
+        let (_, copies) = conversion.totals();
+        let left = match reason {
+            ElasticReason::SpaceShort => copies,
+            _ => copies.abs_diff(self.copies_wanted()),
+        };
+        Some(ConversionProgress {
+            began,
+            done: conversion.converted() - converted_before,
+            left,
+            is_certain: match reason {
+                ElasticReason::FewerWanted => true,
+                ElasticReason::SpaceFree => self.has_space_for_copies_of(left),
+                _ => false,
+            },
+        })
+    }
+
+    /// True if copies of so many stripes leave every drive below its lower line, even if they do not compress.
+    fn has_space_for_copies_of(&self, stripes: u64) -> bool {
+        let copies = u64::from(self.geometry.code().tolerance());
+        let bytes = stripes * copies * self.geometry.stripe_data_bytes();
+        let each = bytes / u64::from(self.geometry.layout().drives());
+        let fits = |room: DriveRoom| room.used_bytes.saturating_add(each) < room.lower_bytes;
+        self.rooms().all(fits)
     }
 
     /// How much physical space the drives have, by the lines. Drives that do not know their use have enough.

@@ -8,7 +8,7 @@
 //! - have the same ratio of both as the other drives: else the drive with the lowest ratio is full first, and what
 //!   the others have free is of no use.
 //!
-//! Checked once, when the pool is created.
+//! Checked when the pool is created, and for each drive that joins it.
 
 use std::borrow::Cow;
 
@@ -47,8 +47,8 @@ pub enum ElasticError {
     Unknown {
         /// Which drive.
         path: String,
-        /// The scheme without elastic stripes.
-        plain: Box<Scheme>,
+        /// The scheme without elastic stripes; `None` for a drive that joins a pool.
+        plain: Option<Box<Scheme>>,
     },
     /// A drive exposes too little.
     #[error(
@@ -68,7 +68,7 @@ pub enum ElasticError {
         expansion: Expansion,
         /// The least size that works.
         needed_bytes: u64,
-        /// The scheme with the largest α_exp that works, if one does.
+        /// The scheme with the largest α_exp that works, if one does and the pool is yet to be created.
         nearest: Option<Box<Scheme>>,
     },
     /// Drives differ.
@@ -106,8 +106,8 @@ pub enum ElasticError {
         chunk_bytes: u64,
         /// Stripes of a group.
         stripes: u64,
-        /// A chunk that works.
-        nearest_bytes: u64,
+        /// A chunk that works, if there is one.
+        nearest_bytes: Option<u64>,
     },
     /// A stripe's conversion does not fit into a record.
     #[error(
@@ -134,12 +134,20 @@ fn ratio((exposed, physical): (u64, u64)) -> f64 {
 impl Hint for ElasticError {
     fn hint(&self) -> Option<Cow<'_, str>> {
         Some(match self {
-            Self::Unknown { path, plain } if path.contains("zram") => format!(
-                "give the device a mem_limit before its disksize, or use `{plain}`"
-            )
-            .into(),
             Self::Unknown { path, plain } => {
-                format!("`compress:{path}?physical=SIZE`, a zram device with a mem_limit, or `{plain}`").into()
+                let is_zram = path.contains("zram");
+                match (is_zram, plain) {
+                    (true, None) => "give the device a mem_limit before its disksize".into(),
+                    (true, Some(plain)) => {
+                        format!("give the device a mem_limit before its disksize, or use `{plain}`").into()
+                    }
+                    (false, None) => {
+                        format!("`compress:{path}?physical=SIZE`, or a zram device with a mem_limit").into()
+                    }
+                    (false, Some(plain)) => {
+                        format!("`compress:{path}?physical=SIZE`, a zram device with a mem_limit, or `{plain}`").into()
+                    }
+                }
             }
             Self::Exposed {
                 needed_bytes,
@@ -159,8 +167,11 @@ impl Hint for ElasticError {
             Self::Journal { plain } => {
                 format!("leave out -o journal=intent -o checksum=off, or use `{plain}`").into()
             }
-            Self::Stripes { nearest_bytes, .. } => {
-                format!("-o chunk={}K, or smaller cells (-o cell=)", nearest_bytes >> 10).into()
+            Self::Stripes { nearest_bytes: Some(bytes), .. } => {
+                format!("-o chunk={}K, or smaller cells (-o cell=)", bytes >> 10).into()
+            }
+            Self::Stripes { .. } => {
+                "smaller cells (-o cell=), or narrower stripes (the scheme's field `d`)".into()
             }
             Self::Record { nearest_bytes: Some(bytes), .. } => {
                 format!("-o chunk={}K", bytes >> 10).into()
@@ -191,7 +202,7 @@ impl PoolSpec {
                 None => {
                     return Err(ElasticError::Unknown {
                         path: drive.path.clone(),
-                        plain: plain(),
+                        plain: Some(plain()),
                     });
                 }
             }
@@ -228,18 +239,7 @@ impl PoolSpec {
             });
         }
         for &(drive, physical) in &drives {
-            let [one, other] = [
-                u128::from(drive.size_bytes) * u128::from(first.1),
-                u128::from(first.0.size_bytes) * u128::from(physical),
-            ];
-            if one.abs_diff(other) * RATIO_PARTS > one.max(other) {
-                return Err(ElasticError::Unequal {
-                    first: first.0.path.clone(),
-                    first_bytes: (first.0.size_bytes, first.1),
-                    second: drive.path.clone(),
-                    second_bytes: (drive.size_bytes, physical),
-                });
-            }
+            check_ratio(first, (drive, physical))?;
         }
         Ok(Some(ElasticSpec { expansion, planes }))
     }
@@ -256,6 +256,23 @@ impl PoolSpec {
         let planes = self.elastic().ok().flatten().zip(drive.physical_bytes);
         let needed = planes.map(|(elastic, physical)| elastic.exposed_bytes(physical));
         needed.map_or(drive.size_bytes, |needed| needed.min(drive.size_bytes))
+    }
+}
+
+/// Two drives expose the same multiple of what they store.
+fn check_ratio(first: (&NewDrive, u64), second: (&NewDrive, u64)) -> Result<(), ElasticError> {
+    let [one, other] = [
+        u128::from(second.0.size_bytes) * u128::from(first.1),
+        u128::from(first.0.size_bytes) * u128::from(second.1),
+    ];
+    match one.abs_diff(other) * RATIO_PARTS > one.max(other) {
+        true => Err(ElasticError::Unequal {
+            first: first.0.path.clone(),
+            first_bytes: (first.0.size_bytes, first.1),
+            second: second.0.path.clone(),
+            second_bytes: (second.0.size_bytes, second.1),
+        }),
+        false => Ok(()),
     }
 }
 
@@ -281,6 +298,39 @@ impl ElasticSpec {
         u64::try_from(bytes).unwrap_or(u64::MAX)
     }
 
+    /// Checks a drive that joins a pool. `other`: a drive of the pool, if there is one that knows its use.
+    ///
+    /// # Errors
+    /// Why the pool cannot use it.
+    pub(in crate::pool) fn admits(
+        &self,
+        drive: &NewDrive,
+        other: Option<&NewDrive>,
+    ) -> Result<(), ElasticError> {
+        let Some(physical) = drive.physical_bytes.filter(|&bytes| bytes > 0) else {
+            return Err(ElasticError::Unknown {
+                path: drive.path.clone(),
+                plain: None,
+            });
+        };
+        let needed_bytes = self.exposed_bytes(physical);
+        if drive.size_bytes < needed_bytes {
+            return Err(ElasticError::Exposed {
+                path: drive.path.clone(),
+                exposed_bytes: drive.size_bytes,
+                physical_bytes: physical,
+                planes: self.planes,
+                expansion: self.expansion,
+                needed_bytes,
+                nearest: None,
+            });
+        }
+        match other.and_then(|other| Some((other, other.physical_bytes?))) {
+            Some(other) => check_ratio(other, (drive, physical)),
+            None => Ok(()),
+        }
+    }
+
     /// Checks the sizes that only the geometry has.
     ///
     /// # Errors
@@ -288,27 +338,29 @@ impl ElasticSpec {
     pub fn check(&self, geometry: &Geometry) -> Result<(), ElasticError> {
         let (cell_bytes, chunk_bytes) = (geometry.plane_bytes(), geometry.chunk_bytes());
         let stripes = geometry.stripes_per_group();
+        let parity = u64::from(self.planes - 1);
+        let data = u64::from(geometry.code().columns()) - parity;
+        let elements = data * parity;
+        let fits = |chunk: &u64| record_bytes(elements, *chunk) <= RECORD_BYTES_MAX;
         if stripes > STRIPES_MAX {
             let times = stripes.div_ceil(STRIPES_MAX).next_power_of_two();
             return Err(ElasticError::Stripes {
                 cell_bytes,
                 chunk_bytes,
                 stripes,
-                nearest_bytes: chunk_bytes * times,
+                nearest_bytes: Some(chunk_bytes * times).filter(fits),
             });
         }
-        let parity = u64::from(self.planes - 1);
-        let data = u64::from(geometry.code().columns()) - parity;
-        let elements = data * parity;
-        if record_bytes(elements, chunk_bytes) > RECORD_BYTES_MAX {
+        if !fits(&chunk_bytes) {
+            // Smaller chunks make more stripes.
+            let least = (cell_bytes / STRIPES_MAX).max(BLOCK_BYTES);
             let smaller = (0..).map(|times| chunk_bytes >> times);
-            let mut smaller = smaller.take_while(|&chunk| chunk >= BLOCK_BYTES);
+            let mut smaller = smaller.take_while(|&chunk| chunk >= least);
             return Err(ElasticError::Record {
                 elements,
                 chunk_bytes,
                 record_bytes: record_bytes(elements, chunk_bytes),
-                nearest_bytes: smaller
-                    .find(|&chunk| record_bytes(elements, chunk) <= RECORD_BYTES_MAX),
+                nearest_bytes: smaller.find(fits),
             });
         }
         Ok(())

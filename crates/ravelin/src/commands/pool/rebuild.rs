@@ -94,7 +94,7 @@ fn write(out: &mut dyn Write, pool: &PoolStatus) -> io::Result<()> {
 
 /// The fills under way.
 pub(super) fn fills(pool: &PoolStatus) -> Option<&WorkStatus> {
-    pool.work.iter().find(|work| work.kind != "scrub")
+    pool.work.iter().find(|work| work.is_fill())
 }
 
 /// The lines of `pool status`: the limits of what goes on, and what an administrator has set, if that is unusual.
@@ -137,10 +137,13 @@ fn outlook(work: &WorkStatus) -> String {
         parts.push(format!("seat {seat} has the most left"));
     }
     let read = size(work.read_bytes);
-    parts.push(match work.verified_bytes {
-        verified if verified >= work.read_bytes => format!("{read} read, all verified"),
-        verified => format!("{read} read, {} verified", size(verified)),
-    });
+    match work.verified_bytes {
+        _ if work.kind == "elastic" => {}
+        verified if verified >= work.read_bytes => {
+            parts.push(format!("{read} read, all verified"));
+        }
+        verified => parts.push(format!("{read} read, {} verified", size(verified))),
+    }
     if work.repaired_blocks > 0 {
         parts.push(count(
             whole_usize(work.repaired_blocks),

@@ -692,6 +692,8 @@ mod tests {
             size_bytes: 1 << 30,
             physical_bytes: None,
             used_bytes: None,
+            lower_bytes: None,
+            upper_bytes: None,
             domain: None,
             slot: None,
             enclosure: None,

@@ -79,6 +79,9 @@ fn drives_that_compress_show_their_use() {
     bench.ok(&["volume", "create", "tank/v", "--size", "100M"]);
     let status = || bench.json(&["pool", "status", "tank"]);
     assert!(used(&status(), "seats") < MIB, "{}", status());
+    let seat = &status()["seats"][0];
+    let [lower, upper] = ["lower_bytes", "upper_bytes"].map(|line| seat[line].as_u64().unwrap());
+    assert!(lower < upper && upper < PHYSICAL, "{seat}");
     let served = bench.json(&["volume", "attach", "tank/v", "--nbd", "unix:v.sock"]);
     let uri = served["uri"].as_str().unwrap();
     let mut client = Client::connect(&uri.parse().unwrap(), None).unwrap();

@@ -265,6 +265,39 @@ fn what_cannot_be_elastic_is_refused_with_the_arithmetic_and_what_works() {
     }
 }
 
+/// Regression: drives of some tebibytes have cells of which 64 KiB make too many stripes, and the chunk that was named
+/// instead had no room in the record of a stripe.
+#[test]
+fn chunks_follow_the_cells_of_large_drives_and_a_chunk_that_is_named_works() {
+    let bench = Bench::new("large");
+    let large = |count: usize, exposed: u64, physical: u64| -> Vec<String> {
+        let files = bench.drives(&format!("l{exposed}-"), count, exposed << 40);
+        { files.iter() }
+            .map(|file| format!("compress:{file}?physical={physical}T"))
+            .collect()
+    };
+    let drives = large(13, 8, 4);
+    let planned = plan(&bench, "ddp:elastic:4d:1p", &drives, &[]);
+    let arithmetic = planned["arithmetic"].as_str().unwrap();
+    assert!(arithmetic.contains("rows of 4 GiB"), "{planned}");
+    // 4,096 of 2 GiB are chunks of 512 KiB. With eight data columns and two parities such a chunk has no room.
+    let wide = large(13, 8, 2);
+    bench
+        .create(
+            "tank",
+            "ddp:elastic:4d:1p",
+            &drives,
+            &["-n", "-o", "chunk=256K"],
+        )
+        .refused(2, &["8192 stripes", "-o chunk=512K"]);
+    bench
+        .create("tank", "ddp:elastic:1x", &wide, &["-n"])
+        .refused(2, &["narrower stripes"]);
+    bench
+        .create("tank", "ddp:elastic:1x", &wide, &["-n", "-o", "chunk=1M"])
+        .refused(2, &["16 copies of 1 MiB", "narrower stripes"]);
+}
+
 #[test]
 fn stripes_become_copies_and_parity_again_as_the_share_says() {
     let bench = Bench::new("shares");
@@ -323,4 +356,58 @@ fn a_pool_whose_stripes_have_one_form_has_no_share() {
         .refused(2, &["say auto, or a percentage"]);
     let status = bench.json(&["pool", "status", "tank"]);
     assert!(status["elastic"].is_null(), "{status}");
+}
+
+/// Regression: only `pool create` asked for drives that compress alike. A spare that did not know its use came in, and
+/// nothing limited what was written to it.
+#[test]
+fn drives_that_join_are_asked_for_what_those_at_creation_are() {
+    let bench = Bench::new("join");
+    let drives = compressing(&bench, "d", 6, "768M");
+    let created = bench.create("tank", "elastic5:1.5x", &drives[..4], &[]);
+    assert_eq!(created.code, 0, "{}", created.stderr);
+    let plain = bench.drives("f", 1, 1 << 30).remove(0);
+    let other = |exposed, physical| {
+        compressing(&bench, "o", 1, exposed)[0].replace("physical=256M", physical)
+    };
+    let narrow = other("768M", "physical=300M");
+    let unequal = other("1G", "physical=256M");
+    let away = &drives[2];
+    for offline in [false, true] {
+        // A working drive is replaced with its data in use, one that is away is filled anew: both are checked.
+        if offline {
+            bench.ok(&["drive", "offline", "tank", away]);
+        }
+        for command in [
+            &["drive", "add", "tank"][..],
+            &["drive", "replace", "tank", away],
+        ] {
+            let refused = |drive: &str, parts: &[&str]| {
+                let words = [command, &[drive, "--yes"]].concat();
+                bench.run(&words).refused(1, parts);
+            };
+            let physical = ["f0 does not know how much", "f0?physical=SIZE`, or a zram"];
+            refused(&plain, &physical);
+            refused(
+                &narrow,
+                &[
+                    "exposes 768 MiB and stores 300 MiB physically",
+                    "2 planes of 1.5 times that are 900 MiB",
+                    "try: let each drive expose 900 MiB or more",
+                ],
+            );
+            refused(
+                &unequal,
+                &["exposes 3.00 times", "4.00 times", "same multiple"],
+            );
+        }
+    }
+    let status = bench.json(&["pool", "status", "tank"]);
+    assert_eq!(status["seats"].as_array().unwrap().len(), 4, "{status}");
+    assert!(is_untouched(&bench, "f0") && is_untouched(&bench, "o0"));
+    bench.ok(&["drive", "replace", "tank", away, &drives[4], "--yes"]);
+    bench.ok(&["drive", "add", "tank", &drives[5], "--yes"]);
+    bench.ok(&["pool", "wait", "tank", "--for", "rebuild"]);
+    let status = bench.json(&["pool", "status", "tank"]);
+    assert_eq!(status["health"], "healthy", "{status}");
 }
