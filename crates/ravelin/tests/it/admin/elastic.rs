@@ -49,6 +49,14 @@ fn a_plan_shows_the_capacity_at_three_ratios() {
     );
     let capacity = planned["capacity_bytes"].as_f64().unwrap();
 
+    // Regression: the planes of copies counted as parity, and nothing was left for metadata.
+    let part = |key: &str| planned["plan"][key].as_u64().unwrap();
+    let parts = ["usable", "parity", "spare", "metadata", "wasted"];
+    let sum: u64 = parts.iter().map(|of| part(&format!("{of}_bytes"))).sum();
+    assert_eq!(sum, part("raw_bytes"), "{planned}");
+    assert!(part("metadata_bytes") > 4 << 20, "{planned}");
+    assert!((2.9..3.1).contains(&(capacity / part("parity_bytes") as f64)));
+
     let elastic = &planned["plan"]["elastic"];
     assert_eq!(elastic["expansion"], 1.8);
     assert_eq!(elastic["physical_bytes"], 4 * PHYSICAL);
