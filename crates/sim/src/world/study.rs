@@ -26,7 +26,7 @@ use std::collections::VecDeque;
 use std::fmt;
 
 use array::pool::{
-    CreateError, ElasticStatus, FillOrder, NewDrive, PoolError, PoolSpec, Progress,
+    CreateError, ElasticStatus, FILL_ORDERS, FillOrder, NewDrive, PoolError, PoolSpec, Progress,
     RegionSizes, Steering, Ticket,
 };
 use block::{Hint, Instant, Outcome, Request, RequestKind, Seat};
@@ -69,6 +69,8 @@ pub struct StudyOptions {
     pub journal: bool,
     /// Whether drives store what is written. If not, all content counts as right, and all of the volume as written.
     pub stores: bool,
+    /// Whether a group is made blank at its first write. If not, the volume counts as written.
+    pub lazy: bool,
     /// Number of lanes and sizes of their journals; `None`: derived from the size of the drives.
     pub regions: Option<RegionSizes>,
     /// Rate in bytes per second at which each lane computes parity; 0: computing takes no time.
@@ -91,6 +93,7 @@ impl StudyOptions {
             cell_bytes: None,
             journal: true,
             stores: false,
+            lazy: false,
             regions: None,
             parity_bytes_per_second: 0,
             seed: 1,
@@ -200,8 +203,7 @@ impl StudyVolume {
             chunk_bytes: options.chunk_bytes,
             cell_bytes: options.cell_bytes,
             journal: options.journal,
-            // Volumes of a study count as written.
-            lazy: false,
+            lazy: options.lazy,
             interleave: false,
             free_stripes: Some(0),
             drives: all,
@@ -223,7 +225,7 @@ impl StudyVolume {
             false => Contents::Lengths,
         };
         let mut world = World::around_models(pool, drives, seats, rng, (contents, timing));
-        world.skips_zeroing = contents == Contents::Lengths;
+        world.skips_zeroing = contents == Contents::Lengths && !options.lazy;
         world.await_ticket(Ticket(0))?;
         world.create_volume(VOLUME, size_bytes)?;
         Ok(Self {
@@ -310,6 +312,25 @@ impl StudyVolume {
     /// Sets the order in which waiting cells are filled from now on.
     pub fn order_fills(&mut self, order: &'static dyn FillOrder) {
         self.world.pool.order_fills(order);
+    }
+
+    /// Fills lost columns in order of address from now on, whatever else their groups have lost.
+    ///
+    /// # Panics
+    /// When the pool has no such order.
+    pub fn fill_by_address(&mut self) {
+        let mut orders = FILL_ORDERS.iter();
+        let order = orders.find(|order| order.name() == "address");
+        self.world
+            .pool
+            .order_fills(*order.expect("it is one of them"));
+        self.world.pool.fill_groups_alike();
+    }
+
+    /// Groups that can be read and cannot lose another column.
+    #[must_use]
+    pub fn groups_without_redundancy(&self) -> u64 {
+        self.world.pool().groups_without_redundancy()
     }
 
     /// Puts a fresh drive into a seat whose drive is out. Returns true if the pool accepted the command. Filling the

@@ -112,6 +112,12 @@ impl Pool {
         self.fills.set_order(order);
     }
 
+    /// Fills groups that have lost several columns no sooner than others, so that a study can show what that order is
+    /// worth. Call this before a drive fails.
+    pub const fn fill_groups_alike(&mut self) {
+        self.fills.equal = true;
+    }
+
     /// Starts as many fills as the drives can take.
     pub(super) fn pump_fills(&mut self) {
         // Before the first fill: it may have to make way.
@@ -407,7 +413,11 @@ impl Pool {
     /// Why a column should be filled; `None` if it is where it should be.
     fn fill_class(&self, (group, column): (u64, u16)) -> Option<Class> {
         if self.source(group, column).is_none() {
-            let lost = Reverse(self.absent_in(group));
+            let lost = match self.fills.equal {
+                true => 1,
+                false => self.absent_in(group),
+            };
+            let lost = Reverse(lost);
             Some(Class::Rebuild { lost })
         } else if self.is_away(group, column) {
             Some(Class::CopyBack)

@@ -111,6 +111,8 @@ pub(in crate::pool) struct Fills {
     pub(in crate::pool) stopped: bool,
     /// No new fills: an administrator paused them.
     pub(super) paused: bool,
+    /// All lost columns are equally urgent, however many their groups have lost: only studies want that.
+    pub(super) equal: bool,
     /// The beginning of a rebuild was reported, and not its end.
     pub(super) announced: bool,
     /// Why the last cell was filled.
@@ -133,6 +135,7 @@ impl Default for Fills {
             progress: Progress::default(),
             stopped: false,
             paused: false,
+            equal: false,
             announced: false,
             last: None,
             recent: Recent::default(),
