@@ -44,3 +44,11 @@ pub(crate) static ELASTIC: Paper = Paper {
     authors: "Zheng Gu, Jiangpeng Li, Yong Peng, Yang Liu, Tong Zhang",
     from: "ScaleFlux; Rensselaer Polytechnic Institute",
 };
+
+/// Dynamic Disk Pools. The text at hand begins with the abstract: it has neither title nor names.
+pub(crate) static DDP_PAPER: Paper = Paper {
+    id: "ddp",
+    title: "Dynamic Disk Pools (DDP) against RAID-6: bandwidth, failure and reconstruction",
+    authors: "the text at hand does not name its authors",
+    from: "SGI",
+};

@@ -15,6 +15,8 @@ pub enum Unit {
     /// Operations in a second.
     OperationsPerSecond,
     /// Time.
+    Minutes,
+    /// Time.
     Seconds,
     /// Time.
     Milliseconds,
@@ -45,6 +47,7 @@ impl Unit {
             Self::Percent => "%",
             Self::MegabytesPerSecond => "MB/s",
             Self::OperationsPerSecond => "IOPS",
+            Self::Minutes => "min",
             Self::Seconds => "s",
             Self::Milliseconds => "ms",
             Self::Gigabytes => "GB",

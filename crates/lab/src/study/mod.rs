@@ -4,6 +4,7 @@
 
 mod context;
 mod dcode;
+mod ddp;
 mod draid;
 mod elastic;
 mod runs;
@@ -29,6 +30,8 @@ pub static STUDIES: &[&dyn Study] = &[
     &draid::Fig2,
     &draid::Sweep,
     &elastic::Table1,
+    &ddp::Init,
+    &ddp::Bandwidth,
     &shear::FIG3,
     &shear::FIG5,
     &shear::FIG6,
