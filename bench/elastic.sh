@@ -98,8 +98,8 @@ load() {
     before=$(operations "$pool")
     [[ $* != *--time* ]] || { time=${*: -1}; set -- "${@:1:$#-2}"; }
     out=$("$ravelin" --json bench "$pool/v" --time "$time" --yes "$@")
-    # Reads leave nothing behind.
-    [[ $* == *read\ --bs* ]] || settle "$pool"
+    # Reads leave nothing behind, and nothing follows the stream.
+    [[ $* == *read\ --bs* || $key == *-stream-write ]] || settle "$pool"
     after=$(operations "$pool")
     field iops <<<"$out" >>"$work/$key.rate"
     field cpu_us_per_io <<<"$out" >>"$work/$key.cpu"
@@ -249,13 +249,12 @@ zram_pool() {
     "$ravelin" volume create s/v --size 256M >/dev/null
     [ "$2" = "$elastic" ] && convert s 0
     fill s 256
-    [ "$3" = 100 ] && convert s 100
-    settle s
-    load "$1-write" s "${overwrites[@]}"
+    [ "$3" = 100 ] && convert s 100 && settle s
+    load "$1-write" s "${overwrites[@]}" --time $((2 * seconds))
     [ "$1" = raid5 ] || degraded "$1-degraded" s 1
     if [ "$1" != copies ]; then
-        load "$1-stream-write" s --rw write --bs 1m --iodepth 8 --compressible 50
         load "$1-stream-read" s --rw read --bs 1m --iodepth 8
+        load "$1-stream-write" s --rw write --bs 1m --iodepth 8 --compressible 50
     fi
     "$ravelin" pool destroy s --yes >/dev/null
 }
