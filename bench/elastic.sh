@@ -226,8 +226,11 @@ zram_ended() {
     "$ravelin" pool destroy s --yes >/dev/null
     local number
     for number in "${numbers[@]}"; do
-        echo 1 >"/sys/block/zram$number/reset"
-        echo "$number" >/sys/class/zram-control/hot_remove
+        # What reads devices that were unmounted or closed a moment ago has them open.
+        for _ in $(seq 50); do
+            { echo 1 >"/sys/block/zram$number/reset" && echo "$number" >/sys/class/zram-control/hot_remove; } && break
+            sleep 0.1
+        done
     done
 } 2>/dev/null
 
