@@ -41,11 +41,12 @@ test-libraries:
 test-waiting:
 	$(CARGO) test --workspace $(addprefix --test ,$(WAITING_TESTS)) $(WITH) $(if $(TEST_OPTIONS),-- $(TEST_OPTIONS))
 
-# Format, lints, licences; warnings are errors here.
+# Format, lints, licences; warnings are errors here. Releases have no debug assertions, so what only they have is compiled too.
 check:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets $(WITH) -- -D warnings
 	$(CARGO) clippy -p ravelin --no-default-features $(WITH) -- -D warnings
+	$(CARGO) check --release -p ravelin $(WITH)
 	@if command -v cargo-deny >/dev/null; then $(CARGO) deny check; \
 	else echo "licences and advisories are not checked: cargo-deny is not installed"; fi
 
