@@ -30,6 +30,7 @@ pub static STUDIES: &[&dyn Study] = &[
     &draid::Fig2,
     &draid::Sweep,
     &elastic::Table1,
+    &ddp::Rebuild,
     &ddp::Init,
     &ddp::Bandwidth,
     &shear::FIG3,

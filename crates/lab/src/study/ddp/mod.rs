@@ -15,9 +15,11 @@
 mod bandwidth;
 mod host;
 mod init;
+mod rebuild;
 
 pub(crate) use bandwidth::Bandwidth;
 pub(crate) use init::Init;
+pub(crate) use rebuild::Rebuild;
 
 use sim::model::{ModelOptions, Preset, ServerOptions, preset};
 use sim::{StudyOptions, StudyVolume};
@@ -35,6 +37,9 @@ const VOLUMES: u64 = 8;
 const VOLUME_BYTES: u64 = 1230 * GB;
 const DRIVE_BYTES: u64 = 300 * GB;
 
+/// Section 4: minutes until the failed drive was reconstructed.
+const RAID6_MINUTES: f64 = 312.0;
+const DDP_MINUTES: f64 = 36.0;
 /// The rate of a drive that 312 minutes for 300 GB imply: 16.03 MB/s. An input of these studies, not a result.
 const IMPLIED_RATE: u64 = DRIVE_BYTES / (312 * 60);
 
@@ -83,6 +88,15 @@ impl Scale {
         };
         let bytes = VOLUMES * self.of(VOLUME_BYTES) / MIB * MIB;
         StudyVolume::create(&options, Some(bytes)).expect("the paper's volumes fit into its pool")
+    }
+
+    /// Eight groups and two hot spares, all of their space in use.
+    fn raid6(self, drive: Preset) -> StudyVolume {
+        let options = StudyOptions {
+            drive_bytes: Some(self.of(drive.capacity_bytes()) / MIB * MIB),
+            ..StudyOptions::new(RAID6, drive)
+        };
+        StudyVolume::create(&options, None).expect("the paper's groups are a pool")
     }
 
     const fn of(self, bytes: u64) -> u64 {
