@@ -32,6 +32,8 @@ pub enum Unit {
     Kibibytes,
     /// Drives.
     Drives,
+    /// Groups of columns.
+    Groups,
     /// Requests.
     Requests,
     /// Places where a chunk ends.
@@ -56,6 +58,7 @@ impl Unit {
             Self::Xors => "XORs",
             Self::Kibibytes => "KiB",
             Self::Drives => "drives",
+            Self::Groups => "groups",
             Self::Requests => "I/Os",
             Self::Boundaries => "boundaries",
         }

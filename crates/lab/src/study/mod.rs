@@ -31,6 +31,7 @@ pub static STUDIES: &[&dyn Study] = &[
     &draid::Sweep,
     &elastic::Table1,
     &ddp::Rebuild,
+    &ddp::Dual,
     &ddp::Init,
     &ddp::Bandwidth,
     &shear::FIG3,

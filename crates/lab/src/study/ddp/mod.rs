@@ -13,11 +13,13 @@
 //! divided by how unevenly the table of members spreads the work (greatest ÷ mean).
 
 mod bandwidth;
+mod dual;
 mod host;
 mod init;
 mod rebuild;
 
 pub(crate) use bandwidth::Bandwidth;
+pub(crate) use dual::Dual;
 pub(crate) use init::Init;
 pub(crate) use rebuild::Rebuild;
 
@@ -32,6 +34,7 @@ const GB: u64 = 1_000_000_000;
 const DDP: &str = "ddp:8d:2p:60c:3s";
 /// Section 2.3.
 const RAID6: &str = "raid6:4d:50c:2s";
+const DRIVES: u16 = 60;
 /// Eight volumes (section 2.2).
 const VOLUMES: u64 = 8;
 const VOLUME_BYTES: u64 = 1230 * GB;
