@@ -34,6 +34,7 @@ pub static STUDIES: &[&dyn Study] = &[
     &ddp::Dual,
     &ddp::Init,
     &ddp::Bandwidth,
+    &ddp::Priority,
     &shear::FIG3,
     &shear::FIG5,
     &shear::FIG6,

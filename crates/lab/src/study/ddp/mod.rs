@@ -16,11 +16,13 @@ mod bandwidth;
 mod dual;
 mod host;
 mod init;
+mod priority;
 mod rebuild;
 
 pub(crate) use bandwidth::Bandwidth;
 pub(crate) use dual::Dual;
 pub(crate) use init::Init;
+pub(crate) use priority::Priority;
 pub(crate) use rebuild::Rebuild;
 
 use sim::model::{ModelOptions, Preset, ServerOptions, preset};
