@@ -126,7 +126,7 @@ fn runs_of_one_healthy_pool_find_nothing() {
 fn reference_workloads_have_at_least_one_boundary_and_cuts_of_them_merge() {
     let mut runner = Runner::new();
     let all = workloads();
-    assert_eq!(all.len(), 55);
+    assert_eq!(all.len(), 57);
     let share = Share::one_in(5000);
     let tally = cuts(&mut runner, &all[0], share);
     assert!(tally.points > 0 && tally.states > tally.merged);
