@@ -87,7 +87,7 @@ pub(super) struct Filling {
     /// The target's drive has gone out. The lane may still report that the cell is filled, when another drive has the
     /// seat already.
     pub(super) superseded: bool,
-    /// The lane has been told to abandon it.
+    /// The lane has the command to abandon it.
     let_go: bool,
 }
 
