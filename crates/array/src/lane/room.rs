@@ -144,14 +144,20 @@ impl Room {
 
     /// Charges a request. True if little room is left.
     fn charge(&mut self, id: RequestId, counted: Counted) -> bool {
+        let low = self.add(&counted.needs, |account| &mut account.in_flight);
+        self.counted.insert(id, counted);
+        low
+    }
+
+    /// Adds to what is charged, and to the part of it that has not ended. True if little room is left.
+    fn add(&mut self, needs: &[(Seat, u64)], part: fn(&mut Account) -> &mut u64) -> bool {
         let mut low = false;
-        for &(seat, bytes) in &counted.needs {
+        for &(seat, bytes) in needs {
             let account = self.account(seat);
             account.charged += bytes;
-            account.in_flight += bytes;
+            *part(account) += bytes;
             low |= account.unused() < account.low;
         }
-        self.counted.insert(id, counted);
         low
     }
 
@@ -241,14 +247,7 @@ impl Room {
 
     /// Charges work of the lane itself. True if little room is left.
     fn own(&mut self, needs: &[(Seat, u64)]) -> bool {
-        let mut low = false;
-        for &(seat, bytes) in needs {
-            let account = self.account(seat);
-            account.charged += bytes;
-            account.own += bytes;
-            low |= account.unused() < account.low;
-        }
-        low
+        self.add(needs, |account| &mut account.own)
     }
 
     fn raise(&mut self, needs: &[(Seat, u64)]) {
