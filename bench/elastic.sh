@@ -87,7 +87,6 @@ fill() {
         awk "BEGIN { exit !($rate * $time >= $2 * 1048576) }" && break
         time=$(awk "BEGIN { t = int($2 * 1048576 / $rate * 1.3) + 1; u = int($time * 1.5); print (t > u ? t : u) }")
     done
-    settle "$1"
 }
 
 # KEY POOL OPTION…: runs a load; appends its rate to KEY.rate, CPU time to KEY.cpu, median latency to KEY.p50, operations of all drives for each
@@ -252,7 +251,8 @@ zram_pool() {
     "$ravelin" volume create s/v --size 256M >/dev/null
     [ "$2" = "$elastic" ] && convert s 0
     fill s 256
-    [ "$3" = 100 ] && convert s 100 && settle s
+    [ "$3" = 100 ] && convert s 100
+    settle s
     load "$1-write" s "${overwrites[@]}" --time $((2 * seconds))
     [ "$1" = raid5 ] || degraded "$1-degraded" s 1
     if [ "$1" != copies ]; then
@@ -366,6 +366,7 @@ space() {
     "$ravelin" volume create s/v --size "${size}M" >/dev/null
     [ -n "$plain" ] || "$ravelin" pool elastic s 0 >/dev/null
     fill s "$size"
+    settle s
 
     # 1. Data of ratio 2, and parity of the same ratio: U·A and what ring and pages take. Copies of all of it would take U·(B − A) more,
     #    and stripes become copies up to the lower line. What conversions log has replaced data in the ring before the measurement, as
