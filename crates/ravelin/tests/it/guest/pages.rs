@@ -68,7 +68,11 @@ fn page_works(name: &str, programs: &[&str], modules: &[&str]) {
     }
     script += "say \"typed $(ls /typed | wc -l)\"\n";
     let said = guest.run(&script);
-    assert_eq!(said, format!("typed {}", commands.len()), "{name}");
+    // In the message, where the first lines of what failed are.
+    assert!(
+        said == format!("typed {}", commands.len()),
+        "{name}: {said}"
+    );
     assert!(commands.len() >= 15, "{name}: {}", commands.len());
 }
 
