@@ -575,7 +575,7 @@ impl PoolStatus {
             elastic: elastic(pool),
             work: work(pool, now),
             steering: SteerStatus {
-                priority: facts.steer.priority().name().to_owned(),
+                priority: array::priority::of(&facts.steer).name().to_owned(),
                 rate_bytes: facts.steer.rate_bytes,
                 paused: facts.steer.paused,
                 groups_without_redundancy: pool.groups_without_redundancy(),

@@ -11,7 +11,7 @@ use uuid::Uuid;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::pool::PoolFacts;
+use super::facts::PoolFacts;
 
 /// The first eight bytes of every label.
 pub const LABEL_MAGIC: [u8; 8] = *b"RAVELIN\0";

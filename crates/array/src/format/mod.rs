@@ -17,6 +17,7 @@
 //! began.
 
 mod cells;
+mod facts;
 mod form;
 mod holder;
 mod journal;
@@ -25,6 +26,10 @@ mod map;
 mod page;
 
 pub use cells::{CELL_PAGE_BYTES, CellEntry, CellPage, ENTRIES_PER_PAGE};
+pub use facts::{
+    Bay, Interleave, LossFacts, OutReason, PoolFacts, RegionFacts, ScrubFacts, SeatFacts,
+    SeatState, SteerFacts, VolumeFacts,
+};
 pub use form::{Form, HeldIn};
 pub use holder::{HEARTBEAT_OFFSET, HOLDER_OFFSET, Holder, usurper};
 pub use journal::{Anchor, BatchHeader, DESCRIPTOR_BYTES, Descriptor, RING_HEAD_BYTES};

@@ -15,16 +15,18 @@ use super::fill::Fills;
 use super::initialize::Initialization;
 use super::joining::Joining;
 use super::labels::Labels;
+use super::loss::listed;
 use super::resync::Resync;
 use super::room::Rooms;
 use super::scrub::Scrub;
+use super::space::interleave_for;
 use super::stall::Stalls;
 use super::steer::Meter;
 use super::suspicion::Suspicions;
 use super::volumes::is_name;
 use super::{
-    Bay, Drive, Interleave, LossFacts, OnDurable, Pool, PoolFacts, RegionFacts, ScrubFacts,
-    SeatFacts, SeatState, SteerFacts, Ticket,
+    Bay, Drive, LossFacts, OnDurable, Pool, PoolFacts, RegionFacts, ScrubFacts, SeatFacts,
+    SeatState, SteerFacts, Ticket,
 };
 use crate::format::{
     CellShape, DERIVED_PARITY, DIRECT_WRITES, DriveMap, DriveMapError, ELASTIC, FREE_STRIPES,
@@ -250,19 +252,19 @@ pub(super) struct Sizes {
     pub(super) regions: Option<Regions>,
 }
 
-impl RegionFacts {
-    /// The regions, with the features that the pool `has`.
-    pub(super) fn regions(self, pool: Uuid, has: impl Fn(&str) -> bool) -> Regions {
-        Regions {
-            pool,
-            journal_offset: self.journal_offset,
-            ring_bytes: self.ring_bytes,
-            metadata_offset: self.metadata_offset,
-            page_copies: self.page_copies,
-            direct_writes: has(DIRECT_WRITES),
-            derived_parity: has(DERIVED_PARITY),
-            free_stripes: self.free_stripes.filter(|_| has(FREE_STRIPES)).unwrap_or(0),
-        }
+/// The regions, with the features that the pool `has`.
+pub(super) fn regions(facts: RegionFacts, pool: Uuid, has: impl Fn(&str) -> bool) -> Regions {
+    Regions {
+        pool,
+        journal_offset: facts.journal_offset,
+        ring_bytes: facts.ring_bytes,
+        metadata_offset: facts.metadata_offset,
+        page_copies: facts.page_copies,
+        direct_writes: has(DIRECT_WRITES),
+        derived_parity: has(DERIVED_PARITY),
+        free_stripes: { facts.free_stripes }
+            .filter(|_| has(FREE_STRIPES))
+            .unwrap_or(0),
     }
 }
 
@@ -431,7 +433,7 @@ fn create_with(
         data_offset: map.data_offset,
         lanes,
         elastic,
-        regions: regions.map(|regions| regions.regions(spec.uuid, |_| page_copies.is_some())),
+        regions: regions.map(|facts| self::regions(facts, spec.uuid, |_| page_copies.is_some())),
     };
     let (mut geometry, table) = geometry(&spec.scheme, drives, sizes, None)?;
     if let (Some(facts), Some(regions)) = (&mut regions, sizes.regions)
@@ -503,7 +505,7 @@ fn create_with(
             (
                 INTERLEAVED_VOLUMES,
                 { spec.interleave && spec.scheme.family.is_declustered() }
-                    && Interleave::of(&geometry).is_some(),
+                    && interleave_for(&geometry).is_some(),
             ),
             (DERIVED_PARITY, regions.is_some() && page_copies.is_some()),
             (
@@ -538,7 +540,7 @@ impl Pool {
             .map(|&seat| (seat, CellTable::default()))
             .collect();
         let group_blocks = geometry.group_data_bytes() / block::BLOCK_BYTES;
-        let losses = facts.losses.losses(&facts.volumes, group_blocks);
+        let losses = listed(&facts.losses, &facts.volumes, group_blocks);
         let lanes = geometry.lanes();
         Self {
             losses,

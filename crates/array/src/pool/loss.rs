@@ -30,24 +30,22 @@ pub struct LostData {
     pub length_bytes: u64,
 }
 
-impl LossFacts {
-    /// The ranges in the facts, without those that are impossible.
-    pub(super) fn losses(&self, volumes: &[VolumeFacts], group_blocks: u64) -> Losses {
-        let known = |group| owner(volumes, group).is_some();
-        let ranges = self.ranges.iter().filter(|&&(group, first, blocks)| {
-            let inside = first
-                .checked_add(blocks)
-                .is_some_and(|end| end <= group_blocks);
-            inside && known(group)
-        });
-        ranges
-            .map(|&(group, first, blocks)| LostRange {
-                group,
-                first,
-                blocks,
-            })
-            .collect()
-    }
+/// The ranges in the facts, without those that are impossible.
+pub(super) fn listed(facts: &LossFacts, volumes: &[VolumeFacts], group_blocks: u64) -> Losses {
+    let known = |group| owner(volumes, group).is_some();
+    let ranges = facts.ranges.iter().filter(|&&(group, first, blocks)| {
+        let inside = first
+            .checked_add(blocks)
+            .is_some_and(|end| end <= group_blocks);
+        inside && known(group)
+    });
+    ranges
+        .map(|&(group, first, blocks)| LostRange {
+            group,
+            first,
+            blocks,
+        })
+        .collect()
 }
 
 /// The volume that has a group.

@@ -21,7 +21,6 @@ mod clients;
 mod create;
 mod elastic;
 mod error;
-mod facts;
 mod fill;
 mod freed;
 mod full;
@@ -79,6 +78,10 @@ use crate::plan::SubStripePlans;
 use crate::runs::Runs;
 use crate::{Geometry, Losses};
 
+pub use crate::format::{
+    Bay, Interleave, LossFacts, OutReason, PoolFacts, RegionFacts, ScrubFacts, SeatFacts,
+    SeatState, SteerFacts, VolumeFacts,
+};
 pub use catchup::{Proof, Rejected};
 pub use create::{CreateError, NewDrive, PoolSpec, RegionSizes, create, create_with_regions};
 pub use elastic::{
@@ -86,10 +89,6 @@ pub use elastic::{
     policy_of,
 };
 pub use error::PoolError;
-pub use facts::{
-    Bay, Interleave, LossFacts, OutReason, PoolFacts, RegionFacts, ScrubFacts, SeatFacts,
-    SeatState, SteerFacts, VolumeFacts,
-};
 pub use fill::order::{FILL_ORDERS, FillChoice, FillLoads, FillOrder};
 pub use loss::LostData;
 pub use open::{FoundDrive, OpenError, Opening, open};

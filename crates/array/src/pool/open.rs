@@ -29,10 +29,9 @@ use layout::Cell;
 use uuid::Uuid;
 
 use super::cells::CellTable;
-use super::create::{CreateError, Sizes, from_hex, geometry};
-use super::{
-    Bay, Interleave, OnDurable, OutReason, Pool, PoolFacts, Report, SeatFacts, SeatState, Ticket,
-};
+use super::create::{CreateError, Sizes, from_hex, geometry, regions};
+use super::space::fits;
+use super::{Bay, OnDurable, OutReason, Pool, PoolFacts, Report, SeatFacts, SeatState, Ticket};
 use crate::action::Command;
 use crate::format::{CellPage, Label};
 use crate::seeded::{self, SeededFault};
@@ -524,14 +523,14 @@ fn build(mut facts: PoolFacts, generation: u64) -> Result<Pool, OpenError> {
         elastic: scheme.elastic && facts.regions.is_some(),
         regions: facts
             .regions
-            .map(|regions| regions.regions(facts.uuid, |feature| facts.has(feature))),
+            .map(|stored| regions(stored, facts.uuid, |feature| facts.has(feature))),
     };
     let (geometry, _) = geometry(&scheme, drives, sizes, table.as_deref())?;
     let free_stripes = geometry.regions().map_or(0, |regions| regions.free_stripes);
     if free_stripes >= geometry.stripes_per_group() {
         return Err(OpenError::FreeStripes { free_stripes });
     }
-    let fits = |how: Interleave| how.fits(&geometry);
+    let fits = |how| fits(how, &geometry);
     let mut volumes = facts.volumes.iter();
     if let Some(volume) = volumes.find(|volume| !volume.interleave.is_none_or(fits)) {
         return Err(OpenError::Interleave {

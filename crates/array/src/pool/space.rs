@@ -66,46 +66,44 @@ pub(crate) struct VolumeSpace {
     extents: Vec<Extent>,
 }
 
-impl Interleave {
-    /// For new volumes of a pool: the smallest number of neighbouring groups whose cells are spread evenly over all
-    /// drives. `None` if a single group's cells are, or if no number of groups is better.
-    pub(super) fn of(geometry: &Geometry) -> Option<Self> {
-        let layout = geometry.layout();
-        if !geometry.stripes_use_all_columns() {
-            return None;
-        }
-        let mut cells = vec![0_u64; usize::from(layout.drives())];
-        let mut best = None;
-        for group in 0..SET_MAX.min(geometry.groups()) {
-            for column in 0..layout.columns() {
-                cells[layout.cell(group, column).seat.index()] += 1;
-            }
-            let busiest = cells.iter().copied().max().unwrap_or(0);
-            let all: u64 = cells.iter().sum();
-            // The mean of the drives as a fraction of the busiest one.
-            let evenness = (all, busiest * cells.len() as u64);
-            let better = best.is_none_or(|(_, (mean, most))| evenness.0 * most > mean * evenness.1);
-            if better {
-                best = Some((group + 1, evenness));
-            }
-            if evenness.0 * EVEN.1 >= evenness.1 * EVEN.0 {
-                break;
-            }
-        }
-        let (groups, _) = best.filter(|&(groups, _)| groups > 1)?;
-        Some(Self {
-            groups,
-            unit_bytes: unit_stripes(geometry) * geometry.stripe_data_bytes(),
-        })
+/// For new volumes of a pool: the smallest number of neighbouring groups whose cells are spread evenly over all
+/// drives. `None` if a single group's cells are, or if no number of groups is better.
+pub(super) fn interleave_for(geometry: &Geometry) -> Option<Interleave> {
+    let layout = geometry.layout();
+    if !geometry.stripes_use_all_columns() {
+        return None;
     }
+    let mut cells = vec![0_u64; usize::from(layout.drives())];
+    let mut best = None;
+    for group in 0..SET_MAX.min(geometry.groups()) {
+        for column in 0..layout.columns() {
+            cells[layout.cell(group, column).seat.index()] += 1;
+        }
+        let busiest = cells.iter().copied().max().unwrap_or(0);
+        let all: u64 = cells.iter().sum();
+        // The mean of the drives as a fraction of the busiest one.
+        let evenness = (all, busiest * cells.len() as u64);
+        let better = best.is_none_or(|(_, (mean, most))| evenness.0 * most > mean * evenness.1);
+        if better {
+            best = Some((group + 1, evenness));
+        }
+        if evenness.0 * EVEN.1 >= evenness.1 * EVEN.0 {
+            break;
+        }
+    }
+    let (groups, _) = best.filter(|&(groups, _)| groups > 1)?;
+    Some(Interleave {
+        groups,
+        unit_bytes: unit_stripes(geometry) * geometry.stripe_data_bytes(),
+    })
+}
 
-    /// True if units are whole stripes and groups whole units. Labels are input: they may have any values.
-    pub(super) fn fits(self, geometry: &Geometry) -> bool {
-        self.groups > 0
-            && self.unit_bytes > 0
-            && self.unit_bytes.is_multiple_of(geometry.stripe_data_bytes())
-            && geometry.group_data_bytes().is_multiple_of(self.unit_bytes)
-    }
+/// True if units are whole stripes and groups whole units. Labels are input: they may have any values.
+pub(super) fn fits(how: Interleave, geometry: &Geometry) -> bool {
+    how.groups > 0
+        && how.unit_bytes > 0
+        && how.unit_bytes.is_multiple_of(geometry.stripe_data_bytes())
+        && geometry.group_data_bytes().is_multiple_of(how.unit_bytes)
 }
 
 /// Stripes of a unit: a divisor of the stripes of a group's data.

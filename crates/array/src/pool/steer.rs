@@ -13,7 +13,7 @@ use block::Instant;
 use super::{OnDurable, Pool, PoolError, Ticket};
 use crate::action::{Command, Steer};
 use crate::lane::FILL_STEP_BYTES;
-use crate::priority::Priority;
+use crate::priority::{self, Priority};
 
 /// The lowest rate: with less, a drive of today takes months.
 pub const RATE_BYTES_MIN: u64 = 1_000_000;
@@ -136,7 +136,7 @@ impl Pool {
         let facts = &self.facts.steer;
         let metered = |rate: u64| (rate / STEPS_PER_SECOND).clamp(STEP_BYTES_MIN, FILL_STEP_BYTES);
         let steer = Steer {
-            priority: facts.priority(),
+            priority: priority::of(facts),
             paused: facts.paused,
             metered_bytes: facts.rate_bytes.map(metered),
         };

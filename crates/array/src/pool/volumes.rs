@@ -4,8 +4,8 @@
 use block::{BLOCK_BYTES, Fault, Outcome};
 use uuid::Uuid;
 
-use super::space::VolumeSpace;
-use super::{Interleave, OnDurable, Pool, PoolError, Ticket, VolumeFacts};
+use super::space::{VolumeSpace, interleave_for};
+use super::{OnDurable, Pool, PoolError, Ticket, VolumeFacts};
 use crate::action::Command;
 use crate::format::{INTERLEAVED_VOLUMES, LAZY_INITIALIZATION};
 use crate::runs;
@@ -147,7 +147,7 @@ impl Pool {
             size_bytes: size_bytes.next_multiple_of(BLOCK_BYTES),
             extents,
             interleave: { self.facts.has(INTERLEAVED_VOLUMES) }
-                .then(|| Interleave::of(&self.geometry))
+                .then(|| interleave_for(&self.geometry))
                 .flatten(),
         };
         if self.facts.has(LAZY_INITIALIZATION) {

@@ -20,6 +20,7 @@ use block::{BLOCK_BYTES, Instant, Seat};
 
 use super::Pool;
 use super::fill::Kind;
+use crate::priority;
 
 /// Samples of the rate. They reach back a half of the work's time so far, at least and at most so much each.
 const SAMPLES: usize = 32;
@@ -210,7 +211,7 @@ impl Pool {
             .then(|| as_f64(left_bytes) / bytes_per_second);
         Some(Work {
             kind: "elastic",
-            priority: self.facts.steer.priority().name(),
+            priority: priority::of(&self.facts.steer).name(),
             paused: false,
             done_bytes,
             total_bytes: done_bytes + left_bytes,
@@ -250,8 +251,8 @@ impl Pool {
         Some(Work {
             kind: kind.name(),
             priority: match kind == Kind::Rebuild && without > 0 {
-                true => crate::priority::urgent().name(),
-                false => steer.priority().name(),
+                true => priority::urgent().name(),
+                false => priority::of(steer).name(),
             },
             paused: steer.paused,
             done_bytes,
@@ -317,7 +318,7 @@ impl Pool {
         let likely = (!paused && groups > 0).then(|| as_f64(left) * seconds / as_f64(groups));
         Some(Work {
             kind: "scrub",
-            priority: self.facts.steer.priority().name(),
+            priority: priority::of(&self.facts.steer).name(),
             paused,
             done_bytes: progress.groups_done * group_bytes,
             total_bytes: progress.groups_total * group_bytes,

@@ -14,6 +14,8 @@ mod medium;
 use std::fmt;
 use std::time::Duration;
 
+use crate::format::SteerFacts;
+
 /// The longest step of a fill while clients send requests, unless a policy says more.
 const STEP_BYTES_MAX: u64 = 1 << 20;
 
@@ -53,6 +55,13 @@ pub fn standard() -> &'static dyn Priority {
 #[must_use]
 pub fn urgent() -> &'static dyn Priority {
     &high::High
+}
+
+/// The policy that an administrator has set, by the pool's facts.
+#[must_use]
+pub fn of(facts: &SteerFacts) -> &'static dyn Priority {
+    let named = facts.priority.as_deref().and_then(named);
+    named.unwrap_or_else(standard)
 }
 
 /// The policy of this name.

@@ -8,8 +8,7 @@ use layout::{Scheme, SchemeError};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::format::ELASTIC;
-use crate::priority::{self, Priority};
+use super::label::ELASTIC;
 use crate::{VolumeId, runs};
 
 /// The pool's facts. Changing one makes a new generation.
@@ -95,13 +94,6 @@ pub struct SteerFacts {
 impl SteerFacts {
     fn is_standard(&self) -> bool {
         *self == Self::default()
-    }
-
-    /// Their priority.
-    #[must_use]
-    pub fn priority(&self) -> &'static dyn Priority {
-        let named = self.priority.as_deref().and_then(priority::named);
-        named.unwrap_or_else(priority::standard)
     }
 }
 
@@ -241,7 +233,8 @@ impl Bay {
 
     /// The bay of a drive that is found again, where the machine knows `found` for it: what an administrator has named
     /// stays, what the machine knew before does not.
-    pub(super) fn of_found(own: Option<Self>, found: Option<Self>) -> Option<Self> {
+    #[must_use]
+    pub fn of_found(own: Option<Self>, found: Option<Self>) -> Option<Self> {
         own.filter(Self::is_named).or(found)
     }
 }
@@ -441,7 +434,10 @@ impl PoolFacts {
     }
 
     /// Gives the drives in two seats these numbers.
-    pub(super) fn set_numbers(&mut self, seats: [Seat; 2], numbers: [u16; 2]) {
+    ///
+    /// # Panics
+    /// When there is no such seat.
+    pub fn set_numbers(&mut self, seats: [Seat; 2], numbers: [u16; 2]) {
         for (seat, number) in seats.into_iter().zip(numbers) {
             self.seats[seat.index()].number = (number != seat.0).then_some(number);
         }
@@ -449,7 +445,8 @@ impl PoolFacts {
 
     /// The number of a new drive in the seat behind the last one: `None` for the seat's own, or else the first free
     /// number.
-    pub(super) fn new_number(&self, seat: Seat) -> Option<u16> {
+    #[must_use]
+    pub fn new_number(&self, seat: Seat) -> Option<u16> {
         let free = |number: &u16| self.seat_numbered(*number).is_none();
         if free(&seat.0) {
             return None;
@@ -458,7 +455,8 @@ impl PoolFacts {
     }
 
     /// True if a group is one of a volume's that has content.
-    pub(super) fn is_allocated(&self, group: u64) -> bool {
+    #[must_use]
+    pub fn is_allocated(&self, group: u64) -> bool {
         let extents = self.volumes.iter().flat_map(|volume| &volume.extents);
         let mut extents = extents.map(|&(first, count)| first..first + count);
         extents.any(|extent| extent.contains(&group))
