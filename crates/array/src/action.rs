@@ -8,8 +8,7 @@ use std::sync::Arc;
 use block::{Fault, Outcome, RequestKind, Seat};
 use layout::Cell;
 
-use crate::VolumeId;
-use crate::format::Form;
+use crate::format::{Form, VolumeId};
 use crate::lane::FormCounts;
 use crate::losses::LostRange;
 use crate::priority::{self, Priority};

@@ -18,7 +18,7 @@ use layout::bloated::Planes;
 use layout::{Cell, Layout};
 use uuid::Uuid;
 
-use crate::format::{BlockName, Form, PAGE_BYTES, pages_per_cell};
+use crate::format::{BlockName, Form, PAGE_BYTES, VolumeId, pages_per_cell};
 use crate::seeded::{self, SeededFault};
 
 /// The fixed shape of a pool: code × layout × sizes. Everything here has been checked once, in
@@ -131,15 +131,6 @@ impl Hint for GeometryError {
             Self::NoGroup { .. } => Some("use larger drives or smaller cells (-o cell=)".into()),
         }
     }
-}
-
-/// The identity of a volume in lanes: the number of its first group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct VolumeId(pub u64);
-
-impl VolumeId {
-    /// No volume: for requests that use none of the resources that volumes share.
-    pub const NONE: Self = Self(u64::MAX);
 }
 
 /// A request in the address space of one group's data.

@@ -34,6 +34,7 @@ pub use action::{
     Action, BufferId, Command, Compute, ComputeId, ComputeStep, Computed, Event, Io, IoId, IoKind,
     Joined, Origin, Reply, RequestId, ScratchId, Service, Slice, Steer,
 };
-pub use geometry::{Geometry, GeometryError, GroupRequest, Regions, VolumeId};
+pub use format::VolumeId;
+pub use geometry::{Geometry, GeometryError, GroupRequest, Regions};
 pub use lane::{DEADLINE, FormCounts, Lane, StripeLocks};
 pub use losses::{Losses, LostRange};

@@ -8,8 +8,9 @@ use layout::{Scheme, SchemeError};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use super::ids::VolumeId;
 use super::label::ELASTIC;
-use crate::{VolumeId, runs};
+use crate::runs;
 
 /// The pool's facts. Changing one makes a new generation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -20,6 +20,7 @@ mod cells;
 mod facts;
 mod form;
 mod holder;
+mod ids;
 mod journal;
 mod label;
 mod map;
@@ -32,6 +33,7 @@ pub use facts::{
 };
 pub use form::{Form, HeldIn};
 pub use holder::{HEARTBEAT_OFFSET, HOLDER_OFFSET, Holder, usurper};
+pub use ids::VolumeId;
 pub use journal::{Anchor, BatchHeader, DESCRIPTOR_BYTES, Descriptor, RING_HEAD_BYTES};
 pub use label::{
     DERIVED_PARITY, DIRECT_WRITES, ELASTIC, FEATURES, FORMAT, FREE_STRIPES, INTERLEAVED_VOLUMES,
