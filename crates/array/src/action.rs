@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use block::{Fault, Outcome, RequestKind, Seat};
 use layout::Cell;
 
 use crate::format::{Form, VolumeId};
-use crate::lane::FormCounts;
 use crate::losses::LostRange;
 use crate::priority::{self, Priority};
 use crate::room::RoomReport;
@@ -245,6 +245,21 @@ pub enum Action {
     Reply(Reply),
 }
 
+/// How long a drive may take for one operation before the pool is asked to do without it. Disks made for arrays give up
+/// an operation after seven seconds; the limit must not be below that.
+pub const DEADLINE: Duration = Duration::from_secs(10);
+
+/// How often a write that a drive has failed is tried again before the fault is reported to the pool. Disks have tried
+/// for seconds themselves; one more attempt helps against faults of a cable or a path. A failed read is not tried
+/// again: its data is reconstructed and written again, which is the better repair. A failed flush is never tried again,
+/// because the data that it should have covered may be gone.
+pub const WRITE_RETRIES: u8 = 2;
+
+/// Bytes of one cell that a step of a fill moves. A disk turns to another fill after each step: in a rebuild at 7,200
+/// rpm, arm and rotation take 42 % of its time with 1 MiB, 22 % with 4 MiB. The memory of a step is this many bytes for
+/// each column that is read or written. Steps are shorter while clients send requests (`lane/jobs/pace.rs`).
+pub const FILL_STEP_BYTES: u64 = 4 << 20;
+
 /// A command from the pool to a lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
@@ -434,6 +449,32 @@ impl Default for Steer {
     }
 }
 
+/// Some stripes of a group, and how many of them have each form.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FormCounts {
+    /// Stripes that hold data of which something was written.
+    pub written: u64,
+    /// How many of them are copies now.
+    pub copies: u64,
+    /// How many have been converted.
+    pub converted: u64,
+    /// How many should have been converted, and could not be for now.
+    pub left: u64,
+    /// How many of these because there was no room for them.
+    pub short: u64,
+}
+
+impl FormCounts {
+    /// Adds others.
+    pub const fn add(&mut self, others: Self) {
+        self.written += others.written;
+        self.copies += others.copies;
+        self.converted += others.converted;
+        self.left += others.left;
+        self.short += others.short;
+    }
+}
+
 /// A report of a lane. The pool acts on it; logs and the console show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
@@ -457,7 +498,7 @@ pub enum Event {
         /// Whose.
         seat: Seat,
     },
-    /// A drive has not answered for [`DEADLINE`](crate::DEADLINE). Reported repeatedly.
+    /// A drive has not answered for [`DEADLINE`]. Reported repeatedly.
     Hangs {
         /// The lane that waits for it.
         lane: u16,

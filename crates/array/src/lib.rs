@@ -31,10 +31,11 @@ pub mod seeded;
 pub mod view;
 
 pub use action::{
-    Action, BufferId, Command, Compute, ComputeId, ComputeStep, Computed, Event, Io, IoId, IoKind,
-    Joined, Origin, Reply, RequestId, ScratchId, Service, Slice, Steer,
+    Action, BufferId, Command, Compute, ComputeId, ComputeStep, Computed, DEADLINE, Event,
+    FormCounts, Io, IoId, IoKind, Joined, Origin, Reply, RequestId, ScratchId, Service, Slice,
+    Steer,
 };
 pub use format::VolumeId;
 pub use geometry::{Geometry, GeometryError, GroupRequest, Regions};
-pub use lane::{DEADLINE, FormCounts, Lane, StripeLocks};
+pub use lane::{Lane, StripeLocks};
 pub use losses::{Losses, LostRange};

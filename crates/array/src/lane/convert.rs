@@ -25,34 +25,9 @@ use super::io::IoTable;
 use super::maps::StripeMaps;
 use super::ops::Op;
 use super::overlay::Overlay;
+use crate::action::FormCounts;
 use crate::format::Form;
 use crate::plan::{self, Stripe};
-
-/// Some stripes of a group, and how many of them have each form.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FormCounts {
-    /// Stripes that hold data of which something was written.
-    pub written: u64,
-    /// How many of them are copies now.
-    pub copies: u64,
-    /// How many have been converted.
-    pub converted: u64,
-    /// How many should have been converted, and could not be for now.
-    pub left: u64,
-    /// How many of these because there was no room for them.
-    pub short: u64,
-}
-
-impl FormCounts {
-    /// Adds others.
-    pub(super) const fn add(&mut self, others: Self) {
-        self.written += others.written;
-        self.copies += others.copies;
-        self.converted += others.converted;
-        self.left += others.left;
-        self.short += others.short;
-    }
-}
 
 /// A step of a conversion: its aim, and what is known since it was planned.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -451,9 +451,8 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::action::IoId;
+    use crate::action::{IoId, WRITE_RETRIES};
     use crate::format::newest_label;
-    use crate::lane::WRITE_RETRIES;
     use crate::pool::{Half, NewDrive, OutReason, PoolAction, PoolSpec, Ticket, create};
 
     fn drive(number: u128) -> NewDrive {

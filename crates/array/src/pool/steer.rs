@@ -11,8 +11,7 @@ use std::time::Duration;
 use block::Instant;
 
 use super::{OnDurable, Pool, PoolError, Ticket};
-use crate::action::{Command, Steer};
-use crate::lane::FILL_STEP_BYTES;
+use crate::action::{Command, FILL_STEP_BYTES, Steer};
 use crate::priority::{self, Priority};
 
 /// The lowest rate: with less, a drive of today takes months.

@@ -6,12 +6,6 @@ use super::stragglers::Late;
 use crate::action::{Io, IoId};
 use crate::lane::Purpose;
 
-/// How often a write that a drive has failed is tried again before the fault is reported to the pool. Disks have tried
-/// for seconds themselves; one more attempt helps against faults of a cable or a path. A failed read is not tried
-/// again: its data is reconstructed and written again, which is the better repair. A failed flush is never tried again,
-/// because the data that it should have covered may be gone.
-pub(crate) const WRITE_RETRIES: u8 = 2;
-
 /// A drive operation in flight.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::lane) struct Flight {

@@ -18,13 +18,9 @@ use std::time::Duration;
 use block::{Instant, Seat};
 
 use super::Flight;
-use crate::action::{Event, IoId, IoKind};
+use crate::action::{DEADLINE, Event, IoId, IoKind};
 use crate::lane::context::Context;
 use crate::lane::sequence_map::SequenceMap;
-
-/// How long a drive may take for one operation before the pool is asked to do without it. Disks made for arrays give up
-/// an operation after seven seconds; the limit must not be below that.
-pub const DEADLINE: Duration = Duration::from_secs(10);
 
 /// While a drive hangs, this is reported to the pool again at this interval: the state of the pool may have changed.
 const TELL_AGAIN: Duration = Duration::from_secs(5);

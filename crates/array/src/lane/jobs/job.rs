@@ -9,8 +9,9 @@ use block::{Fault, Instant};
 use layout::Cell;
 
 use super::catchup::{Held, PageScan};
+use crate::action::FormCounts;
 use crate::format::{Form, PageName};
-use crate::lane::convert::{Convert, FormCounts};
+use crate::lane::convert::Convert;
 use crate::lane::ops::Task;
 
 /// Bytes of one cell that a step of a scrub or resync reads. Clients wait for its stripes' locks.
@@ -22,11 +23,6 @@ pub(super) const CONVERT_STEP_BYTES: u64 = 256 << 10;
 
 /// Steps of a scrub or resync in flight: one reads while the other writes.
 const STEPS_IN_FLIGHT: u64 = 2;
-
-/// Bytes of one cell that a step of a fill moves. A disk turns to another fill after each step: in a rebuild at 7,200
-/// rpm, arm and rotation take 42 % of its time with 1 MiB, 22 % with 4 MiB. The memory of a step is this many bytes for
-/// each column that is read or written. Steps are shorter while clients send requests (`pace.rs`).
-pub(crate) const FILL_STEP_BYTES: u64 = 4 << 20;
 
 /// Steps of a fill in flight. Other fills keep the drives busy while this one writes; a second step would take the
 /// memory of another fill, and reach fewer drives.

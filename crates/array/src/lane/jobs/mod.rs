@@ -27,17 +27,15 @@ use block::{Fault, Instant, Outcome, Seat};
 use layout::Cell;
 
 pub(super) use self::catchup::Held;
-pub(crate) use self::job::FILL_STEP_BYTES;
 pub(super) use self::job::Job;
 use self::job::{CONVERT_STEP_BYTES, Kind, STEP_BYTES};
 use self::pace::Pacer;
 use super::context::Context;
-use super::convert::FormCounts;
 use super::ids::JobId;
 use super::io::IoTable;
 use super::ops::Task;
 use crate::Geometry;
-use crate::action::{Event, Steer};
+use crate::action::{Event, FILL_STEP_BYTES, FormCounts, Steer};
 use crate::format::{Entry, PageName};
 use crate::seeded::{self, SeededFault};
 

@@ -16,8 +16,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::action::FormCounts;
 use crate::format::Form;
-use crate::lane::FormCounts;
 
 /// Groups in flight at a time, over all lanes.
 const GROUPS_MAX: usize = 4;

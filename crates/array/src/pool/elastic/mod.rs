@@ -18,9 +18,8 @@ pub use self::spec::{ElasticError, ElasticSpec};
 use super::create::NewDrive;
 use super::room::{DriveRoom, RoomLevel};
 use super::{OnDurable, Pool, PoolError, SeatState, Ticket};
-use crate::action::Command;
+use crate::action::{Command, FormCounts};
 use crate::format::Form;
-use crate::lane::FormCounts;
 
 /// The time after which groups are tried again for whose copies there was no room. Each trial requests a sample of the
 /// drives, so it must not follow from a sample at once.
