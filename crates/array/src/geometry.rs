@@ -480,12 +480,6 @@ impl Geometry {
         (offset - self.data_offset) % self.cell_bytes() / BLOCK_BYTES
     }
 
-    /// Numbers of the cell's blocks that a transfer covers.
-    pub(crate) fn blocks_of(&self, transfer: &crate::plan::Transfer) -> Range<u64> {
-        let first = self.block_of(transfer.offset);
-        first..first + transfer.length / BLOCK_BYTES
-    }
-
     /// First byte on the drive of a block of a cell.
     #[must_use]
     pub fn block_offset(&self, cell: Cell, block: u64) -> u64 {

@@ -9,7 +9,7 @@
 //! The plan reads a row completely and computes all trials at once. A trial that leaves the stale columns out gives
 //! blocks that agree with every other checksum of the row; any other trial mixes new blocks with old ones and disagrees
 //! (a code of distance p + 1 keeps a distance of at least 2 while fewer than p columns are missing).
-//! [`Verdict`](crate::lane) decides; this file has only the arithmetic.
+//! `lane/arbitration/judge.rs` decides; this file has only the arithmetic.
 
 use block::BLOCK_BYTES;
 use erasure::{Code, ElementSet};

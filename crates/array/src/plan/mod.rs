@@ -28,6 +28,7 @@ mod sub_stripe;
 mod write;
 
 use std::fmt;
+use std::ops::Range;
 
 use block::{BLOCK_BYTES, Seat};
 use erasure::{Code, ElementSet};
@@ -111,6 +112,12 @@ impl Transfer {
             slice: self.slice,
             service,
         }
+    }
+
+    /// Numbers of the cell's blocks that it covers.
+    pub(crate) fn blocks(&self, geometry: &Geometry) -> Range<u64> {
+        let first = geometry.block_of(self.offset);
+        first..first + self.length / BLOCK_BYTES
     }
 }
 

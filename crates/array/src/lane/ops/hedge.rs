@@ -42,7 +42,7 @@ impl Operations {
             });
         let late: Vec<(u16, u64)> = late
             .flat_map(|transfer| {
-                let blocks = cx.geometry.blocks_of(&transfer);
+                let blocks = transfer.blocks(&cx.geometry);
                 blocks.map(move |block| (transfer.column, block))
             })
             .collect();

@@ -87,7 +87,7 @@ pub(in crate::lane) fn is_news(
     transfer: Transfer,
 ) -> bool {
     let knows = |transfer: &Transfer| {
-        let mut blocks = cx.geometry.blocks_of(transfer);
+        let mut blocks = transfer.blocks(&cx.geometry);
         blocks.any(|block| {
             let name = BlockName {
                 group: op.group,
