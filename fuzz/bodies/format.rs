@@ -5,11 +5,11 @@
 //! corrected before the bytes are parsed. Structures are padded with zeros to their size, so inputs
 //! are short.
 
-use array::format::{
+use block::BLOCK_BYTES;
+use format::{
     Anchor, BatchHeader, CellPage, Descriptor, ENTRIES_PER_META_PAGE, ENTRIES_PER_PAGE, Entry,
     LABEL_MAGIC, LABEL_SLOT_BYTES, Label, LabelError, MetaPage, PageName, newest_label,
 };
-use block::BLOCK_BYTES;
 use uuid::Uuid;
 
 const POOL: Uuid = Uuid::from_u128(0x0706_0504_0302_0100_0f0e_0d0c_0b0a_0908);
@@ -46,7 +46,7 @@ pub(crate) fn label(data: &[u8]) {
         put(&mut bytes, 0, &LABEL_MAGIC);
     }
     if flags & 2 != 0 {
-        put(&mut bytes, 8, &array::format::FORMAT.to_le_bytes());
+        put(&mut bytes, 8, &format::FORMAT.to_le_bytes());
         put(&mut bytes, 12, &[0; 16]);
     }
     if flags & 4 != 0 {

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use block::{Fault, Outcome, RequestKind, Seat};
+use format::{Form, VolumeId};
 use layout::Cell;
 
-use crate::format::{Form, VolumeId};
 use crate::losses::LostRange;
 use crate::priority::{self, Priority};
 use crate::room::RoomReport;

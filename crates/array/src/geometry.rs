@@ -14,12 +14,11 @@ use std::sync::Arc;
 
 use block::{BLOCK_BYTES, Hint, Request};
 use erasure::{Code, Element};
+use format::seeded::{self, SeededFault};
+use format::{BlockName, Form, PAGE_BYTES, VolumeId, pages_per_cell};
 use layout::bloated::Planes;
 use layout::{Cell, Layout};
 use uuid::Uuid;
-
-use crate::format::{BlockName, Form, PAGE_BYTES, VolumeId, pages_per_cell};
-use crate::seeded::{self, SeededFault};
 
 /// The fixed shape of a pool: code × layout × sizes. Everything here has been checked once, in
 /// [`Geometry::new`].

@@ -16,7 +16,6 @@
 
 pub mod action;
 pub mod fair_queue;
-pub mod format;
 pub mod geometry;
 mod lane;
 mod losses;
@@ -26,16 +25,15 @@ pub mod priority;
 pub mod record;
 pub mod room;
 pub mod router;
-mod runs;
-pub mod seeded;
 pub mod view;
 
+pub use ::format;
 pub use action::{
     Action, BufferId, Command, Compute, ComputeId, ComputeStep, Computed, DEADLINE, Event,
     FormCounts, Io, IoId, IoKind, Joined, Origin, Reply, RequestId, ScratchId, Service, Slice,
     Steer,
 };
-pub use format::VolumeId;
+pub use format::{VolumeId, seeded};
 pub use geometry::{Geometry, GeometryError, GroupRequest, Regions};
 pub use lane::{Lane, StripeLocks};
 pub use losses::{Losses, LostRange};

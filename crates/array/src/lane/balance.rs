@@ -10,6 +10,7 @@
 use std::collections::BTreeSet;
 
 use block::BLOCK_BYTES;
+use format::{BlockName, Form, PageName};
 
 use super::context::Context;
 use super::io::IoTable;
@@ -18,7 +19,6 @@ use super::overlay::Overlay;
 use super::pages::PageCache;
 use crate::Geometry;
 use crate::action::IoKind;
-use crate::format::{BlockName, Form, PageName};
 use crate::plan::{self, Kind, Piece, Plan, Transfer};
 
 /// The extra cost of a read that does not continue where the drive's last read ended. With no extra cost the chunks of
@@ -188,10 +188,10 @@ impl Balance {
 #[cfg(test)]
 mod tests {
     use block::Seat;
+    use format::{Entry, MetaPage};
 
     use super::*;
     use crate::action::{BufferId, Origin, Service, Slice};
-    use crate::format::{Entry, MetaPage};
     use crate::lane::Purpose;
     use crate::lane::blocks::block;
     use crate::lane::ops::Owner;

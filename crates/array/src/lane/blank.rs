@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use format::{MetaPage, PAGE_BYTES, PageName};
+
 use super::context::Context;
 use crate::ScratchId;
 use crate::action::{BufferId, IoKind, Slice};
-use crate::format::{MetaPage, PAGE_BYTES, PageName};
 use crate::plan::{Kind, Plan, Transfer};
 
 /// Bytes to be copied into memory before the plan's computation.
@@ -57,9 +58,9 @@ pub(super) fn plan_blank(
 #[cfg(test)]
 mod tests {
     use block::Seat;
+    use format::Entry;
 
     use super::*;
-    use crate::format::Entry;
 
     /// The drives that are written for group 0 of a small lane, and the number of pages that are laid out.
     fn planned(cx: &Context) -> (Vec<u16>, usize) {

@@ -20,9 +20,8 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
+use format::BlockName;
 use rustc_hash::FxBuildHasher;
-
-use crate::format::BlockName;
 
 /// Blocks of a leaf. Removing a value moves the values behind it: with larger leaves this would cost more than the
 /// smaller table saves.

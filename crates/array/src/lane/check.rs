@@ -21,6 +21,7 @@
 //! Invariants about flushes are checked when a flush ends (`io/unflushed.rs`).
 
 use block::BLOCK_BYTES;
+use format::{BlockName, Entry};
 
 use super::Lane;
 use super::convert::Convert;
@@ -28,7 +29,6 @@ use super::discard::Discarded;
 use super::ids::OpId;
 use super::ops::{Lock, Op, Phase, Task};
 use super::{Purpose, direct, io::Flight};
-use crate::format::{BlockName, Entry};
 
 impl Lane {
     /// Checks what holds between events. `all`: also the checks that have to count everything again.

@@ -8,13 +8,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use block::{BLOCK_BYTES, Instant, Seat};
+use format::RING_HEAD_BYTES;
 
 use super::Computing;
 use super::epochs::Epochs;
 use super::ids::OpId;
 use super::sequence_map::SequenceMap;
 use crate::action::{Action, Compute, ComputeId, Event};
-use crate::format::RING_HEAD_BYTES;
 use crate::view::View;
 use crate::{Geometry, ScratchId};
 

@@ -20,13 +20,14 @@
 //! - Nothing that the new form needs counts before: each entry is *unwritten*, in its page. So a stripe is not converted
 //!   again before a checkpoint has put its last conversion in place.
 
+use format::Form;
+
 use super::context::Context;
 use super::io::IoTable;
 use super::maps::StripeMaps;
 use super::ops::Op;
 use super::overlay::Overlay;
 use crate::action::FormCounts;
-use crate::format::Form;
 use crate::plan::{self, Stripe};
 
 /// A step of a conversion: its aim, and what is known since it was planned.

@@ -20,6 +20,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use block::BLOCK_BYTES;
+use format::seeded::{self, SeededFault};
+use format::{BlockName, DESCRIPTOR_BYTES, Descriptor, HeldIn, PageName};
 
 use super::blocks::Entries;
 use super::context::Context;
@@ -33,9 +35,7 @@ use super::overlay::Overlay;
 use super::pages::PageCache;
 use super::records::written_blocks;
 use super::room::Needs;
-use crate::format::{BlockName, DESCRIPTOR_BYTES, Descriptor, HeldIn, PageName};
 use crate::plan::{Plan, Transfer};
-use crate::seeded::{self, SeededFault};
 
 /// Blocks of a lane that are in place and whose entries are in memory only. From this number on a checkpoint begins: 64
 /// MiB. The checkpoint goes through all of them at once, and commits on the same thread wait for it. At four times this
@@ -224,12 +224,12 @@ fn runs_of(blocks: &[(BlockName, u32)]) -> Vec<(BlockName, Vec<u32>)> {
 #[cfg(test)]
 mod tests {
     use block::Seat;
+    use format::{Entry, MetaPage};
 
     use super::*;
     use crate::RequestId;
     use crate::ScratchId;
     use crate::action::{BufferId, IoKind, Service, Slice};
-    use crate::format::{Entry, MetaPage};
     use crate::lane::blocks::block;
     use crate::lane::ops::{Destination, Prepared};
     use crate::lane::overlay::{Bytes, Logged};

@@ -20,10 +20,10 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use block::{BLOCK_BYTES, Extent, Request, RequestKind, push_extent};
+use format::{BlockName, Entry, Form, MetaPage, PageName};
 
 use super::context::Context;
 use super::maps::{Known, MapEntries, StripeMaps};
-use crate::format::{BlockName, Entry, Form, MetaPage, PageName};
 use crate::geometry::Segment;
 use crate::{GroupRequest, VolumeId};
 
@@ -134,10 +134,11 @@ impl Extents<'_> {
 
 #[cfg(test)]
 mod tests {
+    use format::HeldIn;
+
     use super::*;
     use crate::ScratchId;
     use crate::action::{BufferId, Slice};
-    use crate::format::HeldIn;
     use crate::lane::blocks::block;
     use crate::lane::overlay::{Bytes, Logged, Overlay};
     use crate::lane::pages::PageCache;

@@ -10,14 +10,14 @@
 use std::collections::BTreeSet;
 
 use block::BLOCK_BYTES;
+use format::seeded::{self, SeededFault};
+use format::{BlockName, Entry, PageName};
 
 use super::context::Context;
 use super::ops::Op;
 use super::overlay::{Bytes, Overlay};
 use super::pages::PageCache;
 use crate::action::Event;
-use crate::format::{BlockName, Entry, PageName};
-use crate::seeded::{self, SeededFault};
 
 /// A fill writes these blocks, with these checksums: entries that were UNKNOWN or stale are replaced. `completed`: the
 /// last batch that is complete. False if a page that must be updated has been dropped from memory meanwhile: then the
@@ -115,10 +115,11 @@ pub(super) fn compare_pages(
 mod tests {
     use std::sync::Arc;
 
+    use format::MetaPage;
+
     use super::*;
     use crate::ScratchId;
     use crate::action::{BufferId, Slice};
-    use crate::format::MetaPage;
     use crate::lane::blocks::block;
     use crate::lane::ids::JobId;
     use crate::lane::jobs::Held;

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use block::{Fault, Outcome, Seat};
+use format::seeded::{self, SeededFault};
 
 use super::Purpose;
 use super::context::Context;
@@ -10,7 +11,6 @@ use super::ids::JobId;
 use super::io::{FaultReport, IoTable};
 use crate::RequestId;
 use crate::action::{Io, IoKind, Origin, Service};
-use crate::seeded::{self, SeededFault};
 
 /// What waits for a set of drives to be flushed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

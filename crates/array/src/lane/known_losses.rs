@@ -10,12 +10,12 @@
 use std::ops::Range;
 
 use block::BLOCK_BYTES;
+use format::{BlockName, Form};
 
 use super::context::Context;
 use super::maps::StripeMaps;
 use super::ops::{Op, Task};
 use crate::action::Event;
-use crate::format::{BlockName, Form};
 use crate::losses::{Losses, LostRange};
 use crate::plan::AssessedRow;
 

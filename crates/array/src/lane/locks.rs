@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Debug;
 use std::ops::Range;
 
-use crate::seeded::{self, SeededFault};
+use format::seeded::{self, SeededFault};
 
 /// The stripes of a range that are locked: all of them, unless a fault is seeded.
 fn covered(stripes: Range<u64>) -> Range<u64> {

@@ -48,6 +48,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use block::{Instant, Outcome, Seat};
+use format::PageName;
 use layout::Cell;
 
 use self::backoff::Retries;
@@ -76,7 +77,6 @@ use self::requests::Requests;
 use self::room::Room;
 use self::uninitialized::Uninitialized;
 use crate::action::{Action, ComputeId, Computed, Event, IoId};
-use crate::format::PageName;
 use crate::plan::Transfer;
 use crate::{Geometry, GroupRequest, RequestId, ScratchId};
 

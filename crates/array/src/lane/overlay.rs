@@ -6,11 +6,12 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use format::seeded::{self, SeededFault};
+use format::{BlockName, Entry};
+
 use super::block_map::BlockMap;
 use super::log::shares::Ledger;
 use crate::action::Slice;
-use crate::format::{BlockName, Entry};
-use crate::seeded::{self, SeededFault};
 use crate::{ScratchId, VolumeId};
 
 /// Where the bytes of a logged block are.

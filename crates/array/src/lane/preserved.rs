@@ -23,13 +23,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use block::BLOCK_BYTES;
+use format::{BlockName, Entry, Form, PageName};
 
 use super::blocks::Entries;
 use super::context::Context;
 use super::overlay::{Bytes, Logged, Overlay};
 use super::pages;
 use crate::action::IoKind;
-use crate::format::{BlockName, Entry, Form, PageName};
 use crate::plan::{Kind, Plan, Transfer};
 
 /// The preserved blocks of a lane.

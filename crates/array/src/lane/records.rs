@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use block::BLOCK_BYTES;
+use format::BlockName;
 
 use super::context::Context;
 use super::ids::OpId;
@@ -12,7 +13,6 @@ use super::overlay::Overlay;
 use super::preserved;
 use super::verify::blocks_of;
 use crate::action::Slice;
-use crate::format::BlockName;
 
 /// The blocks of which an operation needs checksums: those that it writes.
 pub(super) fn sums_of_writes(cx: &Context, op: &Op) -> Vec<Slice> {
@@ -126,11 +126,11 @@ pub(super) fn unit_of_zeroes(id: OpId, op: &Op) -> Unit {
 #[cfg(test)]
 mod tests {
     use block::Seat;
+    use format::Entry;
 
     use super::*;
     use crate::ScratchId;
     use crate::action::{BufferId, IoKind};
-    use crate::format::Entry;
     use crate::lane::blocks::block;
     use crate::lane::ops::{Owner, Prepared, Staging};
     use crate::lane::overlay::{Bytes, Logged};

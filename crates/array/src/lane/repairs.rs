@@ -14,13 +14,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use block::{BLOCK_BYTES, Fault, Outcome};
+use format::{BlockName, Entry};
 
 use super::blocks::Entries;
 use super::context::Context;
 use super::ops::{Op, Owner, Task};
 use super::overlay::Bytes;
 use crate::action::Event;
-use crate::format::{BlockName, Entry};
 use crate::plan::Row;
 
 /// The repairs of a lane.
@@ -178,9 +178,10 @@ pub(super) fn left_to_repair(
 mod tests {
     use std::ops::Range;
 
+    use format::{Form, HeldIn};
+
     use super::*;
     use crate::action::{BufferId, Slice};
-    use crate::format::{Form, HeldIn};
     use crate::lane::blocks::block;
     use crate::lane::ids::JobId;
     use crate::lane::overlay::{Logged, Overlay};

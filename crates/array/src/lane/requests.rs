@@ -6,12 +6,12 @@
 use std::collections::BTreeMap;
 
 use block::{Fault, Outcome, Request, RequestKind};
+use format::seeded::{self, SeededFault};
 
 use super::context::Context;
 use super::io::IoTable;
 use super::ops::BounceBuffer;
 use crate::action::{Action, Reply, Slice};
-use crate::seeded::{self, SeededFault};
 use crate::{RequestId, ScratchId, VolumeId};
 
 /// A request in flight.

@@ -25,13 +25,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use block::{BLOCK_BYTES, Fault, Instant, Outcome, RequestKind, Seat};
+use format::Form;
+use format::seeded::{self, SeededFault};
 
 use super::context::Context;
 use super::io::IoTable;
 use crate::action::Event;
-use crate::format::Form;
 use crate::room::{RoomReport, SeatRoom};
-use crate::seeded::{self, SeededFault};
 use crate::{Geometry, GroupRequest, RequestId};
 
 /// The longest time that a write waits for room, from its beginning. A guess: clients give up after 30 seconds or more.

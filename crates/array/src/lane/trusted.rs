@@ -7,12 +7,13 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
+use format::{BlockName, ENTRIES_PER_META_PAGE, PageName};
+
 use super::context::Context;
 use super::ops::{Op, Task};
 use super::overlay::Overlay;
 use super::pages::PageCache;
 use crate::Geometry;
-use crate::format::{BlockName, ENTRIES_PER_META_PAGE, PageName};
 
 /// Blocks of each column's cell that the operation's stripes take.
 fn blocks_of_stripes(geometry: &Geometry, op: &Op) -> Range<u32> {
@@ -65,8 +66,9 @@ pub(super) fn missing_pages(cx: &Context, pages: &PageCache, op: &Op) -> BTreeSe
 
 #[cfg(test)]
 mod tests {
+    use format::{Entry, MetaPage};
+
     use super::*;
-    use crate::format::{Entry, MetaPage};
     use crate::lane::blocks::block;
     use crate::lane::ids::JobId;
     use crate::lane::ops::Owner;

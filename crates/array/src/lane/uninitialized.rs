@@ -15,11 +15,11 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use block::Outcome;
+use format::Descriptor;
+use format::runs::{self, Runs};
 
 use super::context::Context;
 use crate::action::Event;
-use crate::format::Descriptor;
-use crate::runs::{self, Runs};
 use crate::{GroupRequest, RequestId};
 
 /// When one part in so many of a marked group has been written, the groups behind it are requested.

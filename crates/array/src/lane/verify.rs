@@ -5,6 +5,8 @@
 //! planned again, under its lock.
 
 use block::{BLOCK_BYTES, Seat};
+use format::BlockName;
+use format::seeded::{self, SeededFault};
 
 use super::blocks::Entries;
 use super::context::Context;
@@ -14,9 +16,7 @@ use super::ops::{Op, Task};
 use super::overlay::Bytes;
 use crate::Geometry;
 use crate::action::{Event, Slice};
-use crate::format::BlockName;
 use crate::plan::Transfer;
-use crate::seeded::{self, SeededFault};
 
 /// A block whose content is not what was written there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,9 +141,10 @@ pub(super) fn report_bad(
 
 #[cfg(test)]
 mod tests {
+    use format::Entry;
+
     use super::*;
     use crate::action::{BufferId, IoKind};
-    use crate::format::Entry;
     use crate::lane::blocks::block;
     use crate::lane::ids::JobId;
     use crate::lane::ops::{Lock, Owner};

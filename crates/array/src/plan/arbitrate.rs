@@ -13,11 +13,11 @@
 
 use block::BLOCK_BYTES;
 use erasure::{Code, ElementSet};
+use format::Form;
 
 use super::sub_stripe::{Operand, SubStripePlans, translate};
 use super::{Kind, Plan, Scratch, Stripe};
 use crate::action::{ComputeStep, Slice};
-use crate::format::Form;
 
 /// The same block of every element of a stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 
 use block::BLOCK_BYTES;
 use erasure::ElementSet;
+use format::seeded::{self, SeededFault};
+use format::{BlockName, Form};
 
 use super::fill::{Chunk, Run};
 use super::sub_stripe::SubStripePlans;
 use super::{BlockState, Blocks, Kind, Lost, Plan, Scratch, Stripe};
-use crate::format::{BlockName, Form};
-use crate::seeded::{self, SeededFault};
 
 /// The blocks of stripes as they will be after a conversion.
 #[derive(Debug)]

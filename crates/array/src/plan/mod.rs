@@ -32,6 +32,7 @@ use std::ops::Range;
 
 use block::{BLOCK_BYTES, Seat};
 use erasure::{Code, ElementSet};
+use format::Form;
 
 pub use arbitrate::{Row, Trial, plan_arbitrate, trials_of_row};
 pub use convert::plan_convert;
@@ -44,7 +45,6 @@ pub(crate) use write::{AssessedRow, assess_lost};
 pub use write::{Source, plan_repair, plan_write};
 
 use crate::action::{ComputeStep, Io, IoId, IoKind, Service, Slice};
-use crate::format::Form;
 use crate::view::Column;
 use crate::{BufferId, Geometry, ScratchId};
 

@@ -13,9 +13,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use erasure::{Code, ElementSet, Recovery};
+use format::seeded::{self, SeededFault};
 
 use super::{Kind, Lost};
-use crate::seeded::{self, SeededFault};
 
 /// An element's bytes within a sub-stripe, or a temporary sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

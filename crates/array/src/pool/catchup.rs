@@ -1,12 +1,12 @@
 //! Drives that return: which of their content counts. `docs/design/catch-up.md` has the reasoning.
 
 use block::{Fault, Instant, Outcome, Seat};
+use format::seeded::{self, SeededFault};
+use format::{Anchor, Label, RING_HEAD_BYTES};
 use layout::Cell;
 use uuid::Uuid;
 
 use super::{Bay, NewDrive, OnDurable, Pool, PoolError, PoolWrite, Report, SeatState, Ticket};
-use crate::format::{Anchor, Label, RING_HEAD_BYTES};
-use crate::seeded::{self, SeededFault};
 
 /// Bytes of a returning drive's journal that are overwritten at a time.
 const WIPE_BYTES: u64 = 1 << 20;

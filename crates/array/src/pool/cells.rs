@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use block::{Outcome, Seat};
+use format::{CellEntry, CellPage};
 use layout::Cell;
 
 use super::{OnDurable, Pool, PoolWrite};
-use crate::format::{CellEntry, CellPage};
 
 /// One drive's table in memory.
 #[derive(Clone, Debug, Default)]

@@ -14,10 +14,10 @@
 use std::collections::BTreeMap;
 
 use block::Seat;
+use format::CellEntry;
 use layout::Cell;
 
 use super::{Pool, SeatState};
-use crate::format::CellEntry;
 
 impl Pool {
     /// Checks the invariants. `all`: also those that are counted over all columns that are not at home.

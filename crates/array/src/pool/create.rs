@@ -5,6 +5,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use block::{ByteSize, Hint, Instant, Seat};
+use format::{
+    CellShape, DERIVED_PARITY, DIRECT_WRITES, DriveMap, DriveMapError, ELASTIC, FREE_STRIPES,
+    INTERLEAVED_VOLUMES, LABEL_SLOT_BYTES, LAZY_INITIALIZATION, PAGE_COPIES, pages_per_cell,
+};
 use layout::Scheme;
 use uuid::Uuid;
 
@@ -27,10 +31,6 @@ use super::volumes::is_name;
 use super::{
     Bay, Drive, LossFacts, OnDurable, Pool, PoolFacts, RegionFacts, ScrubFacts, SeatFacts,
     SeatState, SteerFacts, Ticket,
-};
-use crate::format::{
-    CellShape, DERIVED_PARITY, DIRECT_WRITES, DriveMap, DriveMapError, ELASTIC, FREE_STRIPES,
-    INTERLEAVED_VOLUMES, LABEL_SLOT_BYTES, LAZY_INITIALIZATION, PAGE_COPIES, pages_per_cell,
 };
 use crate::plan::SubStripePlans;
 use crate::{Geometry, GeometryError, Regions};

@@ -7,9 +7,10 @@
 //! Before the labels record that a group is free, a stop may return the group to its volume as it was. And by then
 //! another volume may have the group: its space is made blank again, and is discarded with that volume.
 
+use format::runs::{self, Runs};
+
 use super::{OnDurable, Pool, Ticket};
 use crate::action::Command;
-use crate::runs::{self, Runs};
 
 impl Pool {
     /// The groups of `before` that are not in `after` and were ever written.

@@ -17,10 +17,10 @@
 //! label of this pool, and successors of drives that are being replaced.
 
 use block::{Fault, Seat};
+use format::seeded::{self, SeededFault};
 
 use super::{Pool, Report};
 use crate::action::Command;
-use crate::seeded::{self, SeededFault};
 
 impl Pool {
     /// Whether a drive has refused a write for lack of space, and therefore stays.

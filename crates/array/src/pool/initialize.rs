@@ -14,12 +14,12 @@ use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 
 use block::{Fault, Outcome};
+use format::runs;
+use format::seeded::{self, SeededFault};
 
 use super::loss::owner;
 use super::{OnDurable, Pool, SeatState};
 use crate::action::Command;
-use crate::runs;
-use crate::seeded::{self, SeededFault};
 
 /// Maximum of groups in a region: with cells of 16 MiB a gibibyte of data and more, for a flush and a label.
 const REGION_MAX: u64 = 16;

@@ -14,11 +14,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use block::{Fault, Instant, Outcome, Seat};
+use format::seeded::{self, SeededFault};
+use format::{LABEL_OFFSETS, Payload};
 
 use super::{OnDurable, Pool, PoolFacts, PoolWrite, SeatState};
 use crate::action::{Command, IoKind};
-use crate::format::{LABEL_OFFSETS, Payload};
-use crate::seeded::{self, SeededFault};
 
 /// The wait before refused labels are tried again: doubled each time, up to the longest. A guess, as for the lanes'
 /// back-off.
@@ -447,12 +447,12 @@ fn out_together(mut effects: Vec<OnDurable>) -> Vec<OnDurable> {
 #[cfg(test)]
 mod tests {
     use block::{Instant, Seat};
+    use format::newest_label;
     use layout::Cell;
     use uuid::Uuid;
 
     use super::*;
     use crate::action::{IoId, WRITE_RETRIES};
-    use crate::format::newest_label;
     use crate::pool::{Half, NewDrive, OutReason, PoolAction, PoolSpec, Ticket, create};
 
     fn drive(number: u128) -> NewDrive {

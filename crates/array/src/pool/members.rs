@@ -1,6 +1,7 @@
 //! Membership: drives that go out or come in, and spares.
 
 use block::{Fault, Seat};
+use format::seeded::{self, SeededFault};
 use uuid::Uuid;
 
 use super::cells::CellTable;
@@ -9,7 +10,6 @@ use super::{
     SeatFacts, SeatState, Ticket,
 };
 use crate::action::{Command, IoKind};
-use crate::seeded::{self, SeededFault};
 
 /// Failed reads, counted with a half-life of ten minutes, after which a drive is put out, if it can be spared. A guess
 /// in the range that other systems use.

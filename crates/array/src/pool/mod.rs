@@ -51,6 +51,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use block::{Fault, Instant, Outcome, Seat};
+use format::Form;
+use format::runs::Runs;
 use layout::Cell;
 use uuid::Uuid;
 
@@ -72,15 +74,9 @@ use self::steer::Meter;
 use self::suspicion::Suspicions;
 use self::volumes::NewVolume;
 use crate::action::{Command, Event, IoId, WRITE_RETRIES};
-use crate::format::Form;
 use crate::plan::SubStripePlans;
-use crate::runs::Runs;
 use crate::{Geometry, Losses};
 
-pub use crate::format::{
-    Bay, Interleave, LossFacts, OutReason, PoolFacts, RegionFacts, ScrubFacts, SeatFacts,
-    SeatState, SteerFacts, VolumeFacts,
-};
 pub use catchup::{Proof, Rejected};
 pub use create::{CreateError, NewDrive, PoolSpec, RegionSizes, create, create_with_regions};
 pub use elastic::{
@@ -97,6 +93,11 @@ pub use room::{DriveRoom, RoomLevel, WritesWait};
 pub use scrub::ScrubProgress;
 pub use steer::{RATE_BYTES_MIN, Steering};
 pub use work::Work;
+
+pub use format::{
+    Bay, Interleave, LossFacts, OutReason, PoolFacts, RegionFacts, ScrubFacts, SeatFacts,
+    SeatState, SteerFacts, VolumeFacts,
+};
 
 /// Names an administrator's command until it is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

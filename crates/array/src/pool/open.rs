@@ -25,6 +25,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 
 use block::{Fault, Hint, Seat};
+use format::seeded::{self, SeededFault};
+use format::{CellPage, Label};
 use layout::Cell;
 use uuid::Uuid;
 
@@ -33,8 +35,6 @@ use super::create::{CreateError, Sizes, from_hex, geometry, regions};
 use super::space::fits;
 use super::{Bay, OnDurable, OutReason, Pool, PoolFacts, Report, SeatFacts, SeatState, Ticket};
 use crate::action::Command;
-use crate::format::{CellPage, Label};
-use crate::seeded::{self, SeededFault};
 
 /// A drive on which a label of the pool was found.
 #[derive(Clone, Debug)]

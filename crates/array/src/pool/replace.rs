@@ -21,6 +21,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use block::{Instant, Seat};
+use format::CellEntry;
 use layout::Cell;
 
 use super::{
@@ -28,7 +29,6 @@ use super::{
     SeatState, Ticket,
 };
 use crate::action::Command;
-use crate::format::CellEntry;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Phase {

@@ -29,9 +29,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use block::{Instant, Seat, Usage};
+use format::seeded::{self, SeededFault};
 
 use crate::room::{RoomReport, SeatRoom};
-use crate::seeded::{self, SeededFault};
 
 /// One part in so many of what a drive may hold lies beyond the upper line. A guess: it must last for what does not
 /// wait between two samples.

@@ -9,11 +9,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use block::{Fault, Instant, Outcome, Seat};
+use format::runs;
 
 use super::{OnDurable, Pool, PoolError, Report, Ticket};
 use crate::action::Command;
 use crate::plan::SubStripePlans;
-use crate::runs;
 
 /// Groups in flight at a time, over all lanes: a scrub should have little effect on clients.
 const SCRUBBING_MAX: usize = 2;

@@ -13,10 +13,10 @@
 //! volume that shrinks keeps whole sets, so no byte moves. A volume that is not interleaved has sets of one group.
 
 use block::BLOCK_BYTES;
+use format::seeded::{self, SeededFault};
 
 use super::{Interleave, VolumeFacts};
 use crate::Geometry;
-use crate::seeded::{self, SeededFault};
 
 /// Bytes of a unit on each drive: the most that a lane joins. With this, thirteen drives of 100 MB/s and 500 operations
 /// a second take first writes of 1 MiB (depth 8) at 311 MiB/s; with 256 KiB at 240, and with 1 MiB at 271.

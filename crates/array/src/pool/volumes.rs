@@ -2,13 +2,12 @@
 //! it was never written (`initialize.rs`), in others because it is zeroed before.
 
 use block::{BLOCK_BYTES, Fault, Outcome};
+use format::{INTERLEAVED_VOLUMES, LAZY_INITIALIZATION, runs};
 use uuid::Uuid;
 
 use super::space::{VolumeSpace, interleave_for};
 use super::{OnDurable, Pool, PoolError, Ticket, VolumeFacts};
 use crate::action::Command;
-use crate::format::{INTERLEAVED_VOLUMES, LAZY_INITIALIZATION};
-use crate::runs;
 
 /// Maximum of volumes in a pool: what a quarter of a label can name.
 const VOLUMES_MAX: usize = 400;

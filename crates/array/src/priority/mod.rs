@@ -14,7 +14,7 @@ mod medium;
 use std::fmt;
 use std::time::Duration;
 
-use crate::format::SteerFacts;
+use format::SteerFacts;
 
 /// The longest step of a fill while clients send requests, unless a policy says more.
 const STEP_BYTES_MAX: u64 = 1 << 20;

@@ -18,9 +18,9 @@
 use std::collections::BTreeMap;
 
 use erasure::Code;
+use format::{BlockName, Entry};
 use uuid::Uuid;
 
-use crate::format::{BlockName, Entry};
 use crate::lane::blocks::Entries;
 use crate::plan::Trial;
 
@@ -218,11 +218,11 @@ impl Facts<'_> {
 mod tests {
     use block::BLOCK_BYTES;
     use erasure::ElementSet;
+    use format::Form;
 
     use super::*;
     use crate::ScratchId;
     use crate::action::{BufferId, Slice};
-    use crate::format::Form;
     use crate::plan::Row;
 
     const POOL: Uuid = Uuid::from_u128(7);

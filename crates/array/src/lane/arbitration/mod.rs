@@ -28,6 +28,7 @@ mod judge;
 use std::collections::{BTreeMap, BTreeSet};
 
 use block::BLOCK_BYTES;
+use format::{BlockName, Form};
 
 use self::judge::{Element, Facts, Judgement};
 use super::blocks::Entries;
@@ -35,7 +36,6 @@ use super::context::Context;
 use super::rare::Blank;
 use crate::Geometry;
 use crate::action::{Event, Slice};
-use crate::format::{BlockName, Form};
 use crate::plan::{Row, Trial, trials_of_row};
 
 /// Trials of one plan. Each takes a handful of blocks of memory.

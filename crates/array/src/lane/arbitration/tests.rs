@@ -1,10 +1,10 @@
 use block::Seat;
 use erasure::ElementSet;
+use format::{Entry, Form};
 
 use super::*;
 use crate::ScratchId;
 use crate::action::BufferId;
-use crate::format::{Entry, Form};
 use crate::lane::blocks::block;
 use crate::lane::overlay::{Bytes, Logged, Overlay};
 use crate::lane::pages::{PageCache, sum_of};

@@ -1,11 +1,11 @@
 //! The anchor: the block that says where in the ring the log begins.
 
 use block::{Fault, Outcome, Seat};
+use format::{Anchor, PAGE_BYTES};
 
 use super::{Next, Phase, Running, page_slice};
 use crate::ScratchId;
 use crate::action::{Action, Compute, IoKind, Origin, Service};
-use crate::format::{Anchor, PAGE_BYTES};
 use crate::lane::context::Context;
 use crate::lane::io::IoTable;
 use crate::lane::overlay::Overlay;

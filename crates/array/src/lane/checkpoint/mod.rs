@@ -28,6 +28,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use block::{Fault, Instant, Outcome, Seat};
+use format::seeded::{self, SeededFault};
+use format::{BlockName, PAGE_BYTES, PageName};
 
 use self::install::of_pages;
 use self::installs::Installs;
@@ -41,9 +43,7 @@ use super::preserved;
 use super::writes::Writes;
 use crate::ScratchId;
 use crate::action::{BufferId, Slice};
-use crate::format::{BlockName, PAGE_BYTES, PageName};
 use crate::plan::Transfer;
-use crate::seeded::{self, SeededFault};
 
 pub(super) use self::anchor::{lay_anchor, submit_anchor};
 

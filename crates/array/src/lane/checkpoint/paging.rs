@@ -12,10 +12,10 @@
 use std::collections::BTreeSet;
 
 use block::{Outcome, Seat};
+use format::{PAGE_BYTES, PageName};
 
 use super::{Next, Phase, Running, page_slice};
 use crate::action::{Action, Compute, IoKind, Origin, Service};
-use crate::format::{PAGE_BYTES, PageName};
 use crate::lane::context::Context;
 use crate::lane::io::IoTable;
 use crate::lane::pages::{PageCache, PagePlace, page_places};

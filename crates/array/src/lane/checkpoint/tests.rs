@@ -1,9 +1,8 @@
 use block::BLOCK_BYTES;
+use format::{Entry, HeldIn, MetaPage};
 
 use super::*;
 use crate::action::IoId;
-use crate::format::HeldIn;
-use crate::format::{Entry, MetaPage};
 use crate::lane::Purpose;
 use crate::lane::blocks::block;
 use crate::lane::overlay::Bytes;

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use crate::format::Form;
-use crate::runs::{self, Runs};
+use format::Form;
+use format::runs::{self, Runs};
 
 /// Runs that a lane keeps, of stripes and of groups: 64 KiB each at most.
 const RUNS_MAX: usize = 4096;

@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use block::BLOCK_BYTES;
+use format::runs::{self, Runs};
+use format::seeded::{self, SeededFault};
+use format::{BlockName, ENTRIES_PER_META_PAGE, Form, PageName};
 
-use crate::format::{BlockName, ENTRIES_PER_META_PAGE, Form, PageName};
 use crate::lane::blocks::Entries;
 use crate::lane::context::Context;
 use crate::lane::maps::StripeMaps;
 use crate::lane::pages::CheckpointPages;
-use crate::runs::{self, Runs};
-use crate::seeded::{self, SeededFault};
 
 /// What is known of space that may be discarded, at the time of one input.
 #[derive(Clone, Copy, Debug)]

@@ -34,6 +34,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use block::{Fault, Outcome, Seat};
+use format::runs::Runs;
+use format::seeded::{self, SeededFault};
+use format::{Form, PageName};
 use layout::Cell;
 
 use self::candidates::Candidates;
@@ -48,9 +51,6 @@ use super::io::IoTable;
 use super::jobs::stripes_in;
 use super::maps::StripeMaps;
 use crate::action::{Event, Io, IoKind, Origin, Service};
-use crate::format::{Form, PageName};
-use crate::runs::Runs;
-use crate::seeded::{self, SeededFault};
 
 /// Bytes of one cell that one operation discards. Writes to these stripes wait until the drives have ended the discard.
 const STEP_BYTES: u64 = 32 << 20;

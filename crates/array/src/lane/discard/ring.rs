@@ -8,13 +8,13 @@
 //! Invariant: no batch is written to the ring while drives discard it. Batches wait until then.
 
 use block::{BLOCK_BYTES, Seat};
+use format::seeded::{self, SeededFault};
 
 use super::Discards;
 use crate::action::{Io, IoKind, Origin, Service};
 use crate::lane::Purpose;
 use crate::lane::context::Context;
 use crate::lane::io::IoTable;
-use crate::seeded::{self, SeededFault};
 
 /// The ring is discarded if at least one part in this many has been written. A smaller part is soon written again.
 const WRITTEN_PART: u64 = 8;

@@ -1,8 +1,8 @@
 use block::BLOCK_BYTES;
+use format::{BlockName, Entry, HeldIn, MetaPage};
 
 use super::*;
 use crate::action::Action;
-use crate::format::{BlockName, Entry, HeldIn, MetaPage};
 use crate::lane::blocks::Entries;
 use crate::lane::blocks::block;
 use crate::lane::maps::{MapEntries, Taken};

@@ -28,6 +28,8 @@ mod unflushed;
 use std::collections::BTreeSet;
 
 use block::{Fault, Instant, Outcome, Seat};
+use format::PageName;
+use format::seeded::{self, SeededFault};
 
 pub(in crate::lane) use self::fault_reports::FaultReport;
 use self::fault_reports::FaultReports;
@@ -42,12 +44,10 @@ use self::twins::Twins;
 use self::unflushed::Unflushed;
 use crate::ScratchId;
 use crate::action::{Action, Io, IoId, IoKind, Service, Slice, WRITE_RETRIES};
-use crate::format::PageName;
 use crate::lane::Purpose;
 use crate::lane::context::Context;
 use crate::lane::sequence_map::SequenceMap;
 use crate::plan::Transfer;
-use crate::seeded::{self, SeededFault};
 
 /// The drive operations of one lane.
 #[derive(Clone, Debug)]

@@ -8,10 +8,10 @@
 use std::collections::BTreeMap;
 
 use block::Seat;
+use format::PageName;
 
 use crate::ScratchId;
 use crate::action::{Action, BufferId, Event, IoId, Slice};
-use crate::format::PageName;
 use crate::lane::context::Context;
 
 /// Abandoned operations, and the memory that they use.

@@ -9,12 +9,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use block::{BLOCK_BYTES, Outcome, Seat};
+use format::{BlockName, ENTRIES_PER_META_PAGE, Entry, MetaPage, PAGE_BYTES, PageName};
 use layout::Cell;
 
 use super::GroupJobs;
 use crate::Geometry;
 use crate::action::{Action, BufferId, Compute, Computed, IoKind, Origin, Service, Slice};
-use crate::format::{BlockName, ENTRIES_PER_META_PAGE, Entry, MetaPage, PAGE_BYTES, PageName};
 use crate::lane::context::Context;
 use crate::lane::ids::JobId;
 use crate::lane::io::{FaultReport, IoTable};

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use block::{Fault, Instant};
+use format::{Form, PageName};
 use layout::Cell;
 
 use super::catchup::{Held, PageScan};
 use crate::action::FormCounts;
-use crate::format::{Form, PageName};
 use crate::lane::convert::Convert;
 use crate::lane::ops::Task;
 

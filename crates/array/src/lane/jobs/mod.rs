@@ -24,6 +24,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use block::{Fault, Instant, Outcome, Seat};
+use format::seeded::{self, SeededFault};
+use format::{Entry, PageName};
 use layout::Cell;
 
 pub(super) use self::catchup::Held;
@@ -36,8 +38,6 @@ use super::io::IoTable;
 use super::ops::Task;
 use crate::Geometry;
 use crate::action::{Event, FILL_STEP_BYTES, FormCounts, Steer};
-use crate::format::{Entry, PageName};
-use crate::seeded::{self, SeededFault};
 
 /// How a job begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 use block::BLOCK_BYTES;
+use format::{BlockName, MetaPage};
 
 use super::*;
 use crate::action::{Action, Computed, Io, IoKind};
-use crate::format::{BlockName, MetaPage};
 use crate::lane::io::{Answered, Ended as IoEnded};
 use crate::lane::{Computing, Purpose};
 
@@ -441,7 +441,7 @@ fn a_step_compares_the_pages_that_describe_its_stripes() {
     let mut lab = Lab::new();
     let held = Held::of_test(2);
     let per_chunk = lab.cx.geometry.chunk_bytes() / BLOCK_BYTES;
-    let last = STRIPES * per_chunk / u64::from(crate::format::ENTRIES_PER_META_PAGE);
+    let last = STRIPES * per_chunk / u64::from(format::ENTRIES_PER_META_PAGE);
     let indexes = |stripes: Range<u64>| {
         let pages = held.pages_of(&lab.cx.geometry, 0, &stripes).into_iter();
         let mut indexes: Vec<u64> = pages.map(|page| page.index.into()).collect();

@@ -13,8 +13,9 @@
 
 use std::ops::Range;
 
+use format::{BatchHeader, BlockName, Descriptor, Entry, Form, HeldIn};
+
 use super::BatchBuffer;
-use crate::format::{BatchHeader, BlockName, Descriptor, Entry, Form, HeldIn};
 use crate::lane::context::Context;
 use crate::lane::direct_writes::DirectWrites;
 use crate::lane::maps::StripeMaps;

@@ -4,6 +4,8 @@
 //! begins when enough units have gathered, or when no batch is before it any more.
 
 use block::{Fault, Instant, Seat};
+use format::seeded::{self, SeededFault};
+use format::{BatchHeader, DESCRIPTOR_BYTES};
 
 use super::batch::Batch;
 use super::shape::{Shape, data_columns_max};
@@ -13,14 +15,12 @@ use super::waiting::{Lot, weight};
 use super::{BatchBuffer, DESCRIPTORS_MAX, Log, Unit, batch_memory, derived};
 use crate::VolumeId;
 use crate::action::Action;
-use crate::format::{BatchHeader, DESCRIPTOR_BYTES};
 use crate::lane::Computing;
 use crate::lane::context::Context;
 use crate::lane::io::IoTable;
 use crate::lane::overlay::Overlay;
 use crate::lane::ring::Placed;
 use crate::lane::writes::Writes;
-use crate::seeded::{self, SeededFault};
 
 /// The largest number of batches in flight.
 const IN_FLIGHT_MAX: usize = 4;

@@ -9,10 +9,10 @@
 //! that is being logged has these bytes in memory once, while recovery reads all columns.
 
 use block::BLOCK_BYTES;
+use format::BatchHeader;
 
 use crate::ScratchId;
 use crate::action::{BufferId, Slice};
-use crate::format::BatchHeader;
 
 /// The memory of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -22,15 +22,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use block::BLOCK_BYTES;
 use erasure::ElementSet;
+use format::seeded::{self, SeededFault};
+use format::{BatchHeader, BlockName, Descriptor, Form};
 
 use super::Unit;
 use super::buffer::BatchBuffer;
 use crate::ScratchId;
 use crate::action::{BufferId, ComputeStep, Slice};
-use crate::format::{BatchHeader, BlockName, Descriptor, Form};
 use crate::lane::context::Context;
 use crate::lane::ops::{Op, Task};
-use crate::seeded::{self, SeededFault};
 
 /// How many blocks of a batch are derived.
 pub(in crate::lane) fn blocks(header: &BatchHeader) -> u64 {

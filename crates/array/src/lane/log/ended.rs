@@ -1,15 +1,15 @@
 //! The end of batches: their columns are written, and they end in order.
 
 use block::{Fault, Outcome, Seat};
+use format::BatchHeader;
+use format::seeded::{self, SeededFault};
 
 use super::{BatchBuffer, Log};
 use crate::action::{Compute, Computed};
-use crate::format::BatchHeader;
 use crate::lane::Computing;
 use crate::lane::context::Context;
 use crate::lane::ids::OpId;
 use crate::lane::io::IoTable;
-use crate::seeded::{self, SeededFault};
 
 /// A batch that has ended; all batches before it have ended.
 #[derive(Debug)]

@@ -41,6 +41,7 @@ mod waiting;
 use std::collections::{BTreeMap, BTreeSet};
 
 use block::{Fault, Instant};
+use format::Anchor;
 
 pub(super) use self::apply::Applied;
 use self::batch::Batch;
@@ -56,7 +57,6 @@ use super::ops::{Op, Task};
 use super::overlay::Overlay;
 use super::recover::Recovered;
 use super::ring::Ring;
-use crate::format::Anchor;
 
 /// The largest number of descriptors of a batch: their header has three blocks, or four with the checksums of parity.
 const DESCRIPTORS_MAX: usize = 480;

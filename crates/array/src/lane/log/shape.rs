@@ -1,6 +1,7 @@
 //! The shape of a batch of the log: its number of columns and of rows.
 
-use crate::format::BatchHeader;
+use format::BatchHeader;
+
 use crate::lane::recover::HEADER_BLOCKS_MAX;
 
 /// The cost of a drive operation beside its bytes, in blocks: 1 to 2 us of CPU time, while copying a block takes 0.3 to
@@ -62,8 +63,9 @@ pub(super) fn data_columns_max(live: u16, parity: u16) -> u16 {
 
 #[cfg(test)]
 mod tests {
+    use format::DESCRIPTOR_BYTES;
+
     use super::*;
-    use crate::format::DESCRIPTOR_BYTES;
     use crate::lane::log::DESCRIPTORS_MAX;
 
     const LIMIT: u64 = 1000;

@@ -4,9 +4,9 @@
 use std::ops::Range;
 
 use block::Instant;
+use format::{BlockName, DESCRIPTOR_BYTES, Descriptor, Form, HeldIn};
 
 use crate::action::Slice;
-use crate::format::{BlockName, DESCRIPTOR_BYTES, Descriptor, Form, HeldIn};
 use crate::lane::ids::OpId;
 
 /// Stripes that become unwritten.

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::format::{Entry, Form, HeldIn};
+use format::{Entry, Form, HeldIn};
 
 /// The map of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]

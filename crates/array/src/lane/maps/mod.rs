@@ -26,6 +26,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use block::Outcome;
+use format::seeded::{self, SeededFault};
+use format::{BlockName, Entry, Form, HeldIn, MetaPage, PageName};
 
 pub(super) use self::group::GroupMap;
 use self::moves::Moves;
@@ -35,8 +37,6 @@ use super::ids::OpId;
 use super::overlay::Overlay;
 use super::pages::PageCache;
 use crate::Geometry;
-use crate::format::{BlockName, Entry, Form, HeldIn, MetaPage, PageName};
-use crate::seeded::{self, SeededFault};
 
 /// Stripes of all maps that a lane keeps: 4 MiB.
 const STRIPES_MAX: usize = 1 << 18;

@@ -9,10 +9,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use format::seeded::{self, SeededFault};
+
 use crate::lane::context::Context;
 use crate::lane::epochs::{Epoch, Epochs};
 use crate::lane::ids::OpId;
-use crate::seeded::{self, SeededFault};
 
 /// A stripe that holds nothing any more.
 #[derive(Clone, Copy, Debug)]

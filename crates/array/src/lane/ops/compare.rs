@@ -4,11 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use block::BLOCK_BYTES;
+use format::{BlockName, PageName};
 
 use super::{Op, Owner, Task};
 use crate::ScratchId;
 use crate::action::Slice;
-use crate::format::{BlockName, PageName};
 use crate::lane::arbitration::Reconstructed;
 use crate::lane::blocks::{Entries, LaneBlocks};
 use crate::lane::context::Context;
@@ -189,9 +189,10 @@ pub(in crate::lane) fn tried(
 
 #[cfg(test)]
 mod tests {
+    use format::Form;
+
     use super::super::lab::{self, Lab, ROW};
     use super::*;
-    use crate::format::Form;
     use crate::lane::blocks::block;
     use crate::lane::ids::OpId;
     use crate::lane::pages::{PageCache, sum_of};

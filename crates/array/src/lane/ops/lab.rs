@@ -2,10 +2,10 @@
 //! written, and an operation on that stripe.
 
 use block::BLOCK_BYTES;
+use format::Form;
 
 use super::{Op, Owner, Task};
 use crate::action::{BufferId, IoKind, Slice};
-use crate::format::Form;
 use crate::lane::blocks::Entries;
 use crate::lane::context::Context;
 use crate::lane::io::IoTable;

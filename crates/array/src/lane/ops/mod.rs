@@ -33,6 +33,9 @@ mod writes;
 use std::collections::VecDeque;
 use std::ops::{Index, IndexMut, Range};
 
+use format::Form;
+use format::seeded::{self, SeededFault};
+
 pub(super) use self::bounce::{BounceBuffer, avoid_stragglers};
 pub(super) use self::compare::{
     Compared, Trials, compare, must_check, plan_trials, tried, writes_what_it_recovers,
@@ -57,9 +60,7 @@ use super::context::Context;
 use super::ids::OpId;
 use super::locks::StripeLocks;
 use super::sequence_map::SequenceMap;
-use crate::format::Form;
 use crate::plan::SubStripePlans;
-use crate::seeded::{self, SeededFault};
 
 /// The operations of a lane.
 #[derive(Clone, Debug, Default)]

@@ -27,15 +27,15 @@
 use std::ops::Range;
 
 use block::BLOCK_BYTES;
+use format::seeded::{self, SeededFault};
+use format::{BlockName, Descriptor, HeldIn};
 
 use super::{Destination, Forms, Lock, Op, Operations, Owner, Phase, Task};
 use crate::Geometry;
-use crate::format::{BlockName, Descriptor, HeldIn};
 use crate::lane::context::Context;
 use crate::lane::ids::OpId;
 use crate::lane::log::{Unit, Zeroed};
 use crate::lane::maps::StripeMaps;
-use crate::seeded::{self, SeededFault};
 
 /// Bytes of the descriptors of a stripe that moves at most: they must be in one batch, whose header has four blocks.
 const MOVE_BYTES_MAX: usize = 10 << 10;
@@ -211,9 +211,10 @@ pub(in crate::lane) fn unit_of_move(
 
 #[cfg(test)]
 mod tests {
+    use format::{Entry, MetaPage};
+
     use super::*;
     use crate::action::{BufferId, Slice};
-    use crate::format::{Entry, MetaPage};
     use crate::lane::maps::MapEntries;
     use crate::lane::ops::Prepared;
     use crate::lane::overlay::Overlay;

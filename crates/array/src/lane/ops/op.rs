@@ -5,11 +5,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use block::{Fault, Instant, Outcome, Seat};
+use format::{BlockName, Entry, Form};
 use layout::Cell;
 
 use super::{BounceBuffer, Prepared};
 use crate::action::{Origin, Service, Slice};
-use crate::format::{BlockName, Entry, Form};
 use crate::lane::arbitration::Arbitration;
 use crate::lane::coalesce::Part;
 use crate::lane::convert::Convert;

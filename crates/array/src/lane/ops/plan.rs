@@ -18,11 +18,11 @@
 use std::collections::BTreeSet;
 
 use block::{BLOCK_BYTES, Fault, Seat};
+use format::PageName;
 
 use super::hedge::avoided;
 use super::{Op, Owner, Probe, Task};
 use crate::ScratchId;
-use crate::format::PageName;
 use crate::lane::balance::{Balance, Known, Sound};
 use crate::lane::blocks::{Entries, LaneBlocks};
 use crate::lane::context::Context;
@@ -310,9 +310,10 @@ pub(in crate::lane) fn fault_of_loss(cx: &Context, op: &Op) -> Fault {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use format::{Entry, Form};
+
     use super::super::lab::{self, Lab};
     use super::*;
-    use crate::format::{Entry, Form};
     use crate::lane::blocks::block;
     use crate::lane::ids::{JobId, OpId};
     use crate::lane::overlay::{Bytes, Logged};

@@ -1,11 +1,11 @@
 //! The bytes that an operation writes, as whole blocks.
 
 use block::BLOCK_BYTES;
+use format::seeded::{self, SeededFault};
 
 use crate::action::{ComputeStep, Slice};
 use crate::geometry::Segment;
 use crate::plan::{Piece, Source};
-use crate::seeded::{self, SeededFault};
 use crate::{BufferId, RequestId, ScratchId};
 
 /// A write whose bytes are (or will be) whole blocks.

@@ -1,16 +1,16 @@
 //! Reads of operations: the next step when one has ended, and the verification of what was read.
 
 use block::{BLOCK_BYTES, Fault, Outcome};
+use format::BlockName;
+use format::seeded::{self, SeededFault};
 
 use super::{Op, Phase, Task};
 use crate::action::Slice;
-use crate::format::BlockName;
 use crate::lane::context::Context;
 use crate::lane::known_losses::KnownLosses;
 use crate::lane::maps::StripeMaps;
 use crate::lane::verify::BadBlock;
 use crate::plan::Transfer;
-use crate::seeded::{self, SeededFault};
 
 /// The next step when a read has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,11 +3,12 @@
 
 use std::collections::BTreeSet;
 
+use format::PageName;
+
 use super::moves::may_move;
 use super::{Op, Task};
 use crate::ScratchId;
 use crate::action::Action;
-use crate::format::PageName;
 use crate::lane::blocks::Entries;
 use crate::lane::context::Context;
 use crate::lane::direct;

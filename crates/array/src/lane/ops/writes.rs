@@ -3,6 +3,7 @@
 
 use block::{Fault, Outcome, Seat};
 use erasure::ElementSet;
+use format::seeded::{self, SeededFault};
 
 use super::compare::{must_check, sums_to_check};
 use super::{Op, Owner, Phase, Task};
@@ -10,7 +11,6 @@ use crate::action::Compute;
 use crate::lane::context::Context;
 use crate::lane::records;
 use crate::plan::{SubStripePlans, Transfer};
-use crate::seeded::{self, SeededFault};
 
 /// The computation of an operation.
 #[derive(Debug)]

@@ -4,9 +4,10 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
+use format::{BlockName, ENTRIES_PER_META_PAGE, Entry, MetaPage, PageName};
+
 use super::place::page_places;
 use super::{CheckpointPages, PageCache};
-use crate::format::{BlockName, ENTRIES_PER_META_PAGE, Entry, MetaPage, PageName};
 use crate::lane::context::Context;
 
 /// Pages that a lane keeps: with 16 lanes, 256 MiB in all.

@@ -25,6 +25,7 @@ mod reads;
 use std::collections::{BTreeMap, BTreeSet};
 
 use block::{Fault, Outcome, Seat};
+use format::{Entry, Merged, MetaPage, PageName};
 
 use self::entries::{Cached, Found};
 pub(super) use self::place::{PagePlace, is_away, page_places};
@@ -34,7 +35,6 @@ use super::context::Context;
 use super::ids::OpId;
 use super::io::IoTable;
 use crate::action::{Computed, Event};
-use crate::format::{Entry, Merged, MetaPage, PageName};
 
 /// Pages of a column that are asked for at a time: they describe 31 MiB of its cell. With p = 2 and ten columns that
 /// is 1.9 MiB of memory while they are read; those of a whole cell of 64 MiB would be twice that.
@@ -514,7 +514,7 @@ fn report_mended(cx: &mut Context, loading: &Loading, name: PageName, merged: Me
 
 /// The checksum that tests of single machines give to a block.
 #[cfg(test)]
-pub(super) fn sum_of(name: crate::format::BlockName) -> u32 {
+pub(super) fn sum_of(name: format::BlockName) -> u32 {
     1000 * name.block + u32::from(name.column)
 }
 

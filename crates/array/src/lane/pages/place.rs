@@ -1,8 +1,8 @@
 //! Where the copies of a page lie, and whether a group can do without them.
 
 use block::Seat;
+use format::PageName;
 
-use crate::format::PageName;
 use crate::lane::context::Context;
 
 /// Where a copy of a page is.

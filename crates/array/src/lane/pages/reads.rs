@@ -22,11 +22,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use block::{Fault, Outcome, Seat};
+use format::{PAGE_BYTES, PageName};
 
 use super::place::readable_places;
 use crate::ScratchId;
 use crate::action::{Action, BufferId, Compute, IoId, IoKind, Origin, Service, Slice};
-use crate::format::{PAGE_BYTES, PageName};
 use crate::lane::context::Context;
 use crate::lane::epochs::Epoch;
 use crate::lane::io::{FaultReport, IoTable};

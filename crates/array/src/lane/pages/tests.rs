@@ -1,10 +1,10 @@
 //! The pages of a small lane, with drives that are a table of copies.
 
 use block::BLOCK_BYTES;
+use format::PAGE_BYTES;
 
 use super::*;
 use crate::action::{Action, BufferId, Compute, Io, IoKind, Slice};
-use crate::format::PAGE_BYTES;
 use crate::lane::blocks::block;
 use crate::lane::io::{Answered, Ended};
 use crate::lane::{Computing, Purpose};

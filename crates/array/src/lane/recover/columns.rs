@@ -13,16 +13,16 @@ use std::sync::Arc;
 
 use block::{BLOCK_BYTES, PAGE_BYTES, Seat};
 use erasure::ElementSet;
+use format::seeded::{self, SeededFault};
+use format::{BatchHeader, Descriptor};
 
 use super::{Lent, Next, Phase, Recovery, Seek};
 use crate::ScratchId;
 use crate::action::{Action, BufferId, Compute, ComputeStep, IoKind, Origin, Service, Slice};
-use crate::format::{BatchHeader, Descriptor};
 use crate::lane::Purpose;
 use crate::lane::context::Context;
 use crate::lane::log::{BatchBuffer, derived};
 use crate::lane::ring::Placed;
-use crate::seeded::{self, SeededFault};
 
 /// A batch whose header was found.
 #[derive(Clone, Debug)]

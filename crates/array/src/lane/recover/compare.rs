@@ -22,16 +22,16 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use block::{BLOCK_BYTES, Outcome, Seat};
 use erasure::ElementSet;
+use format::seeded::{self, SeededFault};
+use format::{BlockName, Entry, Form};
 
 use super::{Lent, Next, Phase, Recovery};
 use crate::ScratchId;
 use crate::action::{Action, BufferId, Compute, Slice};
-use crate::format::{BlockName, Entry, Form};
 use crate::lane::Computing;
 use crate::lane::context::Context;
 use crate::lane::ops::{Op, Owner};
 use crate::lane::overlay::Bytes;
-use crate::seeded::{self, SeededFault};
 
 /// How often stripes are compared while no drive goes out and some stripe cannot be repaired. Blocks that could not be
 /// read count as lost in the next comparison, which so finds another end of the log. But a drive may read and fail

@@ -26,6 +26,8 @@ mod tests;
 use std::collections::BTreeMap;
 
 use block::{BLOCK_BYTES, Fault, Outcome, PAGE_BYTES, Seat};
+use format::seeded::{self, SeededFault};
+use format::{Anchor, BatchHeader, RING_HEAD_BYTES};
 
 use self::columns::Found;
 use self::compare::Comparison;
@@ -39,8 +41,6 @@ use super::writes::Writes;
 use super::{Computing, Purpose};
 use crate::ScratchId;
 use crate::action::{Action, BufferId, Compute, Computed, Event, IoKind, Origin, Service, Slice};
-use crate::format::{Anchor, BatchHeader, RING_HEAD_BYTES};
-use crate::seeded::{self, SeededFault};
 
 /// Blocks of a header at most: [`super::log`] writes none that is longer.
 pub(super) const HEADER_BLOCKS_MAX: u64 = 4;

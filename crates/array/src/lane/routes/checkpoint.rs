@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use block::{BLOCK_BYTES, Fault, Instant, Outcome, Seat};
+use format::seeded::{self, SeededFault};
 
 use crate::ScratchId;
 use crate::action::Event;
@@ -17,7 +18,6 @@ use crate::lane::ops::{Op, Owner, Task};
 use crate::lane::preserved::Limits;
 use crate::lane::{Lane, records};
 use crate::plan::Transfer;
-use crate::seeded::{self, SeededFault};
 
 impl Lane {
     /// Requests an anchor. A drive that has been filled needs an anchor of its own; otherwise its content does not

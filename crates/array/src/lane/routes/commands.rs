@@ -1,10 +1,11 @@
 //! Handling of the pool's commands.
 
+use format::seeded::{self, SeededFault};
+
 use crate::action::{Command, Event};
 use crate::lane::Lane;
 use crate::lane::checkpoint::CheckpointWaiter;
 use crate::lane::jobs::Job;
-use crate::seeded::{self, SeededFault};
 use block::{Fault, Instant};
 
 /// Why a command is rejected.

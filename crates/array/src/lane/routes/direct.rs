@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::format::Form;
+use format::Form;
+use format::seeded::{self, SeededFault};
+
 use crate::lane::Lane;
 use crate::lane::direct::{self, Direct};
 use crate::lane::flush::Waiter;
@@ -11,7 +13,6 @@ use crate::lane::ids::OpId;
 use crate::lane::ops::{Phase, Task};
 use crate::lane::room::Needs;
 use crate::plan::Transfer;
-use crate::seeded::{self, SeededFault};
 
 impl Lane {
     /// A planned write goes in place before it is logged.

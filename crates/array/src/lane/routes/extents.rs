@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use block::Extent;
+use format::{Form, PageName};
 
-use crate::format::{Form, PageName};
 use crate::lane::Lane;
 use crate::lane::extents::Extents;
 use crate::lane::maps::MapEntries;

@@ -1,9 +1,10 @@
 //! Routes for jobs of groups: their steps are operations, and jobs wait for checkpoints and flushes.
 
 use block::Outcome;
+use format::BlockName;
+use format::seeded::{self, SeededFault};
 
 use crate::action::Event;
-use crate::format::BlockName;
 use crate::lane::checkpoint::CheckpointWaiter;
 use crate::lane::fills;
 use crate::lane::flush::Waiter;
@@ -11,7 +12,6 @@ use crate::lane::ids::{JobId, OpId};
 use crate::lane::jobs::{Begun, Ended, Job, Next};
 use crate::lane::ops::{Op, Owner};
 use crate::lane::{Lane, records};
-use crate::seeded::{self, SeededFault};
 
 impl Lane {
     pub(in crate::lane) fn begin_job(&mut self, job: Job) {

@@ -1,8 +1,8 @@
 //! Routes for the log: what happens to units that wait for it, and what follows when its batches end.
 
 use block::{Fault, Outcome, Seat};
+use format::BatchHeader;
 
-use crate::format::BatchHeader;
 use crate::lane::backoff::Work;
 use crate::lane::direct::IN_PLACE_MAX;
 use crate::lane::ids::OpId;

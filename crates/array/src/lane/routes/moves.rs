@@ -1,6 +1,7 @@
 //! Routes for operations on data that moves: they are planned where the data is, and write whole stripes to free ones.
 
 use block::{Fault, Outcome};
+use format::seeded::{self, SeededFault};
 
 use crate::lane::Lane;
 use crate::lane::flush::Waiter;
@@ -9,7 +10,6 @@ use crate::lane::maps::{Progress, Taken};
 use crate::lane::ops::{
     Located, Op, Owner, Phase, depends_on_forms, forms, is_located, locate, needs_no_lock, split,
 };
-use crate::seeded::{self, SeededFault};
 
 impl Lane {
     /// Finds the stripe of a client's operation, and queues the operation for its lock. True if the operation may be

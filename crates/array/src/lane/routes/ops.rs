@@ -4,6 +4,7 @@
 use std::ops::Range;
 
 use block::{Fault, Outcome};
+use format::seeded::{self, SeededFault};
 
 use crate::action::{Compute, Computed, IoKind};
 use crate::lane::blocks::Entries;
@@ -18,7 +19,6 @@ use crate::lane::ops::{
 use crate::lane::verify::{Verified, report_bad, verify};
 use crate::lane::{Computing, Lane, Purpose};
 use crate::plan::Transfer;
-use crate::seeded::{self, SeededFault};
 
 impl Lane {
     /// Starts an operation. Reads of columns that can be read directly need no lock: every block is old or new.

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use block::Fault;
+use format::PageName;
 
 use crate::action::Computed;
-use crate::format::PageName;
 use crate::lane::Lane;
 use crate::lane::ids::OpId;
 use crate::lane::maps::MapEntries;

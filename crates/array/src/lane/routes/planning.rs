@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use block::{BLOCK_BYTES, Fault, Outcome, RequestKind, Seat};
+use format::{BlockName, ENTRIES_PER_META_PAGE};
 
 use crate::ScratchId;
 use crate::action::{Action, BufferId, Event, IoKind, Origin, Service, Slice};
-use crate::format::{BlockName, ENTRIES_PER_META_PAGE};
 use crate::lane::balance::Known;
 use crate::lane::blank::plan_blank;
 use crate::lane::blocks::Entries;

@@ -2,11 +2,11 @@
 //! for these.
 
 use block::Outcome;
+use format::seeded::{self, SeededFault};
 
 use crate::lane::Lane;
 use crate::lane::blocks::Entries;
 use crate::lane::ops::{Op, Owner, Task};
-use crate::seeded::{self, SeededFault};
 
 impl Lane {
     /// Starts the repairs of blocks that an operation has found bad or unknown.

@@ -4,6 +4,7 @@
 use std::ops::Range;
 
 use block::{Fault, Outcome, RequestKind};
+use format::seeded::{self, SeededFault};
 
 use crate::action::{BufferId, Compute, ComputeStep, Slice};
 use crate::lane::backoff::Work;
@@ -13,7 +14,6 @@ use crate::lane::ops::Op;
 use crate::lane::request::{read_ops, service_for, write_ops, write_parts, zero_ops};
 use crate::lane::requests::Done;
 use crate::lane::{Computing, Lane};
-use crate::seeded::{self, SeededFault};
 use crate::{GroupRequest, RequestId};
 
 impl Lane {

@@ -16,8 +16,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use format::Form;
+
 use crate::action::FormCounts;
-use crate::format::Form;
 
 /// Groups in flight at a time, over all lanes.
 const GROUPS_MAX: usize = 4;

@@ -10,6 +10,7 @@ mod spec;
 use std::time::Duration;
 
 use block::{Instant, Outcome};
+use format::Form;
 use layout::Scheme;
 
 use self::conversion::{Conversion, Space};
@@ -19,7 +20,6 @@ use super::create::NewDrive;
 use super::room::{DriveRoom, RoomLevel};
 use super::{OnDurable, Pool, PoolError, SeatState, Ticket};
 use crate::action::{Command, FormCounts};
-use crate::format::Form;
 
 /// The time after which groups are tried again for whose copies there was no room. Each trial requests a sample of the
 /// drives, so it must not follow from a sample at once.
@@ -249,7 +249,7 @@ impl Pool {
 
     /// These groups belong to no volume any more.
     pub(super) fn forget_forms(&mut self, freed: &[(u64, u64)]) {
-        let is_freed = |group| crate::runs::run_of(freed, group).is_some();
+        let is_freed = |group| format::runs::run_of(freed, group).is_some();
         self.elastic.conversion.forget(is_freed);
     }
 

@@ -1,10 +1,10 @@
 //! Where a column is filled, and which drives are read for it.
 
 use block::Seat;
+use format::seeded::{self, SeededFault};
 use layout::Cell;
 
 use crate::pool::Pool;
-use crate::seeded::{self, SeededFault};
 
 impl Pool {
     /// Whether a column is not at home although its home could take it.

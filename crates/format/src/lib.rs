@@ -25,6 +25,8 @@ mod journal;
 mod label;
 mod map;
 mod page;
+pub mod runs;
+pub mod seeded;
 
 pub use cells::{CELL_PAGE_BYTES, CellEntry, CellPage, ENTRIES_PER_PAGE};
 pub use facts::{

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use array::format::{LABEL_MAGIC, Label, LabelError, PAGE_COPIES, newest_label};
-use array::pool::{
-    LossFacts, PoolFacts, RegionFacts, ScrubFacts, SeatFacts, SeatState, SteerFacts, VolumeFacts,
-};
 use block::{Hint, Seat};
+use format::{
+    LABEL_MAGIC, Label, LabelError, LossFacts, PAGE_COPIES, PoolFacts, RegionFacts, ScrubFacts,
+    SeatFacts, SeatState, SteerFacts, VolumeFacts, newest_label,
+};
 use proptest::prelude::*;
 use uuid::Uuid;
 

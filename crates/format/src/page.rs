@@ -112,7 +112,7 @@ impl Entry {
     };
 
     /// Something was written; for models, whose blocks have no content.
-    pub(crate) const WRITTEN: Self = Self {
+    pub const WRITTEN: Self = Self {
         crc: 0,
         generation: 1,
     };
@@ -214,7 +214,8 @@ impl MetaPage {
     }
 
     /// A page of a model, all of whose blocks were written. All such pages are one in memory until one is changed.
-    pub(crate) fn all_written() -> Self {
+    #[must_use]
+    pub fn all_written() -> Self {
         static ENTRIES_WRITTEN: LazyLock<Arc<[Entry; ENTRIES]>> =
             LazyLock::new(|| Arc::new([Entry::WRITTEN; ENTRIES]));
         Self {

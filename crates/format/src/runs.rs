@@ -3,10 +3,11 @@
 use std::ops::Range;
 
 /// A set of groups.
-pub(crate) type Runs = Vec<(u64, u64)>;
+pub type Runs = Vec<(u64, u64)>;
 
 /// The parts of `groups` that are not in `runs`, in ascending order.
-pub(crate) fn without(groups: Range<u64>, runs: &[(u64, u64)]) -> Vec<Range<u64>> {
+#[must_use]
+pub fn without(groups: Range<u64>, runs: &[(u64, u64)]) -> Vec<Range<u64>> {
     let mut parts = Vec::new();
     let mut next = groups.start;
     let from = runs.partition_point(|&(first, count)| first + count <= groups.start);
@@ -26,14 +27,15 @@ pub(crate) fn without(groups: Range<u64>, runs: &[(u64, u64)]) -> Vec<Range<u64>
 }
 
 /// The run that contains a group.
-pub(crate) fn run_of(runs: &[(u64, u64)], group: u64) -> Option<Range<u64>> {
+#[must_use]
+pub fn run_of(runs: &[(u64, u64)], group: u64) -> Option<Range<u64>> {
     let index = runs.partition_point(|&(first, count)| first + count <= group);
     let &(first, count) = runs.get(index)?;
     (first <= group).then_some(first..first + count)
 }
 
 /// Removes `groups`.
-pub(crate) fn remove(runs: &mut Runs, groups: &Range<u64>) {
+pub fn remove(runs: &mut Runs, groups: &Range<u64>) {
     let low = runs.partition_point(|&(first, count)| first + count <= groups.start);
     let high = runs.partition_point(|&(first, _)| first < groups.end);
     if low >= high {
@@ -49,7 +51,7 @@ pub(crate) fn remove(runs: &mut Runs, groups: &Range<u64>) {
 }
 
 /// Adds `groups`.
-pub(crate) fn insert(runs: &mut Runs, groups: &Range<u64>) {
+pub fn insert(runs: &mut Runs, groups: &Range<u64>) {
     remove(runs, groups);
     let index = runs.partition_point(|&(first, _)| first < groups.start);
     runs.insert(index, (groups.start, groups.end - groups.start));
