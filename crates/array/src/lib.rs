@@ -14,26 +14,18 @@
 //! Between them is [`plan`]: the operations of a request or a fill on one stripe are decided there as a value (reads,
 //! computations, writes) that can be printed, counted and tested alone.
 
-pub mod action;
 pub mod fair_queue;
-pub mod geometry;
 mod lane;
-mod losses;
-pub mod plan;
 pub mod pool;
-pub mod priority;
 pub mod record;
-pub mod room;
 pub mod router;
-pub mod view;
 
-pub use ::format;
-pub use action::{
-    Action, BufferId, Command, Compute, ComputeId, ComputeStep, Computed, DEADLINE, Event,
-    FormCounts, Io, IoId, IoKind, Joined, Origin, Reply, RequestId, ScratchId, Service, Slice,
-    Steer,
-};
+pub use ::{format, plan};
 pub use format::{VolumeId, seeded};
-pub use geometry::{Geometry, GeometryError, GroupRequest, Regions};
 pub use lane::{Lane, StripeLocks};
-pub use losses::{Losses, LostRange};
+pub use plan::{
+    Action, BufferId, Command, Compute, ComputeId, ComputeStep, Computed, DEADLINE, Event,
+    FormCounts, Geometry, GeometryError, GroupRequest, Io, IoId, IoKind, Joined, Losses, LostRange,
+    Origin, Regions, Reply, RequestId, ScratchId, Service, Slice, Steer, action, geometry,
+    priority, room, view,
+};

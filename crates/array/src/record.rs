@@ -4,8 +4,9 @@
 //! the same outputs with any driver.
 
 use block::{Instant, Outcome};
+use plan::{Action, Command, ComputeId, Computed, Event, GroupRequest, IoId, RequestId};
 
-use crate::{Action, Command, ComputeId, Computed, Event, GroupRequest, IoId, Lane, RequestId};
+use crate::Lane;
 
 /// An input of a lane.
 #[derive(Clone, Debug, PartialEq, Eq)]

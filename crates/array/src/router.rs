@@ -1,10 +1,11 @@
 //! The map from a volume's bytes to groups: a snapshot that many threads use at once.
 
 use block::{Request, RequestKind};
+use format::VolumeId;
+use plan::{Geometry, GroupRequest};
 
 use crate::pool::VolumeFacts;
 use crate::pool::space::{Piece, VolumeSpace};
-use crate::{Geometry, GroupRequest, VolumeId};
 
 /// A volume's space at one moment. Immutable: a change of the volume makes a new one.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -13,10 +13,10 @@
 use std::time::Duration;
 
 use block::{Fault, Instant};
+use plan::RequestId;
+use plan::action::Event;
 
 use super::context::Context;
-use crate::RequestId;
-use crate::action::Event;
 
 /// The wait after the first failure: far longer than a try takes, and too short for a client to notice.
 const WAIT_MIN: Duration = Duration::from_millis(50);

@@ -11,15 +11,14 @@ use std::collections::BTreeSet;
 
 use block::BLOCK_BYTES;
 use format::{BlockName, Form, PageName};
+use plan::action::IoKind;
+use plan::{Geometry, Kind, Piece, Plan, Transfer};
 
 use super::context::Context;
 use super::io::IoTable;
 use super::ops::{Op, Task};
 use super::overlay::Overlay;
 use super::pages::PageCache;
-use crate::Geometry;
-use crate::action::IoKind;
-use crate::plan::{self, Kind, Piece, Plan, Transfer};
 
 /// The extra cost of a read that does not continue where the drive's last read ended. With no extra cost the chunks of
 /// a stream would alternate between the copies, and each drive would seek for each chunk. With this cost a drive gets
@@ -189,14 +188,14 @@ impl Balance {
 mod tests {
     use block::Seat;
     use format::{Entry, MetaPage};
+    use plan::action::{BufferId, Origin, Service, Slice};
+    use plan::{RequestId, ScratchId};
 
     use super::*;
-    use crate::action::{BufferId, Origin, Service, Slice};
     use crate::lane::Purpose;
     use crate::lane::blocks::block;
     use crate::lane::ops::Owner;
     use crate::lane::overlay::{Bytes, Logged};
-    use crate::{RequestId, ScratchId};
 
     struct Lab {
         balance: Balance,

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use format::{MetaPage, PAGE_BYTES, PageName};
+use plan::action::{BufferId, IoKind, Slice};
+use plan::{Kind, Plan, ScratchId, Transfer};
 
 use super::context::Context;
-use crate::ScratchId;
-use crate::action::{BufferId, IoKind, Slice};
-use crate::plan::{Kind, Plan, Transfer};
 
 /// Bytes to be copied into memory before the plan's computation.
 type Puts = Vec<(Slice, Arc<[u8]>)>;

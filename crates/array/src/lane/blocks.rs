@@ -4,12 +4,12 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 use format::{BlockName, Entry, Form, PageName};
+use plan::{BlockState, Blocks};
 
 use super::jobs::Held;
 use super::ops::{Forms, Op};
 use super::overlay::{Bytes, Overlay};
 use super::pages::PageCache;
-use crate::plan::{BlockState, Blocks};
 
 /// The entries of blocks, from journal and pages, at the time of one input.
 #[derive(Clone, Copy, Debug)]

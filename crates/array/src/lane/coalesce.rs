@@ -30,9 +30,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use block::{BLOCK_BYTES, Instant, RequestKind};
-
-use crate::geometry::Segment;
-use crate::{Geometry, GroupRequest, RequestId};
+use plan::geometry::Segment;
+use plan::{Geometry, GroupRequest, RequestId};
 
 /// Shorter requests do not wait: they are not part of a stream, and a client waits for them.
 const PART_BYTES_MIN: u64 = 32 << 10;
@@ -253,9 +252,9 @@ impl Run {
 #[cfg(test)]
 mod tests {
     use block::Request;
+    use format::VolumeId;
 
     use super::*;
-    use crate::VolumeId;
     use crate::lane::context::Context;
 
     fn part(request: u64, slot: usize, low: u64, high: u64) -> Part {

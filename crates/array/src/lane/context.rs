@@ -9,14 +9,14 @@ use std::sync::Arc;
 
 use block::{BLOCK_BYTES, Instant, Seat};
 use format::RING_HEAD_BYTES;
+use plan::action::{Action, Compute, ComputeId, Event};
+use plan::view::View;
+use plan::{Geometry, ScratchId};
 
 use super::Computing;
 use super::epochs::Epochs;
 use super::ids::OpId;
 use super::sequence_map::SequenceMap;
-use crate::action::{Action, Compute, ComputeId, Event};
-use crate::view::View;
-use crate::{Geometry, ScratchId};
 
 /// Passed to every state machine of a lane.
 #[derive(Clone, Debug)]
@@ -120,7 +120,7 @@ impl Context {
         scheme: &str,
         drives: u16,
         cell_bytes: u64,
-        change: impl FnOnce(&mut crate::Regions),
+        change: impl FnOnce(&mut plan::Regions),
     ) -> Self {
         let scheme: layout::Scheme = scheme.parse().expect("a scheme");
         let shape = layout::Geometry::new(&scheme, Some(drives), 64).expect("a layout");
@@ -134,7 +134,7 @@ impl Context {
             1 << 20,
             1,
         );
-        let mut regions = crate::Regions {
+        let mut regions = plan::Regions {
             pool: uuid::Uuid::nil(),
             journal_offset: 1 << 30,
             ring_bytes: 1 << 20,

@@ -21,14 +21,14 @@
 //!   again before a checkpoint has put its last conversion in place.
 
 use format::Form;
+use plan::Stripe;
+use plan::action::FormCounts;
 
 use super::context::Context;
 use super::io::IoTable;
 use super::maps::StripeMaps;
 use super::ops::Op;
 use super::overlay::Overlay;
-use crate::action::FormCounts;
-use crate::plan::{self, Stripe};
 
 /// A step of a conversion: its aim, and what is known since it was planned.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -126,7 +126,7 @@ impl Convert {
 /// True if all columns of a group are in one place each, on drives that answer in time.
 fn is_whole(cx: &Context, ios: &IoTable, group: u64) -> bool {
     let columns = cx.view().columns(&cx.geometry, group);
-    let in_one_place = |column: &crate::view::Column| {
+    let in_one_place = |column: &plan::view::Column| {
         let there = |cell: layout::Cell| !cx.view().is_out(cell.seat) && !ios.is_suspect(cell.seat);
         column.source.is_some_and(there) && column.target.is_none()
     };

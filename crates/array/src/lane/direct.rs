@@ -22,6 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use block::BLOCK_BYTES;
 use format::seeded::{self, SeededFault};
 use format::{BlockName, DESCRIPTOR_BYTES, Descriptor, HeldIn, PageName};
+use plan::{Plan, Transfer};
 
 use super::blocks::Entries;
 use super::context::Context;
@@ -35,7 +36,6 @@ use super::overlay::Overlay;
 use super::pages::PageCache;
 use super::records::written_blocks;
 use super::room::Needs;
-use crate::plan::{Plan, Transfer};
 
 /// Blocks of a lane that are in place and whose entries are in memory only. From this number on a checkpoint begins: 64
 /// MiB. The checkpoint goes through all of them at once, and commits on the same thread wait for it. At four times this
@@ -225,15 +225,13 @@ fn runs_of(blocks: &[(BlockName, u32)]) -> Vec<(BlockName, Vec<u32>)> {
 mod tests {
     use block::Seat;
     use format::{Entry, MetaPage};
+    use plan::action::{BufferId, IoKind, Service, Slice};
+    use plan::{Kind, RequestId, ScratchId};
 
     use super::*;
-    use crate::RequestId;
-    use crate::ScratchId;
-    use crate::action::{BufferId, IoKind, Service, Slice};
     use crate::lane::blocks::block;
     use crate::lane::ops::{Destination, Prepared};
     use crate::lane::overlay::{Bytes, Logged};
-    use crate::plan::Kind;
 
     const ID: OpId = OpId(1);
 
@@ -250,7 +248,7 @@ mod tests {
 
     impl Lab {
         fn new() -> Self {
-            let change = |regions: &mut crate::Regions| regions.direct_writes = true;
+            let change = |regions: &mut plan::Regions| regions.direct_writes = true;
             let cx = Context::of_test_with("raid6", 6, 256 << 10, change);
             let mut pages = PageCache::new(64);
             for column in 0..6 {
@@ -259,7 +257,7 @@ mod tests {
             }
             let task = Task::Write(Prepared::of(Vec::new()));
             let mut op = Op::new(Owner::Request(RequestId(1)), 0, 1..2, task).of_data();
-            op.service = Service::of_client(crate::VolumeId(1), true);
+            op.service = Service::of_client(format::VolumeId(1), true);
             let mut plan = Plan::new(Kind::FullStripe);
             for column in 0..6 {
                 let seat = Seat(column);
@@ -324,7 +322,7 @@ mod tests {
         lab.plan.reads.push(write);
         assert!(!lab.may_go());
         let mut lab = Lab::new();
-        lab.plan.absent.push(crate::plan::Absent {
+        lab.plan.absent.push(plan::Absent {
             column: 0,
             offset: 0,
             length: BLOCK_BYTES,

@@ -14,18 +14,18 @@
 //! Pages that are not in memory are read on demand ([`Command::ReadPages`]); later answers are more precise.
 //!
 //! [`LaneBlocks::state`]: super::blocks::LaneBlocks
-//! [`Command::ReadPages`]: crate::Command::ReadPages
+//! [`Command::ReadPages`]: plan::Command::ReadPages
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 
 use block::{BLOCK_BYTES, Extent, Request, RequestKind, push_extent};
-use format::{BlockName, Entry, Form, MetaPage, PageName};
+use format::{BlockName, Entry, Form, MetaPage, PageName, VolumeId};
+use plan::GroupRequest;
+use plan::geometry::Segment;
 
 use super::context::Context;
 use super::maps::{Known, MapEntries, StripeMaps};
-use crate::geometry::Segment;
-use crate::{GroupRequest, VolumeId};
 
 /// The state from which the holes of groups are found: journal, pages and maps.
 pub(super) struct Extents<'a> {
@@ -135,10 +135,10 @@ impl Extents<'_> {
 #[cfg(test)]
 mod tests {
     use format::HeldIn;
+    use plan::ScratchId;
+    use plan::action::{BufferId, Slice};
 
     use super::*;
-    use crate::ScratchId;
-    use crate::action::{BufferId, Slice};
     use crate::lane::blocks::block;
     use crate::lane::overlay::{Bytes, Logged, Overlay};
     use crate::lane::pages::PageCache;
@@ -159,7 +159,7 @@ mod tests {
 
     impl Lab {
         fn new(free_stripes: u64) -> Self {
-            let change = |regions: &mut crate::Regions| regions.free_stripes = free_stripes;
+            let change = |regions: &mut plan::Regions| regions.free_stripes = free_stripes;
             let mut lab = Self {
                 cx: Context::of_test_with("raid6", 6, 256 << 10, change),
                 overlay: Overlay::default(),

@@ -12,12 +12,12 @@ use std::collections::BTreeSet;
 use block::BLOCK_BYTES;
 use format::seeded::{self, SeededFault};
 use format::{BlockName, Entry, PageName};
+use plan::action::Event;
 
 use super::context::Context;
 use super::ops::Op;
 use super::overlay::{Bytes, Overlay};
 use super::pages::PageCache;
-use crate::action::Event;
 
 /// A fill writes these blocks, with these checksums: entries that were UNKNOWN or stale are replaced. `completed`: the
 /// last batch that is complete. False if a page that must be updated has been dropped from memory meanwhile: then the
@@ -116,16 +116,15 @@ mod tests {
     use std::sync::Arc;
 
     use format::MetaPage;
+    use plan::action::{BufferId, Slice};
+    use plan::{Absent, Kind, Plan, ScratchId};
 
     use super::*;
-    use crate::ScratchId;
-    use crate::action::{BufferId, Slice};
     use crate::lane::blocks::block;
     use crate::lane::ids::JobId;
     use crate::lane::jobs::Held;
     use crate::lane::ops::{Owner, Task};
     use crate::lane::overlay::Logged;
-    use crate::plan::{Absent, Kind, Plan};
 
     /// A step of a fill of column 2 of a small lane, and the pages of its group: blocks 0 and 1 of the column are written.
     struct Lab {

@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use block::{Fault, Outcome, Seat};
 use format::seeded::{self, SeededFault};
+use plan::RequestId;
+use plan::action::{Io, IoKind, Origin, Service};
 
 use super::Purpose;
 use super::context::Context;
 use super::ids::JobId;
 use super::io::{FaultReport, IoTable};
-use crate::RequestId;
-use crate::action::{Io, IoKind, Origin, Service};
 
 /// What waits for a set of drives to be flushed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -224,8 +224,9 @@ impl Flushes {
 
 #[cfg(test)]
 mod tests {
+    use plan::action::{Action, Event};
+
     use super::*;
-    use crate::action::{Action, Event};
 
     /// The flushes of a small lane, with its I/O table.
     struct Lab {

@@ -11,13 +11,12 @@ use std::ops::Range;
 
 use block::BLOCK_BYTES;
 use format::{BlockName, Form};
+use plan::action::Event;
+use plan::{AssessedRow, Losses, LostRange};
 
 use super::context::Context;
 use super::maps::StripeMaps;
 use super::ops::{Op, Task};
-use crate::action::Event;
-use crate::losses::{Losses, LostRange};
-use crate::plan::AssessedRow;
 
 /// Ranges that a lane remembers: 1.5 MiB at most. Further losses are reported again each time they are found.
 const LANE_RANGES_MAX: usize = 16_384;

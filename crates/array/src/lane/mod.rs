@@ -50,6 +50,8 @@ use std::sync::Arc;
 use block::{Instant, Outcome, Seat};
 use format::PageName;
 use layout::Cell;
+use plan::action::{Action, ComputeId, Computed, Event, IoId};
+use plan::{Geometry, GroupRequest, RequestId, ScratchId, Transfer};
 
 use self::backoff::Retries;
 use self::balance::Balance;
@@ -76,9 +78,6 @@ use self::repairs::Repairs;
 use self::requests::Requests;
 use self::room::Room;
 use self::uninitialized::Uninitialized;
-use crate::action::{Action, ComputeId, Computed, Event, IoId};
-use crate::plan::Transfer;
-use crate::{Geometry, GroupRequest, RequestId, ScratchId};
 
 /// Rounds of one call of `advance`. A call needs few rounds, because the work that a round begins waits for a drive or
 /// a computation. More rounds are a livelock, which tests should end.

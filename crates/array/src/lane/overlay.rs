@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use format::seeded::{self, SeededFault};
-use format::{BlockName, Entry};
+use format::{BlockName, Entry, VolumeId};
+use plan::ScratchId;
+use plan::action::Slice;
 
 use super::block_map::BlockMap;
 use super::log::shares::Ledger;
-use crate::action::Slice;
-use crate::{ScratchId, VolumeId};
 
 /// Where the bytes of a logged block are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -24,13 +24,13 @@ use std::ops::Range;
 
 use block::BLOCK_BYTES;
 use format::{BlockName, Entry, Form, PageName};
+use plan::action::IoKind;
+use plan::{Kind, Plan, Transfer};
 
 use super::blocks::Entries;
 use super::context::Context;
 use super::overlay::{Bytes, Logged, Overlay};
 use super::pages;
-use crate::action::IoKind;
-use crate::plan::{Kind, Plan, Transfer};
 
 /// The preserved blocks of a lane.
 #[derive(Clone, Debug, Default)]
@@ -307,10 +307,10 @@ pub(super) fn relogged_absent(
 #[cfg(test)]
 mod tests {
     use block::Seat;
+    use plan::ScratchId;
+    use plan::action::{BufferId, Slice};
 
     use super::*;
-    use crate::ScratchId;
-    use crate::action::{BufferId, Slice};
     use crate::lane::blocks::block;
     use crate::lane::pages::PageCache;
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use block::BLOCK_BYTES;
 use format::BlockName;
+use plan::action::Slice;
 
 use super::context::Context;
 use super::ids::OpId;
@@ -12,7 +13,6 @@ use super::ops::{Op, Task};
 use super::overlay::Overlay;
 use super::preserved;
 use super::verify::blocks_of;
-use crate::action::Slice;
 
 /// The blocks of which an operation needs checksums: those that it writes.
 pub(super) fn sums_of_writes(cx: &Context, op: &Op) -> Vec<Slice> {
@@ -127,14 +127,13 @@ pub(super) fn unit_of_zeroes(id: OpId, op: &Op) -> Unit {
 mod tests {
     use block::Seat;
     use format::Entry;
+    use plan::action::{BufferId, IoKind};
+    use plan::{Absent, Kind, Plan, ScratchId, Transfer};
 
     use super::*;
-    use crate::ScratchId;
-    use crate::action::{BufferId, IoKind};
     use crate::lane::blocks::block;
     use crate::lane::ops::{Owner, Prepared, Staging};
     use crate::lane::overlay::{Bytes, Logged};
-    use crate::plan::{Absent, Kind, Plan, Transfer};
 
     const ID: OpId = OpId(1);
 
@@ -156,7 +155,7 @@ mod tests {
 
     impl Lab {
         fn new(task: Task) -> Self {
-            let change = |regions: &mut crate::Regions| regions.page_copies = Some(2);
+            let change = |regions: &mut plan::Regions| regions.page_copies = Some(2);
             let mut op = Op::new(Owner::Background, 0, 0..1, task);
             op.plan = Some(Plan::new(Kind::FullStripe));
             Self {

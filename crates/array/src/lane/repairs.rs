@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A repair's plan lists the blocks that cannot be reconstructed. Under the stripe's lock these are exactly the lost
-//! blocks ([`assess_lost`](crate::plan::assess_lost), `known_losses.rs`).
+//! blocks ([`assess_lost`](plan::assess_lost), `known_losses.rs`).
 //!
 //! Invariant: a stripe has one repair under way.
 
@@ -15,13 +15,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use block::{BLOCK_BYTES, Fault, Outcome};
 use format::{BlockName, Entry};
+use plan::Row;
+use plan::action::Event;
 
 use super::blocks::Entries;
 use super::context::Context;
 use super::ops::{Op, Owner, Task};
 use super::overlay::Bytes;
-use crate::action::Event;
-use crate::plan::Row;
 
 /// The repairs of a lane.
 #[derive(Clone, Debug, Default)]
@@ -179,15 +179,14 @@ mod tests {
     use std::ops::Range;
 
     use format::{Form, HeldIn};
+    use plan::action::{BufferId, Slice};
+    use plan::{Absent, Kind, Plan, RequestId, ScratchId};
 
     use super::*;
-    use crate::action::{BufferId, Slice};
     use crate::lane::blocks::block;
     use crate::lane::ids::JobId;
     use crate::lane::overlay::{Logged, Overlay};
     use crate::lane::pages::PageCache;
-    use crate::plan::{Absent, Kind, Plan};
-    use crate::{RequestId, ScratchId};
 
     /// The repairs of a small lane with all blocks written: a stripe has four blocks of each of six columns.
     struct Lab {

@@ -1,11 +1,12 @@
 //! Turns requests into operations: one for each stripe, or one for a run of stripes that are zeroed.
 
+use format::VolumeId;
+use plan::action::{BufferId, Slice};
+use plan::{Geometry, GroupRequest, Piece, RequestId, Service};
+
 use super::coalesce::Part;
 use super::context::Context;
 use super::ops::{Op, Owner, Prepared, Task};
-use crate::action::{BufferId, Slice};
-use crate::plan::Piece;
-use crate::{Geometry, GroupRequest, RequestId, Service, VolumeId};
 
 /// The largest number of stripes that one operation zeroes: it holds all their locks at once.
 const ZERO_STRIPES_MAX: u64 = 64;

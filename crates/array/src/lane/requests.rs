@@ -6,13 +6,14 @@
 use std::collections::BTreeMap;
 
 use block::{Fault, Outcome, Request, RequestKind};
+use format::VolumeId;
 use format::seeded::{self, SeededFault};
+use plan::action::{Action, Reply, Slice};
+use plan::{RequestId, ScratchId};
 
 use super::context::Context;
 use super::io::IoTable;
 use super::ops::BounceBuffer;
-use crate::action::{Action, Reply, Slice};
-use crate::{RequestId, ScratchId, VolumeId};
 
 /// A request in flight.
 #[derive(Clone, Debug)]
@@ -158,8 +159,9 @@ impl Requests {
 
 #[cfg(test)]
 mod tests {
+    use plan::BufferId;
+
     use super::*;
-    use crate::BufferId;
 
     const MEDIUM: Outcome = Err(Fault::Medium);
 

@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 
+use format::VolumeId;
 use format::seeded::{self, SeededFault};
 
 use super::log::shares::Ledger;
-use crate::VolumeId;
 
 /// A batch in the ring that has not been released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

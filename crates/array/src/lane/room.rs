@@ -27,12 +27,12 @@ use std::time::Duration;
 use block::{BLOCK_BYTES, Fault, Instant, Outcome, RequestKind, Seat};
 use format::Form;
 use format::seeded::{self, SeededFault};
+use plan::action::Event;
+use plan::room::{RoomReport, SeatRoom};
+use plan::{Geometry, GroupRequest, RequestId};
 
 use super::context::Context;
 use super::io::IoTable;
-use crate::action::Event;
-use crate::room::{RoomReport, SeatRoom};
-use crate::{Geometry, GroupRequest, RequestId};
 
 /// The longest time that a write waits for room, from its beginning. A guess: clients give up after 30 seconds or more.
 pub(super) const WAIT_MAX: Duration = Duration::from_secs(20);

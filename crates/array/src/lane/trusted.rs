@@ -8,12 +8,12 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use format::{BlockName, ENTRIES_PER_META_PAGE, PageName};
+use plan::Geometry;
 
 use super::context::Context;
 use super::ops::{Op, Task};
 use super::overlay::Overlay;
 use super::pages::PageCache;
-use crate::Geometry;
 
 /// Blocks of each column's cell that the operation's stripes take.
 fn blocks_of_stripes(geometry: &Geometry, op: &Op) -> Range<u32> {

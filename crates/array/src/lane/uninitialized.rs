@@ -17,10 +17,10 @@ use std::ops::Range;
 use block::Outcome;
 use format::Descriptor;
 use format::runs::{self, Runs};
+use plan::action::Event;
+use plan::{GroupRequest, RequestId};
 
 use super::context::Context;
-use crate::action::Event;
-use crate::{GroupRequest, RequestId};
 
 /// When one part in so many of a marked group has been written, the groups behind it are requested.
 const STREAM_PART: u64 = 8;
@@ -127,9 +127,9 @@ impl Uninitialized {
 #[cfg(test)]
 mod tests {
     use block::{Fault, Request, RequestKind};
+    use format::VolumeId;
 
     use super::*;
-    use crate::VolumeId;
 
     fn write(group: u64) -> GroupRequest {
         GroupRequest {

@@ -7,6 +7,8 @@
 use block::{BLOCK_BYTES, Seat};
 use format::BlockName;
 use format::seeded::{self, SeededFault};
+use plan::action::{Event, Slice};
+use plan::{Geometry, Transfer};
 
 use super::blocks::Entries;
 use super::context::Context;
@@ -14,9 +16,6 @@ use super::known_losses::KnownLosses;
 use super::maps::StripeMaps;
 use super::ops::{Op, Task};
 use super::overlay::Bytes;
-use crate::Geometry;
-use crate::action::{Event, Slice};
-use crate::plan::Transfer;
 
 /// A block whose content is not what was written there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,17 +141,15 @@ pub(super) fn report_bad(
 #[cfg(test)]
 mod tests {
     use format::Entry;
+    use plan::action::{BufferId, IoKind};
+    use plan::{Kind, LostRange, Plan, RequestId, ScratchId};
 
     use super::*;
-    use crate::action::{BufferId, IoKind};
     use crate::lane::blocks::block;
     use crate::lane::ids::JobId;
     use crate::lane::ops::{Lock, Owner};
     use crate::lane::overlay::{Logged, Overlay};
     use crate::lane::pages::{PageCache, sum_of};
-    use crate::losses::LostRange;
-    use crate::plan::{Kind, Plan};
-    use crate::{RequestId, ScratchId};
 
     /// A small lane whose blocks were all written by batch 9, and an operation on stripe 1: blocks 4 to 7 of each
     /// column.

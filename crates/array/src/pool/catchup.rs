@@ -180,7 +180,7 @@ impl Pool {
     /// Gives up drives that hang while their journal is overwritten: they do not return.
     pub(super) fn give_up_journal_wipes(&mut self) {
         let blanks = self.ios.iter().filter_map(|(&id, io)| match io.what {
-            PoolWrite::WipeJournal { seat } if io.since + crate::DEADLINE <= self.now => {
+            PoolWrite::WipeJournal { seat } if io.since + plan::DEADLINE <= self.now => {
                 Some((id, seat))
             }
             _ => None,

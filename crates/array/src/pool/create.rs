@@ -10,6 +10,7 @@ use format::{
     INTERLEAVED_VOLUMES, LABEL_SLOT_BYTES, LAZY_INITIALIZATION, PAGE_COPIES, pages_per_cell,
 };
 use layout::Scheme;
+use plan::{Geometry, GeometryError, Regions, SubStripePlans};
 use uuid::Uuid;
 
 use super::cells::CellTable;
@@ -32,8 +33,6 @@ use super::{
     Bay, Drive, LossFacts, OnDurable, Pool, PoolFacts, RegionFacts, ScrubFacts, SeatFacts,
     SeatState, SteerFacts, Ticket,
 };
-use crate::plan::SubStripePlans;
-use crate::{Geometry, GeometryError, Regions};
 
 /// Bytes of a chunk unless `-o chunk=` sets another size. A guess between md's 512 KiB, which makes
 /// small writes cheap to place and full stripes rare, and the 4 KiB that would do for the codes.

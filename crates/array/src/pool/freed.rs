@@ -8,9 +8,9 @@
 //! another volume may have the group: its space is made blank again, and is discarded with that volume.
 
 use format::runs::{self, Runs};
+use plan::action::Command;
 
 use super::{OnDurable, Pool, Ticket};
-use crate::action::Command;
 
 impl Pool {
     /// The groups of `before` that are not in `after` and were ever written.

@@ -18,9 +18,9 @@
 
 use block::{Fault, Seat};
 use format::seeded::{self, SeededFault};
+use plan::action::Command;
 
 use super::{Pool, Report};
-use crate::action::Command;
 
 impl Pool {
     /// Whether a drive has refused a write for lack of space, and therefore stays.

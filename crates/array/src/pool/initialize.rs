@@ -16,10 +16,10 @@ use std::ops::Range;
 use block::{Fault, Outcome};
 use format::runs;
 use format::seeded::{self, SeededFault};
+use plan::action::Command;
 
 use super::loss::owner;
 use super::{OnDurable, Pool, SeatState};
-use crate::action::Command;
 
 /// Maximum of groups in a region: with cells of 16 MiB a gibibyte of data and more, for a flush and a label.
 const REGION_MAX: u64 = 16;

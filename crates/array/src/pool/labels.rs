@@ -16,9 +16,9 @@ use std::time::Duration;
 use block::{Fault, Instant, Outcome, Seat};
 use format::seeded::{self, SeededFault};
 use format::{LABEL_OFFSETS, Payload};
+use plan::action::{Command, IoKind};
 
 use super::{OnDurable, Pool, PoolFacts, PoolWrite, SeatState};
-use crate::action::{Command, IoKind};
 
 /// The wait before refused labels are tried again: doubled each time, up to the longest. A guess, as for the lanes'
 /// back-off.
@@ -449,10 +449,10 @@ mod tests {
     use block::{Instant, Seat};
     use format::newest_label;
     use layout::Cell;
+    use plan::action::{IoId, WRITE_RETRIES};
     use uuid::Uuid;
 
     use super::*;
-    use crate::action::{IoId, WRITE_RETRIES};
     use crate::pool::{Half, NewDrive, OutReason, PoolAction, PoolSpec, Ticket, create};
 
     fn drive(number: u128) -> NewDrive {

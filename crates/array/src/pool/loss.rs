@@ -1,6 +1,6 @@
 //! Lost data of the pool, by group and by volume, and drives that returned bad blocks.
 //!
-//! Lanes find losses and their ends ([`Event::BlocksLost`](crate::Event::BlocksLost)). The pool keeps the losses in its
+//! Lanes find losses and their ends ([`Event::BlocksLost`](plan::Event::BlocksLost)). The pool keeps the losses in its
 //! facts, so that every label has them, and passes them to the lanes at opening. The list is bounded: losses that do
 //! not fit are kept only as a number of blocks, until the next complete scrub counts them again.
 //!
@@ -10,11 +10,11 @@
 use std::ops::Range;
 
 use block::{BLOCK_BYTES, Seat};
+use plan::action::Command;
+use plan::{Losses, LostRange};
 
 use super::space::VolumeSpace;
 use super::{LossFacts, LostRun, Pool, Report, VolumeFacts};
-use crate::action::Command;
-use crate::losses::{Losses, LostRange};
 
 /// Ranges in a label: 30 KiB of the 500 that it has.
 const RANGES_MAX: usize = 1024;

@@ -2,6 +2,7 @@
 
 use block::{Fault, Seat};
 use format::seeded::{self, SeededFault};
+use plan::action::{Command, IoKind};
 use uuid::Uuid;
 
 use super::cells::CellTable;
@@ -9,7 +10,6 @@ use super::{
     Drive, NewDrive, OnDurable, OutReason, Pool, PoolAction, PoolError, PoolWrite, Report,
     SeatFacts, SeatState, Ticket,
 };
-use crate::action::{Command, IoKind};
 
 /// Failed reads, counted with a half-life of ten minutes, after which a drive is put out, if it can be spared. A guess
 /// in the range that other systems use.

@@ -54,6 +54,8 @@ use block::{Fault, Instant, Outcome, Seat};
 use format::Form;
 use format::runs::Runs;
 use layout::Cell;
+use plan::action::{Command, Event, IoId, WRITE_RETRIES};
+use plan::{Geometry, Losses, SubStripePlans};
 use uuid::Uuid;
 
 use self::catchup::{JournalWipe, Return};
@@ -73,9 +75,6 @@ use self::stall::Stalls;
 use self::steer::Meter;
 use self::suspicion::Suspicions;
 use self::volumes::NewVolume;
-use crate::action::{Command, Event, IoId, WRITE_RETRIES};
-use crate::plan::SubStripePlans;
-use crate::{Geometry, Losses};
 
 pub use catchup::{Proof, Rejected};
 pub use create::{CreateError, NewDrive, PoolSpec, RegionSizes, create, create_with_regions};

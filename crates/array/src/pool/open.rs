@@ -28,13 +28,13 @@ use block::{Fault, Hint, Seat};
 use format::seeded::{self, SeededFault};
 use format::{CellPage, Label};
 use layout::Cell;
+use plan::action::Command;
 use uuid::Uuid;
 
 use super::cells::CellTable;
 use super::create::{CreateError, Sizes, from_hex, geometry, regions};
 use super::space::fits;
 use super::{Bay, OnDurable, OutReason, Pool, PoolFacts, Report, SeatFacts, SeatState, Ticket};
-use crate::action::Command;
 
 /// A drive on which a label of the pool was found.
 #[derive(Clone, Debug)]

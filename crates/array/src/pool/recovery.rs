@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use block::{Fault, Outcome, Seat};
+use plan::action::Command;
 
 use super::{OnDurable, Pool, PoolError, Report, SeatState};
-use crate::action::Command;
 
 /// Lanes that have not answered yet, and the actions after that.
 #[derive(Clone, Debug)]

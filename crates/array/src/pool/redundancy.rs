@@ -1,9 +1,9 @@
 //! Redundancy that volumes lack, and how many more drives may fail.
 
 use block::Seat;
+use plan::SubStripePlans;
 
 use super::{Pool, SeatState, is_recoverable};
-use crate::plan::SubStripePlans;
 
 impl Pool {
     /// Columns of a group that no drive has.

@@ -23,12 +23,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use block::{Instant, Seat};
 use format::CellEntry;
 use layout::Cell;
+use plan::action::Command;
 
 use super::{
     Drive, NewDrive, OnDurable, OutReason, Pool, PoolAction, PoolError, Report, SeatFacts,
     SeatState, Ticket,
 };
-use crate::action::Command;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Phase {

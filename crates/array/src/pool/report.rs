@@ -3,10 +3,10 @@
 use std::fmt;
 
 use block::{BLOCK_BYTES, Seat};
+use plan::action::IoKind;
 use uuid::Uuid;
 
 use super::{LostData, OutReason, Rejected};
-use crate::action::IoKind;
 
 /// A line for the log, the console and `pool events`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

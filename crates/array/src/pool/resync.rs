@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use block::Outcome;
+use plan::action::Command;
 
 use super::{Pool, Report};
-use crate::action::Command;
 
 /// Groups in flight at a time.
 const RESYNCING_MAX: usize = 8;

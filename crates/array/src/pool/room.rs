@@ -30,8 +30,7 @@ use std::time::Duration;
 
 use block::{Instant, Seat, Usage};
 use format::seeded::{self, SeededFault};
-
-use crate::room::{RoomReport, SeatRoom};
+use plan::room::{RoomReport, SeatRoom};
 
 /// One part in so many of what a drive may hold lies beyond the upper line. A guess: it must last for what does not
 /// wait between two samples.

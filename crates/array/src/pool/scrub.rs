@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use block::{Fault, Instant, Outcome, Seat};
 use format::runs;
+use plan::SubStripePlans;
+use plan::action::Command;
 
 use super::{OnDurable, Pool, PoolError, Report, Ticket};
-use crate::action::Command;
-use crate::plan::SubStripePlans;
 
 /// Groups in flight at a time, over all lanes: a scrub should have little effect on clients.
 const SCRUBBING_MAX: usize = 2;

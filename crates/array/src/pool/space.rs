@@ -14,9 +14,9 @@
 
 use block::BLOCK_BYTES;
 use format::seeded::{self, SeededFault};
+use plan::Geometry;
 
 use super::{Interleave, VolumeFacts};
-use crate::Geometry;
 
 /// Bytes of a unit on each drive: the most that a lane joins. With this, thirteen drives of 100 MB/s and 500 operations
 /// a second take first writes of 1 MiB (depth 8) at 311 MiB/s; with 256 KiB at 240, and with 1 MiB at 271.

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use block::{Fault, Instant, Seat};
+use plan::action::Command;
 
 use super::{Pool, Report};
-use crate::action::Command;
 
 /// A drive that refuses again after this long without a refusal is reported again.
 const QUIET: Duration = Duration::from_secs(60);

@@ -9,10 +9,10 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use block::Instant;
+use plan::action::{Command, FILL_STEP_BYTES, Steer};
+use plan::priority::{self, Priority};
 
 use super::{OnDurable, Pool, PoolError, Ticket};
-use crate::action::{Command, FILL_STEP_BYTES, Steer};
-use crate::priority::{self, Priority};
 
 /// The lowest rate: with less, a drive of today takes months.
 pub const RATE_BYTES_MIN: u64 = 1_000_000;

@@ -19,11 +19,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use block::{Instant, Seat};
+use plan::DEADLINE;
+use plan::action::Command;
 
 use super::scrub::SCRUB_PLAN_INTERVAL;
 use super::{OutReason, Pool, Report, SeatState};
-use crate::DEADLINE;
-use crate::action::Command;
 
 /// Half-life of the count of late operations.
 const HALF_LIFE: Duration = Duration::from_secs(10);

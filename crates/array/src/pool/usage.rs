@@ -3,11 +3,11 @@
 
 use block::{Instant, Seat, Usage};
 use layout::Scheme;
+use plan::action::Command;
+use plan::room::RoomReport;
 
 use super::room::{DriveRoom, Output, Shape, WritesWait};
 use super::{Pool, PoolAction, SeatState};
-use crate::action::Command;
-use crate::room::RoomReport;
 
 /// Copies of the labels at the end of each drive.
 const LABEL_COPIES_BYTES: u64 = 1 << 20;

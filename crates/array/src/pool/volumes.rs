@@ -3,11 +3,11 @@
 
 use block::{BLOCK_BYTES, Fault, Outcome};
 use format::{INTERLEAVED_VOLUMES, LAZY_INITIALIZATION, runs};
+use plan::action::Command;
 use uuid::Uuid;
 
 use super::space::{VolumeSpace, interleave_for};
 use super::{OnDurable, Pool, PoolError, Ticket, VolumeFacts};
-use crate::action::Command;
 
 /// Maximum of volumes in a pool: what a quarter of a label can name.
 const VOLUMES_MAX: usize = 400;

@@ -17,10 +17,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use block::{BLOCK_BYTES, Instant, Seat};
+use plan::priority;
 
 use super::Pool;
 use super::fill::Kind;
-use crate::priority;
 
 /// Samples of the rate. They reach back a half of the work's time so far, at least and at most so much each.
 const SAMPLES: usize = 32;

@@ -3,5 +3,4 @@
 mod crossing;
 mod initializing;
 mod opening;
-mod plans;
 mod support;

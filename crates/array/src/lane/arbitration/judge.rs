@@ -19,10 +19,10 @@ use std::collections::BTreeMap;
 
 use erasure::Code;
 use format::{BlockName, Entry};
+use plan::Trial;
 use uuid::Uuid;
 
 use crate::lane::blocks::Entries;
-use crate::plan::Trial;
 
 /// The expected content of a block of a row.
 #[derive(Clone, Copy, Debug)]
@@ -219,11 +219,10 @@ mod tests {
     use block::BLOCK_BYTES;
     use erasure::ElementSet;
     use format::Form;
+    use plan::action::{BufferId, Slice};
+    use plan::{Row, ScratchId};
 
     use super::*;
-    use crate::ScratchId;
-    use crate::action::{BufferId, Slice};
-    use crate::plan::Row;
 
     const POOL: Uuid = Uuid::from_u128(7);
 

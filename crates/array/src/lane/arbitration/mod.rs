@@ -29,14 +29,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use block::BLOCK_BYTES;
 use format::{BlockName, Form};
+use plan::action::{Event, Slice};
+use plan::{Geometry, Row, Trial, trials_of_row};
 
 use self::judge::{Element, Facts, Judgement};
 use super::blocks::Entries;
 use super::context::Context;
 use super::rare::Blank;
-use crate::Geometry;
-use crate::action::{Event, Slice};
-use crate::plan::{Row, Trial, trials_of_row};
 
 /// Trials of one plan. Each takes a handful of blocks of memory.
 const TRIALS_MAX: usize = 128;

@@ -1,10 +1,10 @@
 use block::Seat;
 use erasure::ElementSet;
 use format::{Entry, Form};
+use plan::ScratchId;
+use plan::action::BufferId;
 
 use super::*;
-use crate::ScratchId;
-use crate::action::BufferId;
 use crate::lane::blocks::block;
 use crate::lane::overlay::{Bytes, Logged, Overlay};
 use crate::lane::pages::{PageCache, sum_of};
@@ -31,7 +31,7 @@ const NEXT: Row = Row {
 impl Lab {
     /// Pages have this many copies. Two copies are as many as the drives that the code may lose.
     fn new(page_copies: Option<u16>) -> Self {
-        let change = |regions: &mut crate::Regions| regions.page_copies = page_copies;
+        let change = |regions: &mut plan::Regions| regions.page_copies = page_copies;
         let cx = Context::of_test_with("raid6", 6, 256 << 10, change);
         Self {
             arbitration: Arbitration::default(),

@@ -2,10 +2,10 @@
 
 use block::{Fault, Outcome, Seat};
 use format::{Anchor, PAGE_BYTES};
+use plan::ScratchId;
+use plan::action::{Action, Compute, IoKind, Origin, Service};
 
 use super::{Next, Phase, Running, page_slice};
-use crate::ScratchId;
-use crate::action::{Action, Compute, IoKind, Origin, Service};
 use crate::lane::context::Context;
 use crate::lane::io::IoTable;
 use crate::lane::overlay::Overlay;

@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 use block::{BLOCK_BYTES, Outcome, Seat};
 use format::seeded::{self, SeededFault};
 use format::{BlockName, Entry, Form};
+use plan::action::{IoKind, Origin, Service};
+use plan::{Transfer, merge};
 
 use super::installs::Installs;
 use super::{Collected, Next, Phase, Running};
-use crate::action::{IoKind, Origin, Service};
 use crate::lane::Purpose;
 use crate::lane::context::Context;
 use crate::lane::discard::Emptied;
@@ -16,7 +17,6 @@ use crate::lane::io::IoTable;
 use crate::lane::overlay::{Logged, Overlay};
 use crate::lane::pages::PageCache;
 use crate::lane::writes::Writes;
-use crate::plan::{Transfer, merge};
 
 impl Running {
     pub(super) fn install(

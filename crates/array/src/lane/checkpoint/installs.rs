@@ -15,9 +15,9 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use block::Seat;
+use plan::Transfer;
 
 use crate::lane::io::JOINED_BYTES_MAX;
-use crate::plan::Transfer;
 
 /// Bytes of a lane's installs in flight at one drive: two long operations, so that the drive already has the second
 /// when the first ends.
@@ -156,9 +156,9 @@ impl Installs {
 #[cfg(test)]
 mod tests {
     use block::BLOCK_BYTES;
+    use plan::action::IoKind;
 
     use super::*;
-    use crate::action::IoKind;
 
     fn transfer(seat: u16, block: u64) -> Transfer {
         Transfer {

@@ -30,6 +30,8 @@ use std::time::Duration;
 use block::{Fault, Instant, Outcome, Seat};
 use format::seeded::{self, SeededFault};
 use format::{BlockName, PAGE_BYTES, PageName};
+use plan::action::{BufferId, Slice};
+use plan::{ScratchId, Transfer};
 
 use self::install::of_pages;
 use self::installs::Installs;
@@ -41,9 +43,6 @@ use super::overlay::{Logged, Overlay};
 use super::pages::{CheckpointPages, PageCache};
 use super::preserved;
 use super::writes::Writes;
-use crate::ScratchId;
-use crate::action::{BufferId, Slice};
-use crate::plan::Transfer;
 
 pub(super) use self::anchor::{lay_anchor, submit_anchor};
 

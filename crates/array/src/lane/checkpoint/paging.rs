@@ -13,15 +13,15 @@ use std::collections::BTreeSet;
 
 use block::{Outcome, Seat};
 use format::{PAGE_BYTES, PageName};
+use plan::action::{Action, Compute, IoKind, Origin, Service};
+use plan::{Transfer, merge};
 
 use super::{Next, Phase, Running, page_slice};
-use crate::action::{Action, Compute, IoKind, Origin, Service};
 use crate::lane::context::Context;
 use crate::lane::io::IoTable;
 use crate::lane::pages::{PageCache, PagePlace, page_places};
 use crate::lane::writes::Writes;
 use crate::lane::{Computing, Purpose};
-use crate::plan::{Transfer, merge};
 
 impl Running {
     /// Lays out its pages in memory. They count as written from now on.

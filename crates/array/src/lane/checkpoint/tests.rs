@@ -1,8 +1,8 @@
 use block::BLOCK_BYTES;
 use format::{Entry, HeldIn, MetaPage};
+use plan::action::IoId;
 
 use super::*;
-use crate::action::IoId;
 use crate::lane::Purpose;
 use crate::lane::blocks::block;
 use crate::lane::overlay::Bytes;

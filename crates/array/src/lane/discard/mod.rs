@@ -38,6 +38,7 @@ use format::runs::Runs;
 use format::seeded::{self, SeededFault};
 use format::{Form, PageName};
 use layout::Cell;
+use plan::action::{Event, Io, IoKind, Origin, Service};
 
 use self::candidates::Candidates;
 use self::known::Found;
@@ -50,7 +51,6 @@ use super::ids::OpId;
 use super::io::IoTable;
 use super::jobs::stripes_in;
 use super::maps::StripeMaps;
-use crate::action::{Event, Io, IoKind, Origin, Service};
 
 /// Bytes of one cell that one operation discards. Writes to these stripes wait until the drives have ended the discard.
 const STEP_BYTES: u64 = 32 << 20;

@@ -9,9 +9,9 @@
 
 use block::{BLOCK_BYTES, Seat};
 use format::seeded::{self, SeededFault};
+use plan::action::{Io, IoKind, Origin, Service};
 
 use super::Discards;
-use crate::action::{Io, IoKind, Origin, Service};
 use crate::lane::Purpose;
 use crate::lane::context::Context;
 use crate::lane::io::IoTable;

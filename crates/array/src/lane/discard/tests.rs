@@ -1,8 +1,8 @@
 use block::BLOCK_BYTES;
 use format::{BlockName, Entry, HeldIn, MetaPage};
+use plan::action::Action;
 
 use super::*;
-use crate::action::Action;
 use crate::lane::blocks::Entries;
 use crate::lane::blocks::block;
 use crate::lane::maps::{MapEntries, Taken};
@@ -42,7 +42,7 @@ impl Lab {
     }
 
     fn with_free_stripes(free_stripes: u64) -> Self {
-        let change = |regions: &mut crate::Regions| regions.free_stripes = free_stripes;
+        let change = |regions: &mut plan::Regions| regions.free_stripes = free_stripes;
         let cx = Context::of_test_with("raid6", 6, 256 << 10, change);
         assert_eq!(cx.geometry.stripes_per_group(), STRIPES);
         let mut pages = PageCache::new(64);

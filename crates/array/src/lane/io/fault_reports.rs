@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 
 use block::{Fault, Seat};
+use plan::action::{Event, IoKind};
 
-use crate::action::{Event, IoKind};
 use crate::lane::context::Context;
 
 /// An operation that a drive has failed.

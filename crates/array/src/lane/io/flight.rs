@@ -1,9 +1,9 @@
 //! A drive operation in flight, and how it ends.
 
 use block::{Fault, Instant, Outcome};
+use plan::action::{Io, IoId};
 
 use super::stragglers::Late;
-use crate::action::{Io, IoId};
 use crate::lane::Purpose;
 
 /// A drive operation in flight.

@@ -22,9 +22,9 @@
 use std::collections::BTreeMap;
 
 use block::Seat;
+use plan::action::{Io, IoId, IoKind, Origin};
 
 use super::join::{JOINED_BYTES_MAX, first_run};
-use crate::action::{Io, IoId, IoKind, Origin};
 
 /// Shorter reads are never held: mostly they have no neighbours, and their clients wait for them.
 const LONG_BYTES: u64 = 32 << 10;
@@ -178,8 +178,9 @@ fn take_oldest_run(held: &mut Vec<Io>) -> Vec<Io> {
 
 #[cfg(test)]
 mod tests {
+    use plan::action::Service;
+
     use super::*;
-    use crate::action::Service;
 
     const KIB: u64 = 1024;
 

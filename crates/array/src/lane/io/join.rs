@@ -22,10 +22,10 @@
 use std::collections::BTreeMap;
 
 use block::{BLOCK_BYTES, Seat};
+use plan::action::{Action, Io, IoId, IoKind, Joined, Service, Slice};
 
 use super::Flight;
 use super::held_reads::HeldReads;
-use crate::action::{Action, Io, IoId, IoKind, Joined, Service, Slice};
 use crate::lane::context::Context;
 use crate::lane::sequence_map::SequenceMap;
 

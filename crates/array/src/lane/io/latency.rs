@@ -16,9 +16,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use block::{Instant, Seat};
+use plan::action::{DEADLINE, Event, IoId, IoKind};
 
 use super::Flight;
-use crate::action::{DEADLINE, Event, IoId, IoKind};
 use crate::lane::context::Context;
 use crate::lane::sequence_map::SequenceMap;
 

@@ -1,9 +1,9 @@
 //! The load that this lane puts on each drive.
 
 use block::Seat;
+use plan::action::{Io, IoKind};
 
 use super::latency::units;
-use crate::action::{Io, IoKind};
 
 /// By seat: units in flight, and where the last read ended.
 #[derive(Clone, Debug, Default)]
@@ -55,8 +55,9 @@ const fn load(io: &Io) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use plan::action::{IoId, Origin, Service};
+
     use super::*;
-    use crate::action::{IoId, Origin, Service};
 
     fn io(seat: u16, kind: IoKind, offset: u64, length: u64) -> Io {
         Io {

@@ -30,6 +30,8 @@ use std::collections::BTreeSet;
 use block::{Fault, Instant, Outcome, Seat};
 use format::PageName;
 use format::seeded::{self, SeededFault};
+use plan::action::{Action, Io, IoId, IoKind, Service, Slice, WRITE_RETRIES};
+use plan::{ScratchId, Transfer};
 
 pub(in crate::lane) use self::fault_reports::FaultReport;
 use self::fault_reports::FaultReports;
@@ -42,12 +44,9 @@ use self::load::DriveLoad;
 use self::stragglers::Stragglers;
 use self::twins::Twins;
 use self::unflushed::Unflushed;
-use crate::ScratchId;
-use crate::action::{Action, Io, IoId, IoKind, Service, Slice, WRITE_RETRIES};
 use crate::lane::Purpose;
 use crate::lane::context::Context;
 use crate::lane::sequence_map::SequenceMap;
-use crate::plan::Transfer;
 
 /// The drive operations of one lane.
 #[derive(Clone, Debug)]

@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 
 use block::Seat;
 use format::PageName;
+use plan::ScratchId;
+use plan::action::{Action, BufferId, Event, IoId, Slice};
 
-use crate::ScratchId;
-use crate::action::{Action, BufferId, Event, IoId, Slice};
 use crate::lane::context::Context;
 
 /// Abandoned operations, and the memory that they use.

@@ -1,7 +1,8 @@
 //! The table of I/O in flight, by scripted submissions and answers.
 
+use plan::action::{BufferId, Event, Origin};
+
 use super::*;
-use crate::action::{BufferId, Event, Origin};
 
 /// The table of a small lane. Operations are named by the number in their purpose.
 struct Lab {

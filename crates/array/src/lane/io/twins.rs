@@ -19,10 +19,10 @@
 use std::collections::BTreeMap;
 
 use block::{Fault, Outcome, Seat};
+use plan::action::{Io, IoId, IoKind};
 
 use super::fault_reports::{FaultReport, FaultReports};
 use super::{Ended, Flight};
-use crate::action::{Io, IoId, IoKind};
 use crate::lane::Purpose;
 use crate::lane::context::Context;
 
@@ -215,9 +215,9 @@ impl Twins {
 #[cfg(test)]
 mod tests {
     use block::Instant;
+    use plan::action::{Event, Origin, Service};
 
     use super::*;
-    use crate::action::{Event, Origin, Service};
 
     const SEAT: Seat = Seat(2);
     const WITH: Seat = Seat(6);

@@ -14,11 +14,11 @@
 use std::collections::BTreeMap;
 
 use block::{Outcome, Seat};
+use plan::Transfer;
+use plan::action::IoKind;
 
-use crate::action::IoKind;
 use crate::lane::Purpose;
 use crate::lane::context::Context;
-use crate::plan::Transfer;
 
 /// Writes of one drive.
 #[derive(Clone, Copy, Debug, Default)]

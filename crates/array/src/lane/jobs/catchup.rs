@@ -11,10 +11,10 @@ use std::sync::Arc;
 use block::{BLOCK_BYTES, Outcome, Seat};
 use format::{BlockName, ENTRIES_PER_META_PAGE, Entry, MetaPage, PAGE_BYTES, PageName};
 use layout::Cell;
+use plan::Geometry;
+use plan::action::{Action, BufferId, Compute, Computed, IoKind, Origin, Service, Slice};
 
 use super::GroupJobs;
-use crate::Geometry;
-use crate::action::{Action, BufferId, Compute, Computed, IoKind, Origin, Service, Slice};
 use crate::lane::context::Context;
 use crate::lane::ids::JobId;
 use crate::lane::io::{FaultReport, IoTable};

@@ -8,9 +8,9 @@ use std::time::Duration;
 use block::{Fault, Instant};
 use format::{Form, PageName};
 use layout::Cell;
+use plan::action::FormCounts;
 
 use super::catchup::{Held, PageScan};
-use crate::action::FormCounts;
 use crate::lane::convert::Convert;
 use crate::lane::ops::Task;
 

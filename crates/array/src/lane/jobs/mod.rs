@@ -27,6 +27,8 @@ use block::{Fault, Instant, Outcome, Seat};
 use format::seeded::{self, SeededFault};
 use format::{Entry, PageName};
 use layout::Cell;
+use plan::Geometry;
+use plan::action::{Event, FILL_STEP_BYTES, FormCounts, Steer};
 
 pub(super) use self::catchup::Held;
 pub(super) use self::job::Job;
@@ -36,8 +38,6 @@ use super::context::Context;
 use super::ids::JobId;
 use super::io::IoTable;
 use super::ops::Task;
-use crate::Geometry;
-use crate::action::{Event, FILL_STEP_BYTES, FormCounts, Steer};
 
 /// How a job begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

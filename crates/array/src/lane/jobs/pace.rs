@@ -26,11 +26,11 @@
 use std::time::Duration;
 
 use block::Instant;
+use plan::action::{Event, Steer};
+use plan::priority::{self, Priority};
 
 use super::job::STEP_BYTES;
-use crate::action::{Event, Steer};
 use crate::lane::context::Context;
-use crate::priority::{self, Priority};
 
 /// The shortest step: for less than this, a disk takes more time to reach the bytes than to transfer them.
 const PACED_BYTES_MIN: u64 = 128 << 10;

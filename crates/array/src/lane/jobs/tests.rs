@@ -1,8 +1,8 @@
 use block::BLOCK_BYTES;
 use format::{BlockName, MetaPage};
+use plan::action::{Action, Computed, Io, IoKind};
 
 use super::*;
-use crate::action::{Action, Computed, Io, IoKind};
 use crate::lane::io::{Answered, Ended as IoEnded};
 use crate::lane::{Computing, Purpose};
 

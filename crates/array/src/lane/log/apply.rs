@@ -129,9 +129,9 @@ impl Applied<'_> {
 #[cfg(test)]
 mod tests {
     use block::Seat;
+    use plan::ScratchId;
 
     use super::*;
-    use crate::ScratchId;
     use crate::lane::blocks::block;
 
     /// Batch 9, with two rows of two data columns and two of parity. A stripe has four blocks of each column.
@@ -144,7 +144,7 @@ mod tests {
 
     impl Lab {
         fn new() -> Self {
-            let change = |regions: &mut crate::Regions| regions.free_stripes = 2;
+            let change = |regions: &mut plan::Regions| regions.free_stripes = 2;
             Self {
                 cx: Context::of_test_with("raid6", 6, 256 << 10, change),
                 overlay: Overlay::default(),

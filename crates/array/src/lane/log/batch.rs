@@ -5,13 +5,12 @@ use std::sync::Arc;
 
 use block::{Fault, Seat};
 use erasure::Code;
-use format::BatchHeader;
+use format::{BatchHeader, VolumeId};
+use plan::action::{Compute, ComputeStep, IoKind, Origin, Service, Slice};
 
 use super::buffer::BatchBuffer;
 use super::unit::Unit;
 use super::waiting::Lot;
-use crate::VolumeId;
-use crate::action::{Compute, ComputeStep, IoKind, Origin, Service, Slice};
 use crate::lane::Purpose;
 use crate::lane::context::Context;
 use crate::lane::ids::OpId;

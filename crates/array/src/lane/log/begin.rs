@@ -5,7 +5,8 @@
 
 use block::{Fault, Instant, Seat};
 use format::seeded::{self, SeededFault};
-use format::{BatchHeader, DESCRIPTOR_BYTES};
+use format::{BatchHeader, DESCRIPTOR_BYTES, VolumeId};
+use plan::action::Action;
 
 use super::batch::Batch;
 use super::shape::{Shape, data_columns_max};
@@ -13,8 +14,6 @@ use super::shares::{Weights, divide};
 use super::unit::descriptors_of;
 use super::waiting::{Lot, weight};
 use super::{BatchBuffer, DESCRIPTORS_MAX, Log, Unit, batch_memory, derived};
-use crate::VolumeId;
-use crate::action::Action;
 use crate::lane::Computing;
 use crate::lane::context::Context;
 use crate::lane::io::IoTable;

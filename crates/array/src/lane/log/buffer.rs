@@ -10,9 +10,8 @@
 
 use block::BLOCK_BYTES;
 use format::BatchHeader;
-
-use crate::ScratchId;
-use crate::action::{BufferId, Slice};
+use plan::ScratchId;
+use plan::action::{BufferId, Slice};
 
 /// The memory of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -24,11 +24,11 @@ use block::BLOCK_BYTES;
 use erasure::ElementSet;
 use format::seeded::{self, SeededFault};
 use format::{BatchHeader, BlockName, Descriptor, Form};
+use plan::ScratchId;
+use plan::action::{BufferId, ComputeStep, Slice};
 
 use super::Unit;
 use super::buffer::BatchBuffer;
-use crate::ScratchId;
-use crate::action::{BufferId, ComputeStep, Slice};
 use crate::lane::context::Context;
 use crate::lane::ops::{Op, Task};
 

@@ -3,9 +3,9 @@
 use block::{Fault, Outcome, Seat};
 use format::BatchHeader;
 use format::seeded::{self, SeededFault};
+use plan::action::{Compute, Computed};
 
 use super::{BatchBuffer, Log};
-use crate::action::{Compute, Computed};
 use crate::lane::Computing;
 use crate::lane::context::Context;
 use crate::lane::ids::OpId;

@@ -6,9 +6,9 @@
 //! to the same place, before anything else is logged. Until then no record that it has superseded leaves the ring.
 
 use block::{Fault, Outcome, Seat};
+use plan::action::{Origin, Service};
 
 use super::Log;
-use crate::action::{Origin, Service};
 use crate::lane::context::Context;
 use crate::lane::io::IoTable;
 

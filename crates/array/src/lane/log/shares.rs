@@ -15,8 +15,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use block::Instant;
-
-use crate::VolumeId;
+use format::VolumeId;
 
 /// A volume may use this many times what is left.
 const TIMES: u64 = 3;

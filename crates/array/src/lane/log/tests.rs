@@ -2,14 +2,15 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use block::{BLOCK_BYTES, Outcome, Seat};
+use format::VolumeId;
+use plan::action::{Action, BufferId, Computed, Io, IoKind, Service, Slice};
+use plan::{RequestId, ScratchId};
 
 use super::*;
-use crate::action::{Action, BufferId, Computed, Io, IoKind, Service, Slice};
 use crate::lane::Computing;
 use crate::lane::blocks::block;
 use crate::lane::io::IoTable;
 use crate::lane::ops::{Owner, Prepared};
-use crate::{RequestId, ScratchId, VolumeId};
 
 /// The log of a small lane of six drives, of which two may fail. Its ring has room for 32 of the smallest batches: one
 /// block of content and one of header, on three drives.

@@ -5,8 +5,8 @@ use std::ops::Range;
 
 use block::Instant;
 use format::{BlockName, DESCRIPTOR_BYTES, Descriptor, Form, HeldIn};
+use plan::action::Slice;
 
-use crate::action::Slice;
 use crate::lane::ids::OpId;
 
 /// Stripes that become unwritten.

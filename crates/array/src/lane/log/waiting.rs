@@ -17,10 +17,10 @@
 use std::time::Duration;
 
 use block::{BLOCK_BYTES, Instant};
+use format::VolumeId;
 
 use super::Unit;
 use super::shares::Volumes;
-use crate::VolumeId;
 use crate::fair_queue::FairQueue;
 use crate::lane::ops::Op;
 

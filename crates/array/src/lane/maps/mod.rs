@@ -28,6 +28,7 @@ use std::ops::Bound;
 use block::Outcome;
 use format::seeded::{self, SeededFault};
 use format::{BlockName, Entry, Form, HeldIn, MetaPage, PageName};
+use plan::Geometry;
 
 pub(super) use self::group::GroupMap;
 use self::moves::Moves;
@@ -36,7 +37,6 @@ use super::context::Context;
 use super::ids::OpId;
 use super::overlay::Overlay;
 use super::pages::PageCache;
-use crate::Geometry;
 
 /// Stripes of all maps that a lane keeps: 4 MiB.
 const STRIPES_MAX: usize = 1 << 18;

@@ -2,13 +2,12 @@
 //! (`io/stragglers.rs`).
 
 use block::BLOCK_BYTES;
+use plan::action::{Action, BufferId, Slice};
+use plan::{Piece, ScratchId};
 
 use super::{Op, Staging, Task};
-use crate::ScratchId;
-use crate::action::{Action, BufferId, Slice};
 use crate::lane::context::Context;
 use crate::lane::io::IoTable;
-use crate::plan::Piece;
 
 /// The memory of a read whose bytes are not in the memory of its request.
 #[derive(Clone, Debug)]
@@ -69,14 +68,13 @@ pub(in crate::lane) fn move_pieces(pieces: &mut [Piece], scratch: ScratchId) -> 
 #[cfg(test)]
 mod tests {
     use block::Seat;
+    use plan::action::{IoId, IoKind, Origin, Service};
+    use plan::{RequestId, Transfer};
 
     use super::*;
-    use crate::RequestId;
-    use crate::action::{IoId, IoKind, Origin, Service};
     use crate::lane::Purpose;
     use crate::lane::ids::OpId;
     use crate::lane::ops::{Owner, Prepared};
-    use crate::plan::Transfer;
 
     /// A lane whose drive 1 has abandoned reads.
     struct Lab {

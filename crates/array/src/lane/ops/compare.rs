@@ -5,15 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use block::BLOCK_BYTES;
 use format::{BlockName, PageName};
+use plan::action::Slice;
+use plan::{Plan, Row, Scratch, ScratchId, Stripe, SubStripePlans};
 
 use super::{Op, Owner, Task};
-use crate::ScratchId;
-use crate::action::Slice;
 use crate::lane::arbitration::Reconstructed;
 use crate::lane::blocks::{Entries, LaneBlocks};
 use crate::lane::context::Context;
 use crate::lane::records;
-use crate::plan::{self, Plan, Row, Scratch, Stripe, SubStripePlans};
 
 /// The result of comparing the blocks that an operation reconstructs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -190,13 +189,13 @@ pub(in crate::lane) fn tried(
 #[cfg(test)]
 mod tests {
     use format::Form;
+    use plan::Recovered;
 
     use super::super::lab::{self, Lab, ROW};
     use super::*;
     use crate::lane::blocks::block;
     use crate::lane::ids::OpId;
     use crate::lane::pages::{PageCache, sum_of};
-    use crate::plan::Recovered;
 
     /// An operation that has reconstructed two blocks of column 3.
     fn recovers(task: Task) -> Lab {
@@ -314,7 +313,7 @@ mod tests {
     #[test]
     fn what_a_repair_writes_is_summed_once_for_both() {
         let mut lab = recovers(Task::Repair(vec![(0, 0)]));
-        let write = lab.transfer(3, crate::action::IoKind::Write, 2);
+        let write = lab.transfer(3, plan::action::IoKind::Write, 2);
         lab.plan().writes.push(write);
         assert!(writes_what_it_recovers(&lab.op));
         assert_eq!(sums_to_check(&lab.cx, &lab.op).0.len(), 2);

@@ -12,10 +12,10 @@
 //! hedged once: if the second way is late too, or there is none, the operation waits for all of its reads.
 
 use block::Outcome;
+use plan::action::{Action, IoId, IoKind};
 
 use super::bounce::{BounceBuffer, move_pieces};
 use super::{Hedge, Lock, Op, Operations, Owner, Task};
-use crate::action::{Action, IoId, IoKind};
 use crate::lane::Purpose;
 use crate::lane::context::Context;
 use crate::lane::ids::OpId;
@@ -188,11 +188,10 @@ mod tests {
     use std::time::Duration;
 
     use block::{BLOCK_BYTES, Fault, Seat};
+    use plan::action::{BufferId, Slice};
+    use plan::{Piece, RequestId, ScratchId, Transfer};
 
     use super::*;
-    use crate::action::{BufferId, Slice};
-    use crate::plan::{Piece, Transfer};
-    use crate::{RequestId, ScratchId};
 
     /// The operations of a small lane whose drives do not answer.
     struct Lab {

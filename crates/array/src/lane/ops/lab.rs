@@ -3,16 +3,15 @@
 
 use block::BLOCK_BYTES;
 use format::Form;
+use plan::action::{BufferId, IoKind, Slice};
+use plan::{Kind, Piece, Plan, RequestId, Row, ScratchId, Source, SubStripePlans, Transfer};
 
 use super::{Op, Owner, Task};
-use crate::action::{BufferId, IoKind, Slice};
 use crate::lane::blocks::Entries;
 use crate::lane::context::Context;
 use crate::lane::io::IoTable;
 use crate::lane::overlay::Overlay;
 use crate::lane::pages::PageCache;
-use crate::plan::{Kind, Piece, Plan, Row, Source, SubStripePlans, Transfer};
-use crate::{RequestId, ScratchId};
 
 pub(super) const ROW: Row = Row {
     stripe: 1,
@@ -82,7 +81,7 @@ impl Lab {
         let shape = layout::Geometry::new(&scheme, Some(6), 64).unwrap();
         let code = erasure::by_columns(&shape.code.name, shape.code.columns).unwrap();
         let (chunk, cell) = (16 << 10, 256 << 10);
-        let bare = crate::Geometry::new(code.into(), shape.layout, chunk, cell, 64, 1 << 20, 1);
+        let bare = plan::Geometry::new(code.into(), shape.layout, chunk, cell, 64, 1 << 20, 1);
         lab.cx = Context::new(bare.unwrap().into(), 0);
         lab
     }

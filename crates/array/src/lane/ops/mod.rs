@@ -33,6 +33,7 @@ mod writes;
 use std::collections::VecDeque;
 use std::ops::{Index, IndexMut, Range};
 
+use ::plan::SubStripePlans;
 use format::Form;
 use format::seeded::{self, SeededFault};
 
@@ -60,7 +61,6 @@ use super::context::Context;
 use super::ids::OpId;
 use super::locks::StripeLocks;
 use super::sequence_map::SequenceMap;
-use crate::plan::SubStripePlans;
 
 /// The operations of a lane.
 #[derive(Clone, Debug, Default)]

@@ -29,9 +29,9 @@ use std::ops::Range;
 use block::BLOCK_BYTES;
 use format::seeded::{self, SeededFault};
 use format::{BlockName, Descriptor, HeldIn};
+use plan::Geometry;
 
 use super::{Destination, Forms, Lock, Op, Operations, Owner, Phase, Task};
-use crate::Geometry;
 use crate::lane::context::Context;
 use crate::lane::ids::OpId;
 use crate::lane::log::{Unit, Zeroed};
@@ -212,15 +212,14 @@ pub(in crate::lane) fn unit_of_move(
 #[cfg(test)]
 mod tests {
     use format::{Entry, MetaPage};
+    use plan::action::{BufferId, Slice};
+    use plan::{RequestId, ScratchId, Source};
 
     use super::*;
-    use crate::action::{BufferId, Slice};
     use crate::lane::maps::MapEntries;
     use crate::lane::ops::Prepared;
     use crate::lane::overlay::Overlay;
     use crate::lane::pages::PageCache;
-    use crate::plan::Source;
-    use crate::{RequestId, ScratchId};
 
     /// A small lane with free stripes, the map of its first group, and a client's operation on stripe 1 of the data.
     struct Lab {
@@ -231,7 +230,7 @@ mod tests {
 
     impl Lab {
         fn new(task: Task, data: Range<u64>) -> Self {
-            let change = |regions: &mut crate::Regions| regions.free_stripes = 2;
+            let change = |regions: &mut plan::Regions| regions.free_stripes = 2;
             let cx = Context::of_test_with("raid6", 6, 256 << 10, change);
             let mut pages = PageCache::new(64);
             let mut maps = StripeMaps::default();

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use block::{Fault, Instant, Outcome, Seat};
 use format::{BlockName, Entry, Form};
 use layout::Cell;
+use plan::action::{Origin, Service, Slice};
+use plan::{Geometry, Piece, Plan, RequestId, ScratchId};
 
 use super::{BounceBuffer, Prepared};
-use crate::action::{Origin, Service, Slice};
 use crate::lane::arbitration::Arbitration;
 use crate::lane::coalesce::Part;
 use crate::lane::convert::Convert;
@@ -20,8 +21,6 @@ use crate::lane::ids::{JobId, OpId};
 use crate::lane::jobs::Held;
 use crate::lane::known_losses::Assessed;
 use crate::lane::rare::{Blank, Rare};
-use crate::plan::{Piece, Plan};
-use crate::{Geometry, RequestId, ScratchId};
 
 /// The owner of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -250,7 +249,7 @@ pub(in crate::lane) struct Op {
 impl Op {
     pub(in crate::lane) fn new(owner: Owner, group: u64, stripes: Range<u64>, task: Task) -> Self {
         Self {
-            service: Service::of(owner, &task),
+            service: service_of(owner, &task),
             owner,
             parts: None,
             group,
@@ -421,15 +420,13 @@ impl Op {
     }
 }
 
-impl Service {
-    fn of(owner: Owner, task: &Task) -> Self {
-        match (owner, task) {
-            (Owner::Request(_) | Owner::Hedge(_), _) => Self::prompt(Origin::Client),
-            (_, Task::Scrub) => Self::bulk(Origin::Scrub),
-            (_, Task::Discard(_)) => Self::bulk(Origin::Checkpoint),
-            (Owner::Job(_), _) => Self::bulk(Origin::Rebuild),
-            (Owner::Background | Owner::Recovery, _) => Self::prompt(Origin::Scrub),
-        }
+fn service_of(owner: Owner, task: &Task) -> Service {
+    match (owner, task) {
+        (Owner::Request(_) | Owner::Hedge(_), _) => Service::prompt(Origin::Client),
+        (_, Task::Scrub) => Service::bulk(Origin::Scrub),
+        (_, Task::Discard(_)) => Service::bulk(Origin::Checkpoint),
+        (Owner::Job(_), _) => Service::bulk(Origin::Rebuild),
+        (Owner::Background | Owner::Recovery, _) => Service::prompt(Origin::Scrub),
     }
 }
 

@@ -19,10 +19,10 @@ use std::collections::BTreeSet;
 
 use block::{BLOCK_BYTES, Fault, Seat};
 use format::PageName;
+use plan::{AssessedRow, Lost, Plan, Scratch, ScratchId, Stripe, SubStripePlans};
 
 use super::hedge::avoided;
 use super::{Op, Owner, Probe, Task};
-use crate::ScratchId;
 use crate::lane::balance::{Balance, Known, Sound};
 use crate::lane::blocks::{Entries, LaneBlocks};
 use crate::lane::context::Context;
@@ -31,7 +31,6 @@ use crate::lane::discard::Discarded;
 use crate::lane::io::IoTable;
 use crate::lane::maps::StripeMaps;
 use crate::lane::trusted;
-use crate::plan::{self, AssessedRow, Lost, Plan, Scratch, Stripe, SubStripePlans};
 
 /// How often blocks that a drive could not read are read again before their loss is reported. While they can be
 /// reconstructed they are not read again: their repair writes them again.
@@ -311,6 +310,7 @@ pub(in crate::lane) fn fault_of_loss(cx: &Context, op: &Op) -> Fault {
 #[cfg(test)]
 pub(super) mod tests {
     use format::{Entry, Form};
+    use plan::Kind;
 
     use super::super::lab::{self, Lab};
     use super::*;
@@ -318,7 +318,6 @@ pub(super) mod tests {
     use crate::lane::ids::{JobId, OpId};
     use crate::lane::overlay::{Bytes, Logged};
     use crate::lane::pages::PageCache;
-    use crate::plan::Kind;
 
     pub(in crate::lane::ops) fn slots(cx: &Context) -> Vec<usize> {
         cx.geometry.code().data_slots().collect()

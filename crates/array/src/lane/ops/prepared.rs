@@ -2,11 +2,9 @@
 
 use block::BLOCK_BYTES;
 use format::seeded::{self, SeededFault};
-
-use crate::action::{ComputeStep, Slice};
-use crate::geometry::Segment;
-use crate::plan::{Piece, Source};
-use crate::{BufferId, RequestId, ScratchId};
+use plan::action::{ComputeStep, Slice};
+use plan::geometry::Segment;
+use plan::{BufferId, Piece, RequestId, ScratchId, Source};
 
 /// A write whose bytes are (or will be) whole blocks.
 ///

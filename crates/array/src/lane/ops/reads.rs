@@ -3,14 +3,14 @@
 use block::{BLOCK_BYTES, Fault, Outcome};
 use format::BlockName;
 use format::seeded::{self, SeededFault};
+use plan::Transfer;
+use plan::action::Slice;
 
 use super::{Op, Phase, Task};
-use crate::action::Slice;
 use crate::lane::context::Context;
 use crate::lane::known_losses::KnownLosses;
 use crate::lane::maps::StripeMaps;
 use crate::lane::verify::BadBlock;
-use crate::plan::Transfer;
 
 /// The next step when a read has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,11 +133,12 @@ pub(in crate::lane) fn note_verified(op: &mut Op, blocks: u64, bad: &[BadBlock])
 
 #[cfg(test)]
 mod tests {
+    use plan::LostRange;
+    use plan::action::IoKind;
+
     use super::super::lab::{self, Lab};
     use super::*;
-    use crate::action::IoKind;
     use crate::lane::ops::Lock;
-    use crate::losses::LostRange;
 
     /// A read of so many blocks of columns 1 and 2.
     fn reading(blocks: u64) -> Lab {

@@ -1,7 +1,7 @@
+use ::plan::action::{BufferId, Slice};
+use ::plan::{Piece, RequestId};
+
 use super::*;
-use crate::RequestId;
-use crate::action::{BufferId, Slice};
-use crate::plan::Piece;
 use block::{BLOCK_BYTES, Fault, Instant, Seat};
 
 /// The operations of a small lane.

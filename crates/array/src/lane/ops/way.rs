@@ -4,16 +4,15 @@
 use std::collections::BTreeSet;
 
 use format::PageName;
+use plan::action::Action;
+use plan::{Kind, Plan, ScratchId};
 
 use super::moves::may_move;
 use super::{Op, Task};
-use crate::ScratchId;
-use crate::action::Action;
 use crate::lane::blocks::Entries;
 use crate::lane::context::Context;
 use crate::lane::direct;
 use crate::lane::io::IoTable;
-use crate::plan::{Kind, Plan};
 
 /// The way of a planned operation.
 #[derive(Debug, PartialEq, Eq)]
@@ -83,16 +82,17 @@ pub(in crate::lane) fn provide_memory(
 
 #[cfg(test)]
 mod tests {
+    use plan::action::Service;
+
     use super::super::lab::{self, Lab};
     use super::super::plan::tests::{reads, slots};
     use super::*;
-    use crate::action::Service;
     use crate::lane::ops::{Destination, Lock, Prepared, Staging};
     use crate::lane::pages::PageCache;
 
     /// A write of a whole stripe, as part of a stream, in a pool with free stripes.
     fn stream(stripe: u64) -> (Lab, Plan) {
-        let change = |regions: &mut crate::Regions| {
+        let change = |regions: &mut plan::Regions| {
             regions.direct_writes = true;
             regions.free_stripes = 2;
         };
@@ -102,7 +102,7 @@ mod tests {
         let mut lab = Lab::of(cx, task);
         lab.op.stripes = stripe..stripe + 1;
         lab.op.data = Some(stripe);
-        lab.op.service = Service::of_client(crate::VolumeId(1), true);
+        lab.op.service = Service::of_client(format::VolumeId(1), true);
         lab.op.lock = Lock::Own;
         let plan = lab.planned();
         (lab, plan)

@@ -4,13 +4,13 @@
 use block::{Fault, Outcome, Seat};
 use erasure::ElementSet;
 use format::seeded::{self, SeededFault};
+use plan::action::Compute;
+use plan::{SubStripePlans, Transfer};
 
 use super::compare::{must_check, sums_to_check};
 use super::{Op, Owner, Phase, Task};
-use crate::action::Compute;
 use crate::lane::context::Context;
 use crate::lane::records;
-use crate::plan::{SubStripePlans, Transfer};
 
 /// The computation of an operation.
 #[derive(Debug)]
@@ -159,15 +159,15 @@ fn is_durable(cx: &Context, op: &Op, plans: &mut SubStripePlans) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use plan::action::{ComputeStep, IoKind};
+    use plan::{Recovered, ScratchId};
+
     use super::super::lab::{self, Lab};
     use super::*;
-    use crate::ScratchId;
-    use crate::action::{ComputeStep, IoKind};
     use crate::lane::direct::Direct;
     use crate::lane::direct_writes::DirectWrites;
     use crate::lane::ids::JobId;
     use crate::lane::ops::{Prepared, Staging};
-    use crate::plan::Recovered;
 
     fn step() -> ComputeStep {
         ComputeStep {

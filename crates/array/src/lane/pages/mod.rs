@@ -26,6 +26,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use block::{Fault, Outcome, Seat};
 use format::{Entry, Merged, MetaPage, PageName};
+use plan::action::{Computed, Event};
 
 use self::entries::{Cached, Found};
 pub(super) use self::place::{PagePlace, is_away, page_places};
@@ -34,7 +35,6 @@ use self::reads::{Loading, PageReads};
 use super::context::Context;
 use super::ids::OpId;
 use super::io::IoTable;
-use crate::action::{Computed, Event};
 
 /// Pages of a column that are asked for at a time: they describe 31 MiB of its cell. With p = 2 and ten columns that
 /// is 1.9 MiB of memory while they are read; those of a whole cell of 64 MiB would be twice that.

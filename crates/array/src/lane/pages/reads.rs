@@ -23,10 +23,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use block::{Fault, Outcome, Seat};
 use format::{PAGE_BYTES, PageName};
+use plan::ScratchId;
+use plan::action::{Action, BufferId, Compute, IoId, IoKind, Origin, Service, Slice};
 
 use super::place::readable_places;
-use crate::ScratchId;
-use crate::action::{Action, BufferId, Compute, IoId, IoKind, Origin, Service, Slice};
 use crate::lane::context::Context;
 use crate::lane::epochs::Epoch;
 use crate::lane::io::{FaultReport, IoTable};

@@ -2,13 +2,13 @@
 
 use block::BLOCK_BYTES;
 use format::PAGE_BYTES;
+use plan::action::{Action, BufferId, Compute, Io, IoKind, Slice};
+use plan::{ComputeId, ScratchId};
 
 use super::*;
-use crate::action::{Action, BufferId, Compute, Io, IoKind, Slice};
 use crate::lane::blocks::block;
 use crate::lane::io::{Answered, Ended};
 use crate::lane::{Computing, Purpose};
-use crate::{ComputeId, ScratchId};
 
 struct Lab {
     pages: PageCache,

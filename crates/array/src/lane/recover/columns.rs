@@ -15,10 +15,10 @@ use block::{BLOCK_BYTES, PAGE_BYTES, Seat};
 use erasure::ElementSet;
 use format::seeded::{self, SeededFault};
 use format::{BatchHeader, Descriptor};
+use plan::ScratchId;
+use plan::action::{Action, BufferId, Compute, ComputeStep, IoKind, Origin, Service, Slice};
 
 use super::{Lent, Next, Phase, Recovery, Seek};
-use crate::ScratchId;
-use crate::action::{Action, BufferId, Compute, ComputeStep, IoKind, Origin, Service, Slice};
 use crate::lane::Purpose;
 use crate::lane::context::Context;
 use crate::lane::log::{BatchBuffer, derived};

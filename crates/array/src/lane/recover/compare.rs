@@ -24,10 +24,10 @@ use block::{BLOCK_BYTES, Outcome, Seat};
 use erasure::ElementSet;
 use format::seeded::{self, SeededFault};
 use format::{BlockName, Entry, Form};
+use plan::ScratchId;
+use plan::action::{Action, BufferId, Compute, Slice};
 
 use super::{Lent, Next, Phase, Recovery};
-use crate::ScratchId;
-use crate::action::{Action, BufferId, Compute, Slice};
 use crate::lane::Computing;
 use crate::lane::context::Context;
 use crate::lane::ops::{Op, Owner};

@@ -28,6 +28,8 @@ use std::collections::BTreeMap;
 use block::{BLOCK_BYTES, Fault, Outcome, PAGE_BYTES, Seat};
 use format::seeded::{self, SeededFault};
 use format::{Anchor, BatchHeader, RING_HEAD_BYTES};
+use plan::ScratchId;
+use plan::action::{Action, BufferId, Compute, Computed, Event, IoKind, Origin, Service, Slice};
 
 use self::columns::Found;
 use self::compare::Comparison;
@@ -39,8 +41,6 @@ use super::overlay::Overlay;
 use super::ring::Ring;
 use super::writes::Writes;
 use super::{Computing, Purpose};
-use crate::ScratchId;
-use crate::action::{Action, BufferId, Compute, Computed, Event, IoKind, Origin, Service, Slice};
 
 /// Blocks of a header at most: [`super::log`] writes none that is longer.
 pub(super) const HEADER_BLOCKS_MAX: u64 = 4;

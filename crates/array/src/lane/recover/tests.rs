@@ -1,9 +1,9 @@
 use std::collections::BTreeSet;
 
 use format::{BlockName, Descriptor, Entry};
+use plan::action::ComputeStep;
 
 use super::*;
-use crate::action::ComputeStep;
 use crate::lane::blocks::block;
 use crate::lane::ops::Owner;
 use crate::lane::overlay::{Bytes, Logged};

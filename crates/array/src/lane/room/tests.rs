@@ -1,9 +1,9 @@
 //! Charges, waits and reports of one lane.
 
 use block::Request;
+use format::VolumeId;
 
 use super::*;
-use crate::VolumeId;
 
 const SEAT: Seat = Seat(1);
 const MIB: u64 = 1 << 20;

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 
 use block::{BLOCK_BYTES, Fault, Instant, Outcome, Seat};
 use format::seeded::{self, SeededFault};
+use plan::action::Event;
+use plan::{ScratchId, Transfer};
 
-use crate::ScratchId;
-use crate::action::Event;
 use crate::lane::backoff::Work;
 use crate::lane::blocks::Entries;
 use crate::lane::checkpoint::{CheckpointWaiter, Next, lay_anchor, submit_anchor};
@@ -17,7 +17,6 @@ use crate::lane::log::batch_memory;
 use crate::lane::ops::{Op, Owner, Task};
 use crate::lane::preserved::Limits;
 use crate::lane::{Lane, records};
-use crate::plan::Transfer;
 
 impl Lane {
     /// Requests an anchor. A drive that has been filled needs an anchor of its own; otherwise its content does not

@@ -1,8 +1,8 @@
 //! Handling of the pool's commands.
 
 use format::seeded::{self, SeededFault};
+use plan::action::{Command, Event};
 
-use crate::action::{Command, Event};
 use crate::lane::Lane;
 use crate::lane::checkpoint::CheckpointWaiter;
 use crate::lane::jobs::Job;

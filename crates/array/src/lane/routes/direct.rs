@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use format::Form;
 use format::seeded::{self, SeededFault};
+use plan::Transfer;
 
 use crate::lane::Lane;
 use crate::lane::direct::{self, Direct};
@@ -12,7 +13,6 @@ use crate::lane::flush::Waiter;
 use crate::lane::ids::OpId;
 use crate::lane::ops::{Phase, Task};
 use crate::lane::room::Needs;
-use crate::plan::Transfer;
 
 impl Lane {
     /// A planned write goes in place before it is logged.

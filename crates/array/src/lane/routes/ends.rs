@@ -1,6 +1,7 @@
 //! Routes for drive operations that have ended: each goes to the state machine that submitted it.
 
-use crate::action::{IoId, IoKind};
+use plan::action::{IoId, IoKind};
+
 use crate::lane::io::{Answered, Ended};
 use crate::lane::{Lane, Purpose};
 

@@ -46,7 +46,7 @@ impl Lane {
         self.known_extents().map_of(group).form(stripe)
     }
 
-    /// For [`Command::ReadPages`](crate::Command::ReadPages).
+    /// For [`Command::ReadPages`](plan::Command::ReadPages).
     pub(in crate::lane) fn read_pages(&mut self, group: u64, bytes: Range<u64>) {
         let names = self.pages_lacking(group, bytes);
         self.load_pages(names);

@@ -3,8 +3,8 @@
 use block::Outcome;
 use format::BlockName;
 use format::seeded::{self, SeededFault};
+use plan::action::Event;
 
-use crate::action::Event;
 use crate::lane::checkpoint::CheckpointWaiter;
 use crate::lane::fills;
 use crate::lane::flush::Waiter;

@@ -5,8 +5,9 @@ use std::ops::Range;
 
 use block::{Fault, Outcome};
 use format::seeded::{self, SeededFault};
+use plan::Transfer;
+use plan::action::{Compute, Computed, IoKind};
 
-use crate::action::{Compute, Computed, IoKind};
 use crate::lane::blocks::Entries;
 use crate::lane::ids::OpId;
 use crate::lane::io::FaultReport;
@@ -18,7 +19,6 @@ use crate::lane::ops::{
 };
 use crate::lane::verify::{Verified, report_bad, verify};
 use crate::lane::{Computing, Lane, Purpose};
-use crate::plan::Transfer;
 
 impl Lane {
     /// Starts an operation. Reads of columns that can be read directly need no lock: every block is old or new.

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use block::Fault;
 use format::PageName;
+use plan::action::Computed;
 
-use crate::action::Computed;
 use crate::lane::Lane;
 use crate::lane::ids::OpId;
 use crate::lane::maps::MapEntries;

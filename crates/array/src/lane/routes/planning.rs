@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use block::{BLOCK_BYTES, Fault, Outcome, RequestKind, Seat};
 use format::{BlockName, ENTRIES_PER_META_PAGE};
+use plan::action::{Action, BufferId, Event, IoKind, Origin, Service, Slice};
+use plan::{Plan, ScratchId};
 
-use crate::ScratchId;
-use crate::action::{Action, BufferId, Event, IoKind, Origin, Service, Slice};
 use crate::lane::balance::Known;
 use crate::lane::blank::plan_blank;
 use crate::lane::blocks::Entries;
@@ -17,7 +17,6 @@ use crate::lane::ops::{
 };
 use crate::lane::repairs::left_to_repair;
 use crate::lane::{Lane, Purpose, preserved, records};
-use crate::plan::Plan;
 
 impl Lane {
     /// Plans an operation and starts its reads.

@@ -1,9 +1,9 @@
 //! Routes for recovery: its results become the state of journal and memory, and the log continues behind them.
 
 use block::{Fault, Outcome, Seat};
+use plan::ScratchId;
+use plan::action::{Computed, Event};
 
-use crate::ScratchId;
-use crate::action::{Computed, Event};
 use crate::lane::Lane;
 use crate::lane::flush::Waiter;
 use crate::lane::recover::{Lent, Next, Recovery};

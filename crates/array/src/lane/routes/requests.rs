@@ -5,8 +5,9 @@ use std::ops::Range;
 
 use block::{Fault, Outcome, RequestKind};
 use format::seeded::{self, SeededFault};
+use plan::action::{BufferId, Compute, ComputeStep, Slice};
+use plan::{GroupRequest, RequestId};
 
-use crate::action::{BufferId, Compute, ComputeStep, Slice};
 use crate::lane::backoff::Work;
 use crate::lane::coalesce::{Coalescing, Part, Stripes};
 use crate::lane::flush::Waiter;
@@ -14,7 +15,6 @@ use crate::lane::ops::Op;
 use crate::lane::request::{read_ops, service_for, write_ops, write_parts, zero_ops};
 use crate::lane::requests::Done;
 use crate::lane::{Computing, Lane};
-use crate::{GroupRequest, RequestId};
 
 impl Lane {
     pub(in crate::lane) fn begin_request(&mut self, id: RequestId, request: GroupRequest) {

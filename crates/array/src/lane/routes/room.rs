@@ -1,11 +1,11 @@
 //! Routes for room: writes that wait for room, and the pool's questions and grants.
 
 use block::{BLOCK_BYTES, Fault, RequestKind, Seat};
+use plan::action::Event;
+use plan::{GroupRequest, RequestId};
 
-use crate::action::Event;
 use crate::lane::Lane;
 use crate::lane::room::{Needs, Next, needs_of_write, needs_of_zeros};
-use crate::{GroupRequest, RequestId};
 
 impl Lane {
     /// A request that changes blocks is about to begin. True if it waits for room.

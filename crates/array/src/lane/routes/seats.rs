@@ -6,8 +6,8 @@
 use std::collections::BTreeSet;
 
 use block::Seat;
+use plan::action::Event;
 
-use crate::action::Event;
 use crate::lane::Lane;
 use crate::lane::ids::OpId;
 

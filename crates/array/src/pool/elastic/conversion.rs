@@ -17,8 +17,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use format::Form;
-
-use crate::action::FormCounts;
+use plan::action::FormCounts;
 
 /// Groups in flight at a time, over all lanes.
 const GROUPS_MAX: usize = 4;

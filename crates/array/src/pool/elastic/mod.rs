@@ -12,6 +12,7 @@ use std::time::Duration;
 use block::{Instant, Outcome};
 use format::Form;
 use layout::Scheme;
+use plan::action::{Command, FormCounts};
 
 use self::conversion::{Conversion, Space};
 pub use self::policy::{ELASTIC_POLICIES, ElasticPolicy, policy_of};
@@ -19,7 +20,6 @@ pub use self::spec::{ElasticError, ElasticSpec};
 use super::create::NewDrive;
 use super::room::{DriveRoom, RoomLevel};
 use super::{OnDurable, Pool, PoolError, SeatState, Ticket};
-use crate::action::{Command, FormCounts};
 
 /// The time after which groups are tried again for whose copies there was no room. Each trial requests a sample of the
 /// drives, so it must not follow from a sample at once.

@@ -15,8 +15,8 @@ use std::borrow::Cow;
 use block::{BLOCK_BYTES, ByteSize, Hint};
 use format::{DESCRIPTOR_BYTES, Descriptor};
 use layout::{Expansion, Scheme};
+use plan::Geometry;
 
-use crate::Geometry;
 use crate::pool::create::{NewDrive, PoolSpec};
 
 /// Ratios of exposed to physical space may differ by one part in this many: sizes are rounded.

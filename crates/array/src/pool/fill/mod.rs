@@ -16,13 +16,13 @@ use std::ops::RangeInclusive;
 use block::{Fault, Instant, Seat};
 use format::CellEntry;
 use layout::Cell;
+use plan::action::{Command, FILL_STEP_BYTES};
 
 use self::order::{FillChoice, FillOrder};
 use self::queue::Class;
 pub(super) use self::queue::{Fills, Kind};
 use super::cells::CellTable;
 use super::{OnDurable, Pool, Progress, Report, SeatState};
-use crate::action::{Command, FILL_STEP_BYTES};
 
 /// Memory of the steps of all fills. On 34 disks of 7,200 rpm (4+1) a rebuild takes 5.7 s with 420 MiB, 4.9 s with
 /// 640 MiB, 4.8 s with 760 MiB.

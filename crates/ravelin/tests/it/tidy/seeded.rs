@@ -26,7 +26,7 @@ fn sources(folder: &Path, prefix: &str) -> Vec<Source> {
 #[test]
 fn the_list_of_seeded_faults_is_that_of_the_code() {
     let mut code = sources(&root().join("crates/array/src"), "");
-    for room in ["format", "sim"] {
+    for room in ["format", "plan", "sim"] {
         let folder = root().join("crates").join(room).join("src");
         code.extend(sources(&folder, &format!("{room}/")));
     }

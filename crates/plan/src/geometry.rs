@@ -335,7 +335,8 @@ impl Geometry {
     }
 
     /// All blocks of some stripes: data, parity, and copies, whatever their form is.
-    pub(crate) fn blocks_of_stripes(&self, group: u64, stripes: Range<u64>) -> Vec<BlockName> {
+    #[must_use]
+    pub fn blocks_of_stripes(&self, group: u64, stripes: Range<u64>) -> Vec<BlockName> {
         let stripes = stripes.start..stripes.end.min(self.stripes_per_group);
         let mut names = Vec::new();
         for stripe in stripes {
@@ -346,7 +347,7 @@ impl Geometry {
     }
 
     /// Column and chunk of every place of a stripe: those of its elements in each form.
-    pub(crate) fn places_of_stripe(
+    pub fn places_of_stripe(
         &self,
         group: u64,
         stripe: u64,
@@ -394,7 +395,11 @@ impl Geometry {
     }
 
     /// The stripe that a block is part of.
-    pub(crate) fn stripe_of(&self, name: BlockName) -> u64 {
+    ///
+    /// # Panics
+    /// When it is part of none.
+    #[must_use]
+    pub fn stripe_of(&self, name: BlockName) -> u64 {
         let per_chunk = self.chunk_bytes / BLOCK_BYTES;
         let chunk = u64::from(name.block) / per_chunk;
         let place = (name.column, chunk);
@@ -410,7 +415,8 @@ impl Geometry {
     }
 
     /// The form that has a block, if its place shows it: parity and copies do, data does not.
-    pub(crate) fn form_at(&self, name: BlockName) -> Option<Form> {
+    #[must_use]
+    pub fn form_at(&self, name: BlockName) -> Option<Form> {
         if !self.is_elastic() {
             return Some(Form::Parity);
         }
@@ -440,7 +446,7 @@ impl Geometry {
     }
 
     /// The row of a block of a stripe in this form: the blocks that are at the same height in their chunks, by slot.
-    pub(crate) fn row_of(
+    pub fn row_of(
         &self,
         name: BlockName,
         form: Form,

@@ -197,17 +197,17 @@ fn rows_to_repair(
 
 /// The effect of a repair on the data at one byte of the elements of a stripe.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct AssessedRow {
+pub struct AssessedRow {
     /// Byte of the elements.
-    pub(crate) low: u64,
+    pub low: u64,
     /// Data elements that are lost there, whether or not the repair was to write them again.
-    pub(crate) lost: Vec<usize>,
+    pub lost: Vec<usize>,
     /// Elements that the repair restores.
-    pub(crate) mended: Vec<usize>,
+    pub mended: Vec<usize>,
 }
 
 /// The data of a stripe that is lost, and that is repaired, if these blocks are repaired (as by [`plan_repair`]).
-pub(crate) fn assess_lost(
+pub fn assess_lost(
     plans: &mut SubStripePlans,
     stripe: &Stripe<'_>,
     blocks: &[(usize, u64)],

@@ -3,13 +3,13 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use array::format::Form;
-use array::plan::{
-    AllOnDrive, Piece, Scratch, Source, Stripe, SubStripePlans, plan_fill, plan_read, plan_write,
-};
-use array::view::Column;
-use array::{BufferId, Geometry, RequestId, ScratchId, Slice};
+use format::Form;
 use layout::{Cell, Scheme};
+use plan::view::Column;
+use plan::{
+    AllOnDrive, BufferId, Geometry, Piece, RequestId, Scratch, ScratchId, Slice, Source, Stripe,
+    SubStripePlans, plan_fill, plan_read, plan_write,
+};
 
 const CHUNK: u64 = 16 << 10;
 const SCRATCH: Scratch = Scratch(ScratchId(1));

@@ -115,7 +115,8 @@ pub fn plan_convert(
 }
 
 /// Whether some data of a stripe was written, and whether all of it can be read.
-pub(crate) fn data_of(stripe: &Stripe<'_>) -> (bool, bool) {
+#[must_use]
+pub fn data_of(stripe: &Stripe<'_>) -> (bool, bool) {
     let (mut written, mut sound) = (false, true);
     for slot in stripe.code().data_slots() {
         for block in 0..stripe.geometry.chunk_bytes() / BLOCK_BYTES {
@@ -129,11 +130,7 @@ pub(crate) fn data_of(stripe: &Stripe<'_>) -> (bool, bool) {
 
 /// True if nothing counts where a stripe would have its parity or copies in the form `to`. `logged`: whether any of so
 /// many blocks from the first on is in the journal.
-pub(crate) fn may_become(
-    stripe: &Stripe<'_>,
-    to: Form,
-    logged: impl Fn(BlockName, u32) -> bool,
-) -> bool {
+pub fn may_become(stripe: &Stripe<'_>, to: Form, logged: impl Fn(BlockName, u32) -> bool) -> bool {
     let per_chunk = stripe.geometry.chunk_bytes() / BLOCK_BYTES;
     let (group, number) = (stripe.group, stripe.stripe);
     let mut slots = stripe.geometry.code_of(to).parity_slots();

@@ -17,14 +17,24 @@
 //! Commit point: the writes of a plan are logged as one record when its computations are done, and the request is
 //! acknowledged when the record is logged; the blocks are put in place at the next checkpoint. Without a journal the
 //! writes are issued together, and the request is acknowledged when all of them have completed.
+//!
+//! Beside plans the crate has what lanes and the pool agree on, as values: the pool's shape ([`Geometry`]), where columns
+//! are ([`view`]), what goes into a lane and comes out of it ([`action`]), and what these say of lost data ([`Losses`]),
+//! of room ([`room`]) and of making way for clients ([`priority`]).
 
+pub mod action;
 mod arbitrate;
 mod bind;
 mod convert;
 mod fill;
+pub mod geometry;
+mod losses;
 mod lost;
+pub mod priority;
 mod read;
+pub mod room;
 mod sub_stripe;
+pub mod view;
 mod write;
 
 use std::fmt;
@@ -34,19 +44,21 @@ use block::{BLOCK_BYTES, Seat};
 use erasure::{Code, ElementSet};
 use format::Form;
 
+pub use action::{
+    Action, BufferId, Command, Compute, ComputeId, ComputeStep, Computed, DEADLINE, Event,
+    FILL_STEP_BYTES, FormCounts, Io, IoId, IoKind, Joined, Origin, Reply, RequestId, ScratchId,
+    Service, Slice, Steer, WRITE_RETRIES,
+};
 pub use arbitrate::{Row, Trial, plan_arbitrate, trials_of_row};
-pub use convert::plan_convert;
-pub(crate) use convert::{data_of, may_become};
+pub use convert::{data_of, may_become, plan_convert};
 pub use fill::{plan_fill, plan_resync, plan_scrub, plan_zero};
-pub(crate) use lost::lost_data;
+pub use geometry::{Geometry, GeometryError, GroupRequest, Regions};
+pub use losses::{Losses, LostRange};
+use lost::lost_data;
 pub use read::{Piece, plan_read};
 pub use sub_stripe::{Operand, Preference, SubStripePlan, SubStripePlans, SubStripeStep};
-pub(crate) use write::{AssessedRow, assess_lost};
-pub use write::{Source, plan_repair, plan_write};
-
-use crate::action::{ComputeStep, Io, IoId, IoKind, Service, Slice};
-use crate::view::Column;
-use crate::{BufferId, Geometry, ScratchId};
+use view::Column;
+pub use write::{AssessedRow, Source, assess_lost, plan_repair, plan_write};
 
 /// The kind of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -102,7 +114,8 @@ pub struct Transfer {
 
 impl Transfer {
     /// The drive operation.
-    pub(crate) const fn io(&self, id: IoId, service: Service) -> Io {
+    #[must_use]
+    pub const fn io(&self, id: IoId, service: Service) -> Io {
         Io {
             id,
             seat: self.seat,
@@ -115,7 +128,8 @@ impl Transfer {
     }
 
     /// Numbers of the cell's blocks that it covers.
-    pub(crate) fn blocks(&self, geometry: &Geometry) -> Range<u64> {
+    #[must_use]
+    pub fn blocks(&self, geometry: &Geometry) -> Range<u64> {
         let first = geometry.block_of(self.offset);
         first..first + self.length / BLOCK_BYTES
     }
@@ -263,7 +277,7 @@ pub struct Stripe<'a> {
 
 impl<'a> Stripe<'a> {
     /// Another stripe of the group, in the form that it has.
-    pub(crate) fn at(&self, stripe: u64) -> Self {
+    pub fn at(&self, stripe: u64) -> Self {
         let form = self.blocks.form(stripe);
         Self {
             stripe,
@@ -421,7 +435,9 @@ impl Scratch {
 }
 
 impl Plan {
-    pub(crate) const fn new(kind: Kind) -> Self {
+    /// A plan without operations.
+    #[must_use]
+    pub const fn new(kind: Kind) -> Self {
         Self {
             kind,
             scratch_bytes: 0,
@@ -464,7 +480,7 @@ impl Plan {
 }
 
 /// Joins transfers that are adjacent on the drive and in memory.
-pub(crate) fn merge(transfers: &mut Vec<Transfer>) {
+pub fn merge(transfers: &mut Vec<Transfer>) {
     transfers.sort_by_key(|transfer| (transfer.seat, transfer.offset));
     transfers.dedup_by(|next, last| {
         let adjacent = last.seat == next.seat
