@@ -14,18 +14,23 @@
 //! Between them is [`plan`]: the operations of a request or a fill on one stripe are decided there as a value (reads,
 //! computations, writes) that can be printed, counted and tested alone.
 
-pub mod fair_queue;
-mod lane;
-pub mod pool;
-pub mod record;
-pub mod router;
+//!
+//! The code is in four crates, and this one only names them as one, for drivers and what is above these:
+//!
+//! ```text
+//!            array            a face
+//!        lane     pool        the two state machines; neither knows the other
+//!            plan             plans, and what they are made of; what lanes and the pool say to one another
+//!           format            bytes on drives, their names, the pool's facts; seeded faults
+//! ```
 
-pub use ::{format, plan};
+pub use ::{format, plan, pool};
 pub use format::{VolumeId, seeded};
-pub use lane::{Lane, StripeLocks};
+pub use lane::{Lane, StripeLocks, fair_queue, record};
 pub use plan::{
     Action, BufferId, Command, Compute, ComputeId, ComputeStep, Computed, DEADLINE, Event,
     FormCounts, Geometry, GeometryError, GroupRequest, Io, IoId, IoKind, Joined, Losses, LostRange,
     Origin, Regions, Reply, RequestId, ScratchId, Service, Slice, Steer, action, geometry,
     priority, room, view,
 };
+pub use pool::router;

@@ -15,7 +15,7 @@
 //! gets one: that is the minimum rate of bulk work, and on a slow disk also the limit.
 //!
 //! When no short one has come for [`QUIET`], there is no limit, with one exception: a stream that writes in place
-//! logs a record of the write, and is answered when the record is written (`array/src/lane/direct.rs`). Records pass,
+//! logs a record of the write, and is answered when the record is written (`lane/src/direct.rs`). Records pass,
 //! and while they come a drive has as much bulk as it does within a longer target. Otherwise each request would wait
 //! twice for all that the stream itself has in flight.
 //!

@@ -25,8 +25,8 @@ fn sources(folder: &Path, prefix: &str) -> Vec<Source> {
 
 #[test]
 fn the_list_of_seeded_faults_is_that_of_the_code() {
-    let mut code = sources(&root().join("crates/array/src"), "");
-    for room in ["format", "plan", "sim"] {
+    let mut code = Vec::new();
+    for room in ["format", "plan", "lane", "pool", "sim"] {
         let folder = root().join("crates").join(room).join("src");
         code.extend(sources(&folder, &format!("{room}/")));
     }

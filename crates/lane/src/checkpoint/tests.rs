@@ -1,0 +1,530 @@
+use block::BLOCK_BYTES;
+use format::{Entry, HeldIn, MetaPage};
+use plan::action::IoId;
+
+use super::*;
+use crate::Purpose;
+use crate::blocks::block;
+use crate::overlay::Bytes;
+
+/// The checkpoints of a small lane whose pages are all in memory: a stripe has four blocks of each of six columns, and a page has
+/// two copies.
+struct Lab {
+    checkpoints: Checkpoints,
+    cx: Context,
+    ios: IoTable,
+    overlay: Overlay,
+    pages: PageCache,
+    /// Blocks to be preserved: of those to be put in place, and of those that were put in place.
+    preserved: BTreeSet<BlockName>,
+    preserved_late: BTreeSet<BlockName>,
+    /// Stripes that were made unwritten.
+    unwritten: Vec<(u64, u64)>,
+    /// The fault of an install that a drive that stays in the pool has refused.
+    refused: Option<Fault>,
+}
+
+fn page(column: u16) -> PageName {
+    block(column, 0).page()
+}
+
+const JOB: CheckpointWaiter = CheckpointWaiter::Job(JobId(5));
+
+impl Lab {
+    fn new() -> Self {
+        let cx = Context::of_test("raid6", 6);
+        let pages = PageCache::all_written(6);
+        Self {
+            checkpoints: Checkpoints::default(),
+            cx,
+            ios: IoTable::new(6),
+            overlay: Overlay::default(),
+            pages,
+            preserved: BTreeSet::new(),
+            preserved_late: BTreeSet::new(),
+            unwritten: Vec::new(),
+            refused: None,
+        }
+    }
+
+    /// Batch `sequence` has logged a block.
+    fn log(&mut self, column: u16, at: u32, sequence: u64) {
+        let slice = Slice {
+            buffer: BufferId::Scratch(ScratchId(sequence)),
+            offset: u64::from(at) * BLOCK_BYTES,
+            length: BLOCK_BYTES,
+        };
+        let logged = Logged {
+            bytes: Bytes::Memory(slice),
+            entry: Entry::of_map(HeldIn::parity(column.into()), sequence),
+            sequence,
+        };
+        self.overlay.insert(block(column, at), logged);
+    }
+
+    /// With block 4 of column 1 logged by batch 7.
+    fn logged() -> Self {
+        let mut lab = Self::new();
+        lab.log(1, 4, 7);
+        lab
+    }
+
+    /// Begins a checkpoint that covers batches up to this one.
+    fn begin(&mut self, covers: u64) -> Next {
+        self.checkpoints.want();
+        assert!(self.checkpoints.is_due(false, false));
+        self.checkpoints.begin(covers);
+        Next::Flush
+    }
+
+    /// Performs the steps that need no drive. Returns the first one that waits.
+    fn go_on(&mut self, next: Next) -> Next {
+        let (cx, ios) = (&mut self.cx, &mut self.ios);
+        let next = match next {
+            Next::Collect => {
+                let running = self.checkpoints.running();
+                running.collect(cx, &mut self.overlay, &self.pages);
+                running.page_here(cx, ios, &self.overlay, &self.pages)
+            }
+            Next::Installed(refused) => {
+                self.refused = refused;
+                let running = self.checkpoints.running();
+                let (overlay, pages) = (&mut self.overlay, &mut self.pages);
+                let stripes = running.enter(cx, overlay, pages, self.preserved.clone(), false);
+                let all = stripes
+                    .into_iter()
+                    .map(|emptied| (emptied.group, emptied.stripe));
+                self.unwritten.extend(all);
+                match running.write_pages(cx, pages) {
+                    Next::Wait => running.paged(cx, ios, pages),
+                    next => next,
+                }
+            }
+            Next::Settle => {
+                self.checkpoints.running().settle(cx, ios, &self.overlay);
+                return Next::Flush;
+            }
+            Next::Durable => {
+                let running = self.checkpoints.running();
+                let installed = running.take_installed();
+                let (overlay, pages) = (&mut self.overlay, &mut self.pages);
+                let preserved = self.preserved_late.clone();
+                let first = running.release(cx, overlay, pages, &installed, preserved);
+                if !running.begin_anchor(first > 1) {
+                    return Next::End;
+                }
+                let drives = submit_anchor(cx, ios, 1, ScratchId(99));
+                running.anchor_submitted(ScratchId(99), drives)
+            }
+            waits => return waits,
+        };
+        self.go_on(next)
+    }
+
+    /// A flush has ended well.
+    fn flushed(&mut self) -> Next {
+        let (cx, ios) = (&mut self.cx, &mut self.ios);
+        let next = self.checkpoints.running().flushed(cx, ios, Ok(()));
+        self.go_on(next)
+    }
+
+    /// Writes in flight: their kind and drive.
+    fn writes(&self) -> Vec<(&'static str, u16)> {
+        let in_flight = self.ios.in_flight();
+        let kind = |purpose| match purpose {
+            Purpose::Install { .. } => "block",
+            Purpose::PageWrite { .. } => "page",
+            Purpose::Anchor { .. } => "anchor",
+            other => panic!("{other:?} is no write of a checkpoint"),
+        };
+        in_flight
+            .map(|(_, flight)| (kind(flight.purpose), flight.io.seat.0))
+            .collect()
+    }
+
+    /// Drives answer all that is in flight. Those in `full` answer that they are full.
+    fn answer(&mut self, full: &[u16]) -> Next {
+        let in_flight = self.ios.in_flight();
+        let in_flight: Vec<(IoId, Purpose, Seat)> = in_flight
+            .map(|(id, flight)| (id, flight.purpose, flight.io.seat))
+            .collect();
+        let mut next = Next::Wait;
+        for (id, purpose, seat) in in_flight {
+            let outcome = match full.contains(&seat.0) {
+                true => Err(Fault::Full),
+                false => Ok(()),
+            };
+            let (cx, ios) = (&mut self.cx, &mut self.ios);
+            ios.answered(cx, id, outcome);
+            let running = self.checkpoints.running();
+            next = match purpose {
+                Purpose::Install { transfer } => {
+                    running.install_written(cx, ios, &transfer, outcome, false)
+                }
+                Purpose::PageWrite { .. } => running.page_written(seat, outcome, false),
+                _ => running.anchor_written(cx, ios, seat, outcome, false),
+            };
+        }
+        self.go_on(next)
+    }
+
+    fn judge(&mut self, seat: u16, out: bool) -> Next {
+        if out {
+            self.cx.change_view(|view, _| view.seat_out(Seat(seat)));
+        }
+        let (cx, ios) = (&mut self.cx, &mut self.ios);
+        let next = self.checkpoints.running().judged(cx, ios, Seat(seat), out);
+        self.go_on(next)
+    }
+
+    /// Drives and flushes succeed until the checkpoint ends. Returns the steps that it takes.
+    fn finish(&mut self, mut next: Next) -> Vec<String> {
+        let mut steps = Vec::new();
+        loop {
+            match next {
+                Next::Flush => {
+                    steps.push("flush".into());
+                    next = self.flushed();
+                }
+                Next::Wait => {
+                    let writes = self.writes();
+                    assert!(!writes.is_empty(), "it waits for something");
+                    steps.push(format!("{} x {}", writes.len(), writes[0].0));
+                    next = self.answer(&[]);
+                }
+                Next::End => return steps,
+                other => panic!("{other:?} ends it"),
+            }
+        }
+    }
+
+    /// The same; returns how the checkpoint has ended.
+    fn end(&mut self, next: Next) -> Ended {
+        self.finish(next);
+        self.checkpoints.end()
+    }
+
+    fn refuse(&mut self) -> Ended {
+        let (cx, ios) = (&mut self.cx, &mut self.ios);
+        self.checkpoints.refuse(cx, ios, &mut self.pages);
+        self.checkpoints.end()
+    }
+}
+
+#[test]
+fn blocks_pages_in_two_turns_and_the_anchor_follow_one_another_with_flushes_between() {
+    let mut lab = Lab::logged();
+    let next = lab.begin(7);
+    let steps = lab.finish(next);
+    let expected = [
+        "flush",
+        "1 x block",
+        "1 x page",
+        "flush",
+        "1 x page",
+        "flush",
+        "6 x anchor",
+        "flush",
+    ];
+    assert_eq!(steps, expected);
+    let ended = lab.checkpoints.end();
+    assert!((ended.covers, ended.first) == (7, 8) && !ended.holds_back() && ended.progress);
+    assert!(lab.overlay.get(block(1, 4)).is_none());
+    assert_eq!(
+        lab.pages.entry(block(1, 4)),
+        Some(Entry::of_map(HeldIn::parity(1), 7))
+    );
+    assert!(!lab.pages.is_dirty(page(1)));
+    assert!(lab.checkpoints.is_idle());
+}
+
+#[test]
+fn without_anything_to_put_in_place_only_the_tail_moves() {
+    let mut lab = Lab::new();
+    let next = lab.begin(7);
+    assert_eq!(lab.finish(next), ["flush", "flush", "6 x anchor", "flush"]);
+    assert!(lab.checkpoints.end().progress);
+}
+
+#[test]
+fn what_is_logged_meanwhile_is_left_to_the_next_checkpoint() {
+    let mut lab = Lab::logged();
+    lab.log(2, 4, 7);
+    lab.begin(7);
+    lab.log(1, 4, 8);
+    lab.flushed();
+    assert_eq!(lab.writes(), [("block", 2)]);
+    lab.log(2, 4, 9);
+    let ended = lab.end(Next::Wait);
+    assert_eq!(
+        ended.first, 8,
+        "batch 9 is newer than what it has put in place"
+    );
+    assert!(lab.overlay.get(block(1, 4)).is_some());
+    assert!(lab.overlay.get(block(2, 4)).is_some());
+    assert_eq!(
+        lab.pages.entry(block(2, 4)),
+        Some(Entry::of_map(HeldIn::parity(2), 7))
+    );
+}
+
+#[test]
+fn it_waits_for_its_pages() {
+    let mut lab = Lab::logged();
+    lab.pages = PageCache::new(64);
+    lab.begin(7);
+    assert_eq!(lab.flushed(), Next::Wait);
+    assert_eq!(lab.writes(), []);
+    assert!(lab.checkpoints.pages(0).written.contains(&page(1)));
+    lab.pages.put(page(1), MetaPage::filled(Entry::WRITTEN, 1));
+    let (cx, ios) = (&mut lab.cx, &mut lab.ios);
+    let running = lab.checkpoints.running();
+    running.page_here(cx, ios, &lab.overlay, &lab.pages);
+    assert_eq!(lab.writes(), [("block", 1)]);
+}
+
+#[test]
+fn trimmed_stripes_are_unwritten_by_their_pages() {
+    let mut lab = Lab::new();
+    lab.overlay.zero(0, 3..4, 7, std::iter::empty());
+    let next = lab.begin(7);
+    lab.end(next);
+    assert_eq!(lab.unwritten, [(0, 3)]);
+    assert!(!lab.overlay.is_zeroed(0, 3));
+    assert!((0..6).all(|column| lab.pages.are_unwritten(block(column, 12), 4)));
+}
+
+#[test]
+fn a_flush_that_fails_ends_it() {
+    let mut lab = Lab::logged();
+    lab.begin(7);
+    let (cx, ios) = (&mut lab.cx, &mut lab.ios);
+    let next = { lab.checkpoints.running() }.flushed(cx, ios, Err(Fault::Medium));
+    assert_eq!(next, Next::Refused(Fault::Medium));
+    let ended = lab.refuse();
+    assert!(ended.holds_back() && !ended.progress);
+    assert_eq!(lab.writes(), [], "nothing is put in place");
+}
+
+#[test]
+fn what_a_drive_that_stays_has_refused_stays_logged() {
+    let mut lab = Lab::logged();
+    lab.log(2, 5, 9);
+    lab.begin(9);
+    lab.flushed();
+    assert_eq!(lab.answer(&[1]), Next::Wait, "for the pool's verdict");
+    let next = lab.judge(1, false);
+    let ended = lab.end(next);
+    assert_eq!(lab.refused, Some(Fault::Full));
+    assert!(ended.first == 7 && ended.holds_back() && ended.progress);
+    assert!(lab.overlay.get(block(1, 4)).is_some());
+    assert!(lab.overlay.get(block(2, 5)).is_none());
+}
+
+#[test]
+fn what_a_drive_that_goes_out_has_refused_is_not_missed() {
+    let mut lab = Lab::logged();
+    lab.begin(7);
+    lab.flushed();
+    lab.answer(&[1]);
+    let next = lab.judge(1, true);
+    let ended = lab.end(next);
+    assert_eq!((lab.refused, ended.first), (None, 8));
+}
+
+#[test]
+fn a_drive_that_is_out_is_not_written() {
+    let mut lab = Lab::logged();
+    lab.cx.change_view(|view, _| view.seat_out(Seat(1)));
+    let next = lab.begin(7);
+    let steps = lab.finish(next);
+    assert_eq!(steps, ["flush", "1 x page", "flush", "5 x anchor", "flush"]);
+}
+
+#[test]
+fn pages_that_a_drive_has_refused_are_written_anew_by_the_next_checkpoint() {
+    let mut lab = Lab::logged();
+    lab.begin(7);
+    lab.flushed();
+    let next = lab.answer(&[]);
+    assert_eq!((next, lab.writes()), (Next::Wait, vec![("page", 2)]));
+    lab.answer(&[2]);
+    assert_eq!(lab.judge(2, false), Next::Refused(Fault::Full));
+    assert!(lab.refuse().holds_back());
+    assert!(lab.pages.is_dirty(page(1)));
+    let next = lab.begin(7);
+    let ended = lab.end(next);
+    assert_eq!(ended.first, 8);
+    assert!(!lab.pages.is_dirty(page(1)));
+}
+
+#[test]
+fn pages_of_a_trim_are_written_anew_where_the_flush_fails_that_covers_them() {
+    let mut lab = Lab::new();
+    lab.overlay.zero(0, 3..4, 7, std::iter::empty());
+    let mut next = lab.begin(7);
+    for _ in 0..2 {
+        assert_eq!(next, Next::Flush, "of the records, and between the turns");
+        next = lab.flushed();
+        assert_eq!(next, Next::Wait);
+        next = lab.answer(&[]);
+    }
+    assert_eq!(next, Next::Flush, "of the pages");
+    assert!((0..6).all(|column| !lab.pages.is_dirty(page(column))));
+    let (cx, ios) = (&mut lab.cx, &mut lab.ios);
+    let next = { lab.checkpoints.running() }.flushed(cx, ios, Err(Fault::Medium));
+    assert_eq!(next, Next::Refused(Fault::Medium));
+    assert!(lab.refuse().holds_back());
+    assert!((0..6).all(|column| lab.pages.is_dirty(page(column))));
+    let next = lab.begin(7);
+    let steps = lab.finish(next);
+    assert_eq!(steps[..4], ["flush", "6 x page", "flush", "6 x page"]);
+}
+
+#[test]
+fn a_column_that_came_back_meanwhile_stays_logged() {
+    let mut lab = Lab::logged();
+    lab.checkpoints.column_is_back(0, 1);
+    assert!(lab.checkpoints.is_idle(), "none runs");
+    lab.begin(7);
+    lab.flushed();
+    lab.checkpoints.column_is_back(0, 1);
+    let ended = lab.end(Next::Wait);
+    assert!(ended.first == 7 && !ended.progress);
+    assert!(lab.checkpoints.waits(), "the next one puts it in place");
+}
+
+#[test]
+fn preserved_blocks_hold_the_tail() {
+    let mut lab = Lab::logged();
+    lab.preserved.insert(block(1, 4));
+    let next = lab.begin(8);
+    assert_eq!(lab.end(next).first, 7);
+    // Batch 9 logs the block again while pages are written.
+    let next = lab.begin(8);
+    lab.log(1, 4, 9);
+    assert_eq!(lab.end(next).first, 9);
+}
+
+#[test]
+fn what_turns_out_to_have_no_place_when_it_should_be_durable_stays_logged() {
+    let mut lab = Lab::logged();
+    lab.preserved_late.insert(block(1, 4));
+    let next = lab.begin(7);
+    let ended = lab.end(next);
+    assert!(ended.first == 7 && ended.holds_back() && !ended.in_the_way);
+    assert!(lab.overlay.get(block(1, 4)).is_some());
+}
+
+#[test]
+fn an_anchor_is_written_though_the_tail_stays_if_it_is_wanted() {
+    let mut lab = Lab::new();
+    let next = lab.begin(0);
+    assert_eq!(lab.finish(next), ["flush", "flush"]);
+    lab.checkpoints.end();
+    lab.checkpoints.want_anchor();
+    let next = lab.begin(0);
+    assert_eq!(lab.finish(next), ["flush", "flush", "6 x anchor", "flush"]);
+}
+
+#[test]
+fn a_drive_that_stays_must_have_the_anchor() {
+    let mut lab = Lab::new();
+    lab.begin(7);
+    lab.flushed();
+    lab.flushed();
+    lab.answer(&[3]);
+    assert_eq!(lab.judge(3, false), Next::Refused(Fault::Full));
+    assert!(lab.refuse().holds_back());
+}
+
+#[test]
+fn without_any_drive_the_tail_stays() {
+    let mut lab = Lab::new();
+    lab.begin(7);
+    lab.flushed();
+    (0..6).for_each(|seat| lab.cx.change_view(|view, _| view.seat_out(Seat(seat))));
+    assert_eq!(lab.flushed(), Next::Refused(Fault::Lost));
+}
+
+#[test]
+fn a_page_that_has_not_changed_is_written_where_a_cell_is_filled() {
+    let mut lab = Lab::new();
+    lab.cx.change_view(|view, geometry| {
+        view.seat_out(Seat(1));
+        view.seat_in(Seat(1));
+        view.begin_fill(geometry, 0, 1, geometry.layout().cell(0, 1));
+    });
+    lab.checkpoints.await_next(JOB, [page(0), page(1)]);
+    lab.begin(7);
+    assert_eq!(lab.flushed(), Next::Flush, "the first turn has no copy");
+    assert_eq!(lab.flushed(), Next::Wait);
+    assert_eq!(lab.writes(), [("page", 1), ("page", 1)]);
+    let ended = lab.end(Next::Wait);
+    assert_eq!(ended.waiters, [JOB]);
+}
+
+#[test]
+fn while_tries_would_fail_only_what_is_awaited_begins() {
+    let mut checkpoints = Checkpoints::default();
+    assert!(!checkpoints.is_due(false, true), "none is wanted");
+    checkpoints.want();
+    assert!(!checkpoints.is_due(true, true));
+    assert!(checkpoints.waits(), "something waits to be logged");
+    assert!(!checkpoints.is_due(true, false));
+    assert!(!checkpoints.waits());
+    checkpoints.await_next(JOB, []);
+    assert!(checkpoints.is_due(true, false));
+    checkpoints.begin(3);
+    checkpoints.want();
+    assert!(!checkpoints.is_due(false, true), "one is under way");
+}
+
+#[test]
+fn one_begins_by_itself_when_nothing_has_been_logged_for_a_second() {
+    let mut checkpoints = Checkpoints::default();
+    let at = |millis: u64| Instant(millis * 1_000_000);
+    assert_eq!(checkpoints.idle_at(0), None, "nothing is logged");
+    checkpoints.logged(at(500));
+    assert_eq!(checkpoints.idle_at(7), Some(at(1500)));
+    assert!(!checkpoints.is_quiet(at(1400)) && checkpoints.is_quiet(at(1500)));
+    checkpoints.begin(7);
+    assert_eq!(checkpoints.idle_at(7), None);
+    assert_eq!(checkpoints.end().covers, 7);
+    assert_eq!(checkpoints.idle_at(7), None);
+    assert_eq!(checkpoints.first_uncovered(), 8);
+}
+
+#[test]
+fn a_fill_does_not_write_to_a_column_while_blocks_go_there() {
+    let mut lab = Lab::logged();
+    assert!(!lab.checkpoints.fill_must_wait(OpId(3), 0, 1));
+    lab.begin(7);
+    assert!(!lab.checkpoints.fill_must_wait(OpId(3), 0, 1));
+    lab.flushed();
+    assert!(!lab.checkpoints.fill_must_wait(OpId(3), 0, 2));
+    assert!(lab.checkpoints.fill_must_wait(OpId(3), 0, 1));
+    assert_eq!(lab.checkpoints.take_fills(), [OpId(3)]);
+    lab.answer(&[]);
+    assert!(!lab.checkpoints.fill_must_wait(OpId(3), 0, 1));
+    lab.checkpoints.fill_waits(OpId(4));
+    assert_eq!(lab.checkpoints.take_fills(), [OpId(4)]);
+}
+
+#[test]
+fn pages_count_as_on_their_way_from_when_they_are_laid_out_until_they_are_durable() {
+    let mut lab = Lab::logged();
+    lab.begin(7);
+    let on_their_way = |lab: &Lab| lab.checkpoints.pages(0).on_their_way;
+    lab.flushed();
+    assert!(!on_their_way(&lab) && lab.checkpoints.writes_of(0));
+    lab.answer(&[]);
+    assert!(on_their_way(&lab));
+    assert_eq!(lab.answer(&[]), Next::Flush);
+    assert!(on_their_way(&lab));
+    lab.flushed();
+    assert_eq!(lab.answer(&[]), Next::Flush);
+    assert!(on_their_way(&lab));
+    lab.flushed();
+    assert!(!on_their_way(&lab), "the anchor is");
+}

@@ -1,0 +1,421 @@
+//! Moves: an overwrite of a whole stripe goes to a free stripe of its group.
+//!
+//! ```text
+//!   planned where it is ─► planned where it goes ─► in place (direct.rs) ─► logged: the checksums, the new entry of the map,
+//!        │                      │                                            and that its old stripe holds nothing
+//!        └─ none is free:       └─ it cannot go there: logged, content       │
+//!           it waits               and all, where it is                      ▼
+//!             ▲                                                    the old stripe is vacated
+//!             └─ the old stripe is free ◄── its record is flushed, and all that was planned before has ended ──┘
+//! ```
+//!
+//! So nothing is read, and nothing is written twice. The columns of the group keep their places: only the stripe within
+//! them changes.
+//!
+//! Invariants:
+//! - The operation has the locks of both stripes from before it is planned for the free one until its record is
+//!   complete.
+//! - The entries of a free stripe are *unwritten*, so the bytes in it do not count before the record does.
+//! - A vacated stripe is not written before its record is flushed: a power cut could lose the record, and the stripe
+//!   would count again.
+//! - Nor is it written before all operations that were planned earlier have ended. A read takes no lock, and the
+//!   checksum of the new content would let the read return that content. A checkpoint may also have a block on its way
+//!   there.
+//! - An operation that waits for a free stripe, or for a lock, counts as ended: nothing of its earlier plan is in
+//!   flight.
+
+use std::ops::Range;
+
+use block::BLOCK_BYTES;
+use format::seeded::{self, SeededFault};
+use format::{BlockName, Descriptor, HeldIn};
+use plan::Geometry;
+
+use super::{Destination, Forms, Lock, Op, Operations, Owner, Phase, Task};
+use crate::context::Context;
+use crate::ids::OpId;
+use crate::log::{Unit, Zeroed};
+use crate::maps::StripeMaps;
+
+/// Bytes of the descriptors of a stripe that moves at most: they must be in one batch, whose header has four blocks.
+const MOVE_BYTES_MAX: usize = 10 << 10;
+
+/// Where the data of an operation is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Located {
+    /// In the stripes for which the operation is planned.
+    Here,
+    /// In other stripes: the operation is planned for these from now on. It had locked the stripes in `locked`.
+    Elsewhere { locked: Option<Range<u64>> },
+    /// No longer in one run of stripes: each stripe becomes an operation of its own.
+    Split,
+    /// In other stripes; the operation is a second read, so its reader goes on without it.
+    LeftReader,
+    /// Unknown: no column's map has the place.
+    Unfindable,
+}
+
+/// True if the place of an operation's data is known, or the operation has no data. Otherwise the map of its group must
+/// be in memory.
+pub(crate) fn is_located(cx: &Context, maps: &StripeMaps, op: &Op) -> bool {
+    !cx.geometry.has_maps() || op.data.is_none() || op.located == Some(maps.version())
+}
+
+/// True if an operation is planned by the forms of its stripes. Recovery has the forms from the log.
+pub(crate) fn depends_on_forms(op: &Op) -> bool {
+    let blanks = matches!((&op.task, op.owner), (Task::Zero, Owner::Job(_)));
+    let formless = matches!(op.task, Task::Relog(_) | Task::Discard(_));
+    op.owner != Owner::Recovery && !blanks && !formless
+}
+
+/// The forms of an operation's stripes. A stripe that is written whole to a free one takes the form of parity.
+pub(crate) fn forms(cx: &Context, maps: &StripeMaps, op: &Op) -> Forms {
+    if op.moves_from().is_some() {
+        return Forms::PARITY;
+    }
+    let stripes = op.stripes.clone();
+    // All data of a stripe whose place is not known is lost, whatever its form was.
+    let form = |stripe| maps.form(cx, op.group, stripe).unwrap_or_default();
+    stripes.map(form).collect()
+}
+
+/// Finds the stripes that hold the data of a client's operation.
+pub(crate) fn locate(cx: &Context, maps: &StripeMaps, op: &mut Op) -> Located {
+    let data = op.data.expect("it is of the group's data");
+    let count = op.stripes.end - op.stripes.start;
+    let Some(first) = maps.stripe_holding(cx, op.group, data) else {
+        return Located::Unfindable;
+    };
+    let holding = |index| maps.stripe_holding(cx, op.group, data + index);
+    if !(1..count).all(|index| holding(index) == Some(first + index)) {
+        return Located::Split;
+    }
+    let located = op.located.replace(maps.version()).is_some();
+    let follows = op.stripes.start == first || seeded::is(SeededFault::MovedNotFollowed);
+    if op.moves_from() == Some(first) || located && follows {
+        return Located::Here;
+    }
+    if matches!(op.owner, Owner::Hedge(_)) {
+        return Located::LeftReader;
+    }
+    let locked = std::mem::replace(&mut op.lock, Lock::None) == Lock::Own;
+    let before = std::mem::replace(&mut op.stripes, first..first + count);
+    op.bad.clear();
+    op.detour.avoid.clear();
+    op.unknown.clear();
+    op.forms = forms(cx, maps, op);
+    Located::Elsewhere {
+        locked: locked.then_some(before),
+    }
+}
+
+/// One operation for each stripe, in place of an operation that zeroes stripes of the data that are no longer one run.
+pub(crate) fn split(op: &Op) -> impl ExactSizeIterator<Item = Op> + use<> {
+    debug_assert!(matches!(op.task, Task::Zero), "others are of one stripe");
+    let data = op.data_stripes().expect("it is of the group's data");
+    let (owner, group, service) = (op.owner, op.group, op.service);
+    let count = usize::try_from(data.end - data.start).expect("few stripes");
+    (0..count).map(move |index| {
+        let stripe = data.start + index as u64;
+        let mut part = Op::new(owner, group, stripe..stripe + 1, Task::Zero).of_data();
+        part.service = service;
+        part
+    })
+}
+
+/// True if an operation overwrites a whole stripe, and the data may go to another stripe.
+pub(super) fn may_move(cx: &Context, op: &Op) -> bool {
+    let Task::Write(prepared) = &op.task else {
+        return false;
+    };
+    let sources = prepared.sources.iter();
+    let bytes: u64 = sources.map(|source| source.slice.length).sum();
+    let columns = || cx.view().columns(&cx.geometry, op.group);
+    op.data.is_some()
+        && op.destination == Destination::Open
+        && bytes == cx.geometry.stripe_data_bytes()
+        && move_bytes(&cx.geometry) <= MOVE_BYTES_MAX
+        && columns()
+            .iter()
+            .all(|column| column.source.is_some() && column.target.is_none())
+}
+
+/// Bytes of the descriptors of a stripe that moves.
+fn move_bytes(geometry: &Geometry) -> usize {
+    let per_chunk = geometry.chunk_bytes() / BLOCK_BYTES;
+    let per_chunk = usize::try_from(per_chunk).expect("a chunk fits into memory");
+    geometry.code().elements() * Descriptor::bytes_of_direct(per_chunk)
+}
+
+impl Operations {
+    /// Plans an operation again for a free stripe. It has the lock of that stripe beside its own.
+    pub(crate) fn move_to(&mut self, id: OpId, to: u64) {
+        self.lock_free(id, to);
+        let op = &mut self[id];
+        let from = op.stripes.start;
+        op.destination = Destination::Free { from };
+        op.stripes = to..to + 1;
+        self.run(id);
+    }
+
+    /// Makes an operation wait for a free stripe.
+    pub(crate) fn wait_for_stripe(&mut self, cx: &mut Context, id: OpId) {
+        let op = &mut self[id];
+        cx.epochs.leave(&mut op.epoch);
+        op.phase = Phase::Waiting;
+    }
+
+    /// An operation does not move after all. Nothing of it is in flight. Returns its group and the free stripe that it
+    /// does not use.
+    pub(crate) fn cancel_move(&mut self, id: OpId) -> (u64, u64) {
+        let op = &mut self[id];
+        let from = op.moves_from().expect("it was to move");
+        let to = op.stripes.start;
+        op.stripes = from..from + 1;
+        op.destination = Destination::Home;
+        (op.group, to)
+    }
+
+    /// These operations wait for free stripes no longer: they go through the journal.
+    pub(crate) fn stay(&mut self, ops: Vec<OpId>) {
+        for id in ops {
+            self[id].destination = Destination::Home;
+            self.run(id);
+        }
+    }
+}
+
+/// The unit of an operation that moves from a stripe to the one for which it is planned: either all of it counts, or
+/// nothing.
+pub(crate) fn unit_of_move(
+    id: OpId,
+    op: &Op,
+    from: u64,
+    direct: Vec<(BlockName, Vec<u32>)>,
+) -> Unit {
+    let data = op.data.expect("what moves is data");
+    // A stripe that is written whole takes the form of parity.
+    let to = HeldIn::parity(u32::try_from(op.stripes.start).expect("fewer than 2^32 stripes"));
+    let vacates = !seeded::is(SeededFault::MovedNotVacated);
+    Unit {
+        direct,
+        zeroed: vacates.then_some(Zeroed {
+            group: op.group,
+            stripes: from..from + 1,
+            only: None,
+        }),
+        moved: Some((op.group, data, to)),
+        ..Unit::of(id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use format::{Entry, MetaPage};
+    use plan::action::{BufferId, Slice};
+    use plan::{RequestId, ScratchId, Source};
+
+    use super::*;
+    use crate::maps::MapEntries;
+    use crate::ops::Prepared;
+    use crate::overlay::Overlay;
+    use crate::pages::PageCache;
+
+    /// A small lane with free stripes, the map of its first group, and a client's operation on stripe 1 of the data.
+    struct Lab {
+        cx: Context,
+        maps: StripeMaps,
+        op: Op,
+    }
+
+    impl Lab {
+        fn new(task: Task, data: Range<u64>) -> Self {
+            let change = |regions: &mut plan::Regions| regions.free_stripes = 2;
+            let cx = Context::of_test_with("raid6", 6, 256 << 10, change);
+            let mut pages = PageCache::new(64);
+            let mut maps = StripeMaps::default();
+            for name in maps.pages_lacking(&cx, &pages, 0) {
+                pages.put(name, MetaPage::filled(Entry::UNWRITTEN, 1));
+            }
+            let entries = MapEntries {
+                overlay: &Overlay::default(),
+                pages: &pages,
+                sequence: 100,
+            };
+            assert_eq!(maps.load(&cx, entries, 0), Ok(Vec::new()));
+            let op = Op::new(Owner::Request(RequestId(1)), 0, data, task).of_data();
+            Self { cx, maps, op }
+        }
+
+        fn read() -> Self {
+            Self::new(Task::Read(Vec::new()), 1..2)
+        }
+
+        /// A write of so many bytes.
+        fn write(length: u64) -> Self {
+            let slice = Slice {
+                buffer: BufferId::Scratch(ScratchId(1)),
+                offset: 0,
+                length,
+            };
+            let source = Source {
+                slot: 0,
+                low: 0,
+                slice,
+            };
+            Self::new(Task::Write(Prepared::of(vec![source])), 1..2)
+        }
+
+        fn whole() -> Self {
+            let lab = Self::read();
+            Self::write(lab.cx.geometry.stripe_data_bytes())
+        }
+
+        /// Data moves to a free stripe. Returns that stripe.
+        fn data_moves(&mut self, data: u64) -> u64 {
+            let free = self.maps.take_free((0, data), false, |_| true);
+            let crate::maps::Taken::Stripe(to) = free else {
+                panic!("two are free");
+            };
+            let number = u32::try_from(to).unwrap();
+            self.maps
+                .moved(&mut self.cx, (0, data), HeldIn::parity(number), 9);
+            to
+        }
+
+        fn locate(&mut self) -> Located {
+            locate(&self.cx, &self.maps, &mut self.op)
+        }
+
+        fn is_located(&self) -> bool {
+            is_located(&self.cx, &self.maps, &self.op)
+        }
+    }
+
+    #[test]
+    fn data_is_looked_for_once_until_a_map_changes() {
+        let mut lab = Lab::read();
+        assert!(!lab.is_located());
+        assert_eq!(lab.locate(), Located::Elsewhere { locked: None });
+        assert!(lab.is_located());
+        lab.data_moves(5);
+        assert!(!lab.is_located());
+        assert_eq!(lab.locate(), Located::Here, "other data has moved");
+    }
+
+    #[test]
+    fn what_is_of_no_data_or_of_a_pool_without_free_stripes_is_where_it_is() {
+        let mut lab = Lab::read();
+        lab.op.data = None;
+        assert!(lab.is_located());
+        let cx = Context::of_test("raid6", 6);
+        lab.op.data = Some(1);
+        assert!(is_located(&cx, &lab.maps, &lab.op));
+    }
+
+    #[test]
+    fn an_operation_follows_its_data_and_gives_up_its_lock() {
+        let mut lab = Lab::read();
+        lab.locate();
+        lab.op.lock = Lock::Own;
+        lab.op.bad.insert((1, 4));
+        let to = lab.data_moves(1);
+        let locked = Some(1..2);
+        assert_eq!(lab.locate(), Located::Elsewhere { locked });
+        assert_eq!(lab.op.stripes, to..to + 1);
+        assert_eq!(lab.op.lock, Lock::None);
+        assert!(lab.op.bad.is_empty(), "it was bad where it was");
+    }
+
+    #[test]
+    fn a_second_read_does_not_follow() {
+        let mut lab = Lab::read();
+        lab.locate();
+        lab.op.owner = Owner::Hedge(OpId(1));
+        lab.data_moves(1);
+        assert_eq!(lab.locate(), Located::LeftReader);
+    }
+
+    #[test]
+    fn a_write_to_a_free_stripe_is_where_it_is_planned() {
+        let mut lab = Lab::whole();
+        lab.locate();
+        lab.op.destination = Destination::Free { from: 1 };
+        lab.op.stripes = 7..8;
+        lab.data_moves(5);
+        assert_eq!(lab.locate(), Located::Here);
+        assert_eq!(lab.op.stripes, 7..8);
+    }
+
+    #[test]
+    fn a_run_of_which_a_stripe_has_moved_becomes_an_operation_for_each() {
+        let mut lab = Lab::new(Task::Zero, 1..4);
+        assert_eq!(lab.locate(), Located::Elsewhere { locked: None });
+        lab.data_moves(2);
+        assert_eq!(lab.locate(), Located::Split);
+        let parts: Vec<Op> = split(&lab.op).collect();
+        let stripes: Vec<_> = parts.iter().map(|part| part.stripes.clone()).collect();
+        assert_eq!(stripes, [1..2, 2..3, 3..4]);
+        let whole = |part: &Op| part.owner == lab.op.owner && part.located.is_none();
+        assert!(parts.iter().all(whole));
+        assert_eq!(parts[1].data, Some(2));
+    }
+
+    #[test]
+    fn whole_stripes_of_clients_may_move_and_parts_may_not() {
+        let lab = Lab::whole();
+        assert!(may_move(&lab.cx, &lab.op));
+        assert!(!may_move(&lab.cx, &Lab::write(BLOCK_BYTES).op));
+        assert!(!may_move(&lab.cx, &Lab::read().op));
+    }
+
+    #[test]
+    fn what_stays_moves_or_is_of_no_data_does_not_move() {
+        let mut lab = Lab::whole();
+        for destination in [Destination::Home, Destination::Free { from: 1 }] {
+            lab.op.destination = destination;
+            assert!(!may_move(&lab.cx, &lab.op));
+        }
+        lab.op.destination = Destination::Open;
+        lab.op.data = None;
+        assert!(!may_move(&lab.cx, &lab.op));
+    }
+
+    #[test]
+    fn nothing_moves_while_a_column_is_away() {
+        let mut lab = Lab::whole();
+        lab.cx.change_view(|view, _| view.seat_out(block::Seat(2)));
+        assert!(!may_move(&lab.cx, &lab.op));
+    }
+
+    #[test]
+    fn a_move_has_both_locks_and_is_planned_again_where_it_was_if_it_is_cancelled() {
+        let Lab { mut cx, op, .. } = Lab::whole();
+        let mut ops = Operations::default();
+        let id = ops.begin(&mut cx, op);
+        ops.lock(&mut cx, id);
+        assert_eq!(ops.next(), Some(id));
+        ops.move_to(id, 7);
+        assert_eq!(ops.next(), Some(id));
+        assert!(ops.has_locked(id, 0, 1..2) && ops.has_locked(id, 0, 7..8));
+        assert_eq!((ops[id].moves_from(), ops[id].stripes.start), (Some(1), 7));
+        assert_eq!(ops.cancel_move(id), (0, 7));
+        assert_eq!(ops[id].destination, Destination::Home);
+        assert_eq!(ops[id].stripes, 1..2);
+    }
+
+    #[test]
+    fn what_waits_for_a_free_stripe_counts_as_ended_and_may_be_sent_home() {
+        let Lab { mut cx, op, .. } = Lab::whole();
+        let mut ops = Operations::default();
+        let id = ops.begin(&mut cx, op);
+        cx.epochs.enter(&mut ops[id].epoch);
+        let planned = cx.epochs.close();
+        ops.wait_for_stripe(&mut cx, id);
+        assert!(cx.epochs.has_drained(planned));
+        assert_eq!(ops[id].phase, Phase::Waiting);
+        ops.stay(vec![id]);
+        assert_eq!(ops.next(), Some(id));
+        assert_eq!(ops[id].destination, Destination::Home);
+    }
+}

@@ -1,0 +1,527 @@
+//! Filling cells: rebuild onto spare cells, onto replacements, and copy-back.
+//!
+//! | file | what |
+//! | --- | --- |
+//! | `queue.rs` | cells that wait, are filled, recorded and settled |
+//! | `order/` | which waiting cell is next: policies |
+//! | `place.rs` | where a column is filled, and which drives are read |
+
+pub(super) mod order;
+mod place;
+mod queue;
+
+use std::cmp::Reverse;
+use std::ops::RangeInclusive;
+
+use block::{Fault, Instant, Seat};
+use format::CellEntry;
+use layout::Cell;
+use plan::action::{Command, FILL_STEP_BYTES};
+
+use self::order::{FillChoice, FillOrder};
+use self::queue::Class;
+pub(super) use self::queue::{Fills, Kind};
+use super::cells::CellTable;
+use super::{OnDurable, Pool, Progress, Report, SeatState};
+
+/// Memory of the steps of all fills. On 34 disks of 7,200 rpm (4+1) a rebuild takes 5.7 s with 420 MiB, 4.9 s with
+/// 640 MiB, 4.8 s with 760 MiB.
+const FILL_BYTES: u64 = 768 << 20;
+/// Fills that copy at a time, however wide the code and however small the cells are.
+const FILLS: RangeInclusive<u64> = 2..=48;
+
+impl Pool {
+    /// The rebuild under way, or the last one.
+    #[must_use]
+    pub const fn progress(&self) -> &Progress {
+        &self.fills.progress
+    }
+
+    /// Bytes that the rebuild under way has covered: of cells that are filled, and of those that are being filled.
+    #[must_use]
+    pub fn rebuilt_bytes(&self) -> u64 {
+        let cell_bytes = self.geometry.plane_bytes();
+        let Progress {
+            cells_done,
+            cells_total,
+            ..
+        } = self.fills.progress;
+        let stepped = self.fills.stepped_bytes(cell_bytes);
+        (cells_done * cell_bytes + stepped).min(cells_total * cell_bytes)
+    }
+
+    /// Scans all groups again: membership or volumes have changed.
+    pub(super) fn requeue_fills(&mut self) {
+        let was_idle = self.fills.is_idle();
+        self.fills.rescan();
+        self.replacements_again();
+        if self.fills.stopped {
+            // These fills would never begin, and the pool would never be idle again.
+            return;
+        }
+        let groups: Vec<u64> = self.facts.allocated_groups().collect();
+        let mut waiting = 0;
+        for group in groups {
+            for column in 0..self.geometry.layout().columns() {
+                let key = (group, column);
+                let Some(class) = self.fill_class(key) else {
+                    continue;
+                };
+                if !self.fills.is_under_way(key) && self.target(group, column).is_some() {
+                    self.fills.wait(class, key);
+                    waiting += 1;
+                }
+            }
+        }
+        if waiting == 0 {
+            // The rebuild under way has nothing left that could be done: its drive went out again.
+            if self.fills.progress.cells_total > 0 {
+                self.fills_ended();
+            }
+            return;
+        }
+        let cell_bytes = self.geometry.plane_bytes();
+        self.fills.count(self.now, was_idle, waiting, cell_bytes);
+        // Records of columns that a returned drive still has may be under way already, and no rebuild has begun.
+        let unannounced = !self.fills.announced && self.fills.progress.ended.is_none();
+        if was_idle || unannounced {
+            self.fills.announced = true;
+            self.report(Report::RebuildBegins { cells: waiting });
+        }
+    }
+
+    /// During a fill or scrub the lanes report whether their clients send requests: all lanes make way for clients of
+    /// any.
+    pub(super) fn watch_clients(&mut self) {
+        let works = !self.fills.none_is_filled() || self.is_scrubbing();
+        if self.clients.watch(works) {
+            self.tell_lanes(&Command::ReportClients(works));
+        }
+    }
+
+    /// A lane's clients have begun to send requests, or have sent none for a while.
+    pub(super) fn clients_ask(&mut self, lane: u16, ask: bool) {
+        if let Some(asks) = self.clients.ask(lane, ask) {
+            self.tell_lanes(&Command::MakeWay(asks));
+        }
+    }
+
+    /// Sets the policy that chooses which waiting cell is filled next.
+    pub fn order_fills(&mut self, order: &'static dyn FillOrder) {
+        self.fills.set_order(order);
+    }
+
+    /// Fills groups that have lost several columns no sooner than others, so that a study can show what that order is
+    /// worth. Call this before a drive fails.
+    pub const fn fill_groups_alike(&mut self) {
+        self.fills.equal = true;
+    }
+
+    /// Starts as many fills as the drives can take.
+    pub(super) fn pump_fills(&mut self) {
+        // Before the first fill: it may have to make way.
+        self.watch_clients();
+        self.begin_fills();
+        self.watch_clients();
+    }
+
+    fn begin_fills(&mut self) {
+        // Before the lanes have read their journals, blocks in place may be older than logged ones.
+        if self.fills.stopped || self.fills.paused || self.facts.steer.paused || !self.recovered {
+            return;
+        }
+        let most = self.fills_max();
+        // As many again may wait for a checkpoint: the pages of these are in memory.
+        while self.fills.copying() < most
+            && self.fills.filling() < 2 * most
+            && let Some((class, key)) = self.fills.next(|key| self.fill_choice(key))
+        {
+            self.fills.take(class, key);
+            self.start_fill(key);
+        }
+    }
+
+    /// Fills that copy at a time.
+    fn fills_max(&self) -> u64 {
+        let columns = self.geometry.layout().columns();
+        let needed = columns.saturating_sub(self.geometry.code().tolerance());
+        let step = FILL_STEP_BYTES.min(self.geometry.plane_bytes());
+        let affordable = FILL_BYTES / (step * u64::from(needed + 1));
+        affordable.clamp(*FILLS.start(), *FILLS.end())
+    }
+
+    /// The drives that filling a column would use. None if its spare cell has been taken for another one: `start_fill`
+    /// drops it.
+    fn fill_choice(&self, (group, column): (u64, u16)) -> FillChoice {
+        let seats = self.target(group, column).map(|target| {
+            let mut seats = self.fill_sources(group, column).0;
+            seats.push(target.seat);
+            seats
+        });
+        FillChoice {
+            group,
+            column,
+            seats: seats.unwrap_or_default(),
+        }
+    }
+
+    fn start_fill(&mut self, (group, column): (u64, u16)) {
+        let Some(target) = self.target(group, column) else {
+            return;
+        };
+        self.moves_on((group, column), target);
+        let (sources, avoid) = self.fill_sources(group, column);
+        let holds = self.held_before(group, column, target);
+        // If the drive has part of the column already, it is not known yet how much is left to move.
+        let cell_bytes = match holds {
+            Some(_) => 0,
+            None => self.geometry.plane_bytes(),
+        };
+        self.taken.insert(target, (group, column));
+        self.fills
+            .begin((group, column), target, sources, cell_bytes);
+        self.tell_lane(
+            group,
+            Command::Fill {
+                group,
+                column,
+                target,
+                avoid,
+                holds,
+            },
+        );
+    }
+
+    /// A fill has taken a step.
+    pub(super) fn fill_stepped(&mut self, group: u64, column: u16, bytes: u64) {
+        let cell_bytes = self.geometry.plane_bytes();
+        let lane = self.geometry.lane_of(group);
+        self.fills
+            .stepped((self.now, lane), (group, column), bytes, cell_bytes);
+    }
+
+    /// A step of a fill has read and verified so much.
+    pub(super) fn fill_verified(&mut self, read_bytes: u64, blocks: u64) {
+        let progress = &mut self.fills.progress;
+        progress.read_bytes += read_bytes;
+        progress.verified_bytes += blocks * block::BLOCK_BYTES;
+    }
+
+    /// A fill's target has its blocks: its drives are free for other fills.
+    pub(super) fn fill_copied(&mut self, group: u64, column: u16) {
+        self.fills.copied((group, column));
+    }
+
+    /// A lane has filled a cell: record it before anything depends on it.
+    pub(super) fn filled(&mut self, group: u64, column: u16, target: Cell, copied_bytes: u64) {
+        let Some(fill) = self.fills.end((group, column)) else {
+            return;
+        };
+        if fill.superseded {
+            self.fill_over(group, column, target);
+            return;
+        }
+        self.fills.progress.copied_bytes += copied_bytes;
+        if self.replacements.contains_key(&target.seat) {
+            self.successor_has((group, column), target);
+            self.fills.progress.cells_done += 1;
+            self.fills_ended();
+            return;
+        }
+        if self.held_before(group, column, target).is_some() {
+            self.fills
+                .progress
+                .caught_up(&fill.sources, target.seat, copied_bytes);
+            self.note_return(target.seat, copied_bytes);
+        }
+        self.record_fill((group, column), target);
+    }
+
+    fn record_fill(&mut self, (group, column): (u64, u16), target: Cell) {
+        self.fills.record((group, column), target);
+        let generation = self.next_cell_generation;
+        self.next_cell_generation += 1;
+        let entry = CellEntry {
+            group,
+            column,
+            generation,
+        };
+        let effect = OnDurable::Settle {
+            group,
+            column,
+            cell: target,
+            generation,
+        };
+        self.write_entry(target, Some(entry), vec![effect]);
+    }
+
+    /// Records a column as if it had been filled at home.
+    fn record_at_home(&mut self, key: (u64, u16)) {
+        let home = self.geometry.layout().cell(key.0, key.1);
+        self.taken.insert(home, key);
+        self.fills.progress.cells_total += 1;
+        self.record_fill(key, home);
+    }
+
+    /// Columns are intact in their home cells on a drive that is back: record them as if they had been filled.
+    pub(super) fn readmit(&mut self, seat: Seat, columns: Vec<(u64, u16)>) {
+        if self.facts.seats[seat.index()].state != SeatState::Filling {
+            return;
+        }
+        for (group, column) in columns {
+            let key = (group, column);
+            let home = self.geometry.layout().cell(group, column);
+            let known = self.facts.allocated_groups().any(|other| other == group);
+            if !known
+                || self.source(group, column).is_some()
+                || self.fills.is_under_way(key)
+                || self.taken.contains_key(&home)
+            {
+                continue;
+            }
+            self.note_return(seat, 0);
+            self.record_at_home(key);
+        }
+    }
+
+    /// Whether a column is in spare space although its home drive is complete. That happens in groups without a volume:
+    /// their columns are not copied back.
+    fn is_left_behind(&self, group: u64, column: u16) -> bool {
+        let home = self.geometry.layout().cell(group, column);
+        let is_complete = self.facts.seats[home.seat.index()].state == SeatState::Current;
+        is_complete && self.is_away(group, column)
+    }
+
+    /// A group is to be made blank: columns that were left behind in spare space are recorded as if they had been filled
+    /// at home. Returns whether there is none.
+    pub(crate) fn bring_home(&mut self, group: u64) -> bool {
+        let columns = 0..self.geometry.layout().columns();
+        let behind = columns.filter(|&column| self.is_left_behind(group, column));
+        let behind: Vec<u16> = behind.collect();
+        for &column in &behind {
+            let key = (group, column);
+            if self.fills.is_under_way(key) || self.fills.is_draining(key) {
+                continue;
+            }
+            if self.fills.is_idle() {
+                // Nothing is copied, so this is no rebuild that could end.
+                self.fills.progress.ended.get_or_insert(self.now);
+            }
+            self.record_at_home(key);
+        }
+        behind.is_empty()
+    }
+
+    /// A group has been made blank: no column of it was left behind.
+    pub(crate) fn check_blank(&self, group: u64) {
+        for column in 0..self.geometry.layout().columns() {
+            debug_assert!(
+                !self.is_left_behind(group, column),
+                "column {column} of group {group} is made blank in spare space, and its home drive is complete"
+            );
+        }
+    }
+
+    /// The record is durable: the cell is the column's place from now on.
+    pub(super) fn settle(&mut self, group: u64, column: u16, cell: Cell, generation: u32) {
+        let key = (group, column);
+        let old = self.places.insert(key, (cell, generation));
+        self.fills.recorded(key, old.map(|(old, _)| old));
+        self.stalls.filled();
+        self.tell_lane(
+            group,
+            Command::Settle {
+                group,
+                column,
+                cell,
+            },
+        );
+        self.fills_ended();
+    }
+
+    /// No operation uses the old cell any more, so that cell is free. If membership changed meanwhile, the column may
+    /// have to move again: home, if it was filled into spare space when its drive returned.
+    pub(super) fn settled(&mut self, group: u64, column: u16) {
+        let key = (group, column);
+        if let Some(old) = self.fills.settled(key) {
+            self.taken.remove(&old);
+            if self.tables.contains_key(&old.seat) {
+                self.write_entry(old, None, vec![OnDurable::Cleared]);
+            }
+        }
+        // With this column, others of the group that could not be reconstructed perhaps can be.
+        let others = self.fills.hope_again(group);
+        for key in others.into_iter().chain([key]) {
+            if self.wait_again(key) {
+                self.fills.progress.cells_total += 1;
+            }
+        }
+        self.fills_ended();
+    }
+
+    /// The record could not be written: the column stays where it was, or absent.
+    pub(super) fn fill_unrecorded(&mut self, group: u64, column: u16) {
+        if let Some(target) = self.fills.unrecorded((group, column)) {
+            self.taken.remove(&target);
+            self.tell_lane(group, Command::Abandon { group, column });
+        }
+    }
+
+    pub(super) fn fill_failed(&mut self, group: u64, column: u16, target: Cell, fault: Fault) {
+        if self.fills.end((group, column)).is_none() {
+            return;
+        }
+        if fault == Fault::Lost || fault == Fault::Medium {
+            self.fills.lost((group, column));
+            self.fill_waits_for_drives();
+            self.report(Report::CellLost {
+                group,
+                column,
+                cells: 1,
+                fault,
+            });
+        } else if self.stalls.is_stalled() {
+            // Drives that stay refuse writes. The cell is filled when they take them again.
+            self.fills.lost((group, column));
+        }
+        self.fill_over(group, column, target);
+    }
+
+    /// A fill failed: its target is free, and the column waits again if it can be filled.
+    fn fill_over(&mut self, group: u64, column: u16, target: Cell) {
+        self.taken.remove(&target);
+        self.wait_again((group, column));
+        self.fills_ended();
+    }
+
+    /// Queues a column that is not under way, if it is not where it should be and can be filled; returns whether it was
+    /// queued.
+    fn wait_again(&mut self, key: (u64, u16)) -> bool {
+        let (group, column) = key;
+        if self.fills.stopped || self.fills.is_unrecoverable(key) {
+            return false;
+        }
+        let Some(class) = self.fill_class(key) else {
+            return false;
+        };
+        self.target(group, column).is_some()
+            && self.facts.allocated_groups().any(|other| other == group)
+            && self.fills.wait(class, key)
+    }
+
+    /// Why a column should be filled; `None` if it is where it should be.
+    fn fill_class(&self, (group, column): (u64, u16)) -> Option<Class> {
+        if self.source(group, column).is_none() {
+            let lost = match self.fills.equal {
+                true => 1,
+                false => self.absent_in(group),
+            };
+            let lost = Reverse(lost);
+            Some(Class::Rebuild { lost })
+        } else if self.is_away(group, column) {
+            Some(Class::CopyBack)
+        } else {
+            let replaced = self.successor_cell(group, column).is_some();
+            replaced.then_some(Class::Replace)
+        }
+    }
+
+    fn fills_ended(&mut self) {
+        if self.fills.is_idle() && self.fills.progress.ended.is_none() {
+            self.fills.progress.ended = Some(self.now);
+            // Columns that a returned drive still has are only recorded, and no rebuild of them begins.
+            if std::mem::take(&mut self.fills.announced) {
+                let cells = self.fills.progress.cells_done;
+                self.report(Report::RebuildEnds { cells });
+            }
+            self.repair_unrecovered();
+        }
+    }
+
+    /// Seats whose every allocated column is at home become current.
+    pub(super) fn complete_seats(&mut self) {
+        // Groups that are being made blank belong to volumes soon, and may have a column to fill.
+        let makes_blank = !self.initialization.is_idle() || !self.new_volumes.is_empty();
+        if !self.fills.none_waits() || self.closing.is_some() || makes_blank {
+            return;
+        }
+        let filling: Vec<Seat> = self
+            .facts
+            .seats()
+            .filter(|(_, facts)| facts.state == SeatState::Filling)
+            .map(|(seat, _)| seat)
+            .collect();
+        for seat in filling {
+            let away = self.facts.allocated_groups().any(|group| {
+                (0..self.geometry.layout().columns()).any(|column| {
+                    let home = self.geometry.layout().cell(group, column);
+                    home.seat == seat
+                        && (self.source(group, column) != Some(home)
+                            || self.fills.is_draining((group, column)))
+                })
+            });
+            let clearing = self.tables.values().any(CellTable::is_writing);
+            if away || clearing {
+                continue;
+            }
+            self.facts.seats[seat.index()].state = SeatState::Current;
+            self.facts.seats[seat.index()].holds = None;
+            let caught_up = self.return_ends(seat);
+            let geometry = std::sync::Arc::clone(&self.geometry);
+            self.places.retain(|&(group, column), &mut (cell, _)| {
+                let home = geometry.layout().cell(group, column);
+                home.seat != seat || cell != home
+            });
+            self.taken.retain(|cell, _| {
+                cell.seat != seat
+                    || !matches!(geometry.layout().role(*cell), layout::Role::Column { .. })
+            });
+            let mut effects = vec![OnDurable::Lanes(Command::SeatCurrent(seat))];
+            effects.extend(caught_up.map(OnDurable::Report));
+            effects.push(OnDurable::Report(Report::SeatComplete { seat }));
+            // The spare cells of its columns are free for others, and columns that could not be reconstructed before
+            // perhaps can be.
+            effects.push(OnDurable::Requeue);
+            self.commit(effects);
+        }
+    }
+
+    /// Pauses the rebuild (cells under way are finished), or resumes it. A rebuild that is paused before its first cell
+    /// counts as begun when it is resumed.
+    pub fn pause_fills(&mut self, now: Instant, paused: bool) {
+        self.now = now;
+        let untouched = self.fills.progress.cells_done == 0 && self.fills.in_flight() == 0;
+        if self.fills.paused && !paused && untouched {
+            self.fills.progress.began = now;
+        }
+        self.fills.paused = paused;
+        self.advance();
+    }
+
+    /// Abandons the fills of a group: it waits again for them when they have ended.
+    pub(crate) fn let_fills_go(&mut self, group: u64) {
+        for (group, column) in self.fills.let_go(group) {
+            self.tell_lane(group, Command::Abandon { group, column });
+        }
+    }
+
+    /// Starts no new fills, and abandons those in flight.
+    pub(super) fn stop_fills(&mut self) {
+        for (group, column) in self.fills.stop() {
+            self.tell_lane(group, Command::Abandon { group, column });
+        }
+    }
+
+    /// A drive is out: fills onto it fail, and cells that were recorded there are gone.
+    pub(super) fn fills_lost_seat(&mut self, seat: Seat) {
+        self.places.retain(|_, &mut (cell, _)| cell.seat != seat);
+        self.taken.retain(|cell, _| cell.seat != seat);
+        self.fills.lost_seat(seat);
+    }
+
+    /// When the rebuild began and ended, for reports.
+    #[must_use]
+    pub const fn rebuild_times(&self) -> (Instant, Option<Instant>) {
+        (self.fills.progress.began, self.fills.progress.ended)
+    }
+}

@@ -1,0 +1,174 @@
+//! Which of the waiting cells is filled next: a policy, one in each file.
+//!
+//! Safety comes first and is not a policy: cells of groups that have lost most go before all others, and no drive has
+//! more fills than its limit (`queue.rs`). A policy chooses among cells that are equal in this.
+//!
+//! Adding one is a file here, its `mod` line and its line in [`FILL_ORDERS`] (`docs/howto/add-a-rebuild-policy.md`).
+
+mod address;
+mod least_busy;
+/// The example of `docs/howto/add-a-rebuild-policy.md`, which is compiled and tested here.
+#[cfg(test)]
+#[path = "../../../../../docs/howto/least_moved.rs"]
+mod least_moved;
+
+use std::fmt;
+
+use block::Seat;
+
+use super::queue::Fills;
+
+/// A waiting cell, and the drives that filling it would use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FillChoice {
+    /// Its group.
+    pub group: u64,
+    /// Its column.
+    pub column: u16,
+    /// Drives that would be read, and the drive that would be written. Empty if the cell has no place to be filled in
+    /// any more: it leaves the queue when it is chosen.
+    pub seats: Vec<Seat>,
+}
+
+/// The load of the drives: fills under way, and bytes that the rebuild has moved.
+#[derive(Clone, Copy, Debug)]
+pub struct FillLoads<'a>(pub(super) &'a Fills);
+
+impl FillLoads<'_> {
+    /// Fills that read or write a drive now.
+    #[must_use]
+    pub fn fills(&self, seat: Seat) -> u64 {
+        self.0.busy(seat)
+    }
+
+    /// Bytes that this rebuild has read and written on a drive.
+    #[must_use]
+    pub fn moved_bytes(&self, seat: Seat) -> u64 {
+        self.0.moved(seat)
+    }
+
+    /// The most fills that a drive of the cell has now, and the most bytes that a drive of the cell has moved.
+    #[must_use]
+    pub fn busiest(&self, choice: &FillChoice) -> (u64, u64) {
+        let most = |of: &dyn Fn(Seat) -> u64| choice.seats.iter().map(|&seat| of(seat)).max();
+        let fills = most(&|seat| self.fills(seat));
+        let moved = most(&|seat| self.moved_bytes(seat));
+        (fills.unwrap_or(0), moved.unwrap_or(0))
+    }
+}
+
+/// A policy: which cell is filled next.
+pub trait FillOrder: fmt::Debug + Send + Sync {
+    /// The policy's name in simulations.
+    fn name(&self) -> &'static str;
+
+    /// The next of the first few hundred waiting cells. They come by address, and their drives have room for one more
+    /// fill. `None`: begin none before a fill has ended.
+    fn next(
+        &self,
+        cells: &mut dyn Iterator<Item = FillChoice>,
+        drives: FillLoads<'_>,
+    ) -> Option<FillChoice>;
+}
+
+/// All policies. The first one is the default.
+pub const FILL_ORDERS: &[&dyn FillOrder] = &[
+    &least_busy::LeastBusy,
+    &address::Address,
+    #[cfg(test)]
+    &least_moved::LeastMoved,
+];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use layout::Cell;
+
+    use super::*;
+    use crate::fill::queue::{Class, FILLS_PER_DRIVE};
+
+    /// Cells of this many groups, each of which reads drives `group` and `group + 1` and writes drive `group + 2`, of ten.
+    fn choices(groups: u64) -> Vec<FillChoice> {
+        let seat = |at: u64| Seat(u16::try_from(at % 10).unwrap());
+        let choice = |group| FillChoice {
+            group,
+            column: 0,
+            seats: (group..group + 3).map(seat).collect(),
+        };
+        (0..groups).map(choice).collect()
+    }
+
+    /// Begins the chosen fills until none is chosen any more: the groups in that order.
+    fn all(order: &'static dyn FillOrder, waiting: &[FillChoice]) -> Vec<u64> {
+        let mut fills = Fills::default();
+        fills.set_order(order);
+        for choice in waiting {
+            fills.wait(Class::CopyBack, (choice.group, choice.column));
+        }
+        let of = |key: (u64, u16)| waiting[usize::try_from(key.0).unwrap()].clone();
+        let mut groups = Vec::new();
+        while let Some((class, key)) = fills.next(of) {
+            let choice = of(key);
+            let (target, sources) = choice.seats.split_last().expect("it has drives");
+            fills.take(class, key);
+            let cell = Cell {
+                seat: *target,
+                row: key.0,
+            };
+            fills.begin(key, cell, sources.to_vec(), 1 << 20);
+            groups.push(choice.group);
+        }
+        groups
+    }
+
+    #[test]
+    fn every_policy_gives_drives_no_more_than_they_may_have_and_leaves_nothing_that_could_go() {
+        for order in FILL_ORDERS {
+            // Each drive is in three of ten groups.
+            let few = all(*order, &choices(30));
+            assert_eq!(few.iter().collect::<BTreeSet<_>>().len(), 30, "{order:?}");
+            let many = all(*order, &choices(1000));
+            let of_drive = |drive: u64| {
+                let on = |group: &&u64| (0..3).any(|at| (**group + at) % 10 == drive);
+                many.iter().filter(on).count() as u64
+            };
+            for drive in 0..10 {
+                assert!(of_drive(drive) <= FILLS_PER_DRIVE, "{order:?}");
+            }
+            assert!(
+                many.len() as u64 >= 10 * FILLS_PER_DRIVE / 3 - 9,
+                "{order:?}: {many:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_policy_lets_a_cell_without_a_place_leave_the_queue() {
+        let gone = FillChoice {
+            group: 7,
+            column: 1,
+            seats: Vec::new(),
+        };
+        for order in FILL_ORDERS {
+            let fills = Fills::default();
+            let next = order.next(&mut [gone.clone()].into_iter(), FillLoads(&fills));
+            assert_eq!(next, Some(gone.clone()), "{order:?}");
+            assert_eq!(order.next(&mut std::iter::empty(), FillLoads(&fills)), None);
+        }
+    }
+
+    #[test]
+    fn names_are_unique() {
+        let names: BTreeSet<_> = FILL_ORDERS.iter().map(|order| order.name()).collect();
+        assert_eq!(names.len(), FILL_ORDERS.len());
+    }
+
+    #[test]
+    fn the_least_busy_order_spreads_the_first_fills_over_all_drives() {
+        let groups = all(&least_busy::LeastBusy, &choices(30));
+        assert_eq!(groups[..3], [0, 3, 6], "no two have a drive in common");
+        let groups = all(&address::Address, &choices(30));
+        assert_eq!(groups[..3], [0, 1, 2]);
+    }
+}

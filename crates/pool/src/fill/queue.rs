@@ -1,0 +1,658 @@
+//! Cells that wait to be filled, and their states until they are in place.
+//!
+//! ```text
+//!   waiting ──begin──► copying ──copied──► with its pages ──end──► recording ──recorded──► settling ──settled──► (where it should be)
+//!      ▲     sources and target have a fill more       │              │ unrecorded          the lane stops using the old cell
+//!      └───────────────────────────────────────────────┴──────────────┘ wait, if it can be filled; else unrecoverable
+//! ```
+//!
+//! Order: groups that have lost most first, then copy-back, then replacements; among equals a policy chooses (`order/`).
+//!
+//! Invariants:
+//! - A column is in one state at a time, except for the old cell that drains while its column settles.
+//! - `busy` counts a drive once for each fill that copies and reads or writes it.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use block::{Instant, Seat};
+use layout::Cell;
+
+use super::order::{FILL_ORDERS, FillChoice, FillLoads, FillOrder};
+use crate::Progress;
+use crate::work::Recent;
+
+/// Fills that use one drive at a time: enough to keep its queue from running dry, though a fill has either reads or a
+/// write in flight. In the simulator 13 drives (4+2, first come first served, 200 MB/s) reach 0.96 of the bound with 8
+/// and 0.98 with 10; with 12 small reads wait so long that drives become suspect. Disks that seek reach a little more
+/// with 11 than with 10, since each has more steps to choose from. While clients send requests it is fewer
+/// (`lane/jobs/pace.rs`).
+pub(super) const FILLS_PER_DRIVE: u64 = 11;
+
+/// Cells of a class among which the next one is chosen. More than a few hundred gain nothing.
+const SCAN_AHEAD: usize = 256;
+
+/// A column of a group.
+pub(super) type Key = (u64, u16);
+
+/// Why a cell is filled; earlier variants go first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Class {
+    /// The column is absent; the more columns its group has lost, the sooner.
+    Rebuild { lost: Reverse<usize> },
+    /// The column is on spare space and its home is in again.
+    CopyBack,
+    /// The column's drive is being replaced.
+    Replace,
+}
+
+/// The same without numbers, for administrators.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    Rebuild,
+    CopyBack,
+    Replace,
+}
+
+impl Class {
+    const fn kind(self) -> Kind {
+        match self {
+            Self::Rebuild { .. } => Kind::Rebuild,
+            Self::CopyBack => Kind::CopyBack,
+            Self::Replace => Kind::Replace,
+        }
+    }
+}
+
+impl Kind {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Rebuild => "rebuild",
+            Self::CopyBack => "copy_back",
+            Self::Replace => "replace",
+        }
+    }
+}
+
+/// A cell that a lane fills.
+#[derive(Clone, Debug)]
+pub(super) struct Filling {
+    target: Cell,
+    /// Drives that are read.
+    pub(super) sources: Vec<Seat>,
+    /// Bytes of the column that are at the target.
+    stepped_bytes: u64,
+    /// The target has its blocks and waits for its pages: the fill is not counted in `busy` any more.
+    copied: bool,
+    /// The target's drive has gone out. The lane may still report that the cell is filled, when another drive has the
+    /// seat already.
+    pub(super) superseded: bool,
+    /// The lane has the command to abandon it.
+    let_go: bool,
+}
+
+/// Cells to fill and being filled.
+#[derive(Clone, Debug)]
+pub(crate) struct Fills {
+    order: &'static dyn FillOrder,
+    waiting: BTreeMap<Class, BTreeSet<Key>>,
+    in_flight: BTreeMap<Key, Filling>,
+    /// Filled; the record is being written.
+    recording: BTreeMap<Key, Cell>,
+    /// Settled in a new cell; the old one is free once the lane has no operation on it.
+    draining: BTreeMap<Key, Cell>,
+    /// Settled; the lane has yet to report that every operation uses the new cell.
+    settling: BTreeSet<Key>,
+    /// Columns that could not be filled; not tried again before membership changes.
+    unrecoverable: BTreeSet<Key>,
+    busy: BTreeMap<Seat, u64>,
+    pub(crate) progress: Progress,
+    /// No new fills: the pool is being closed.
+    pub(crate) stopped: bool,
+    /// No new fills: an administrator paused them.
+    pub(super) paused: bool,
+    /// All lost columns are equally urgent, however many their groups have lost: only studies want that.
+    pub(super) equal: bool,
+    /// The beginning of a rebuild was reported, and not its end.
+    pub(super) announced: bool,
+    /// Why the last cell was filled.
+    last: Option<Kind>,
+    /// What was moved of late.
+    pub(crate) recent: Recent,
+}
+
+impl Default for Fills {
+    fn default() -> Self {
+        Self {
+            order: FILL_ORDERS[0],
+            waiting: BTreeMap::new(),
+            in_flight: BTreeMap::new(),
+            recording: BTreeMap::new(),
+            draining: BTreeMap::new(),
+            settling: BTreeSet::new(),
+            unrecoverable: BTreeSet::new(),
+            busy: BTreeMap::new(),
+            progress: Progress::default(),
+            stopped: false,
+            paused: false,
+            equal: false,
+            announced: false,
+            last: None,
+            recent: Recent::default(),
+        }
+    }
+}
+
+/// The state of the cells.
+impl Fills {
+    pub(crate) fn is_idle(&self) -> bool {
+        self.none_waits()
+            && self.in_flight.is_empty()
+            && self.recording.is_empty()
+            && self.settling.is_empty()
+    }
+
+    pub(super) fn none_waits(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Whether no cell waits and no lane fills one.
+    pub(crate) fn none_is_filled(&self) -> bool {
+        self.none_waits() && self.in_flight.is_empty()
+    }
+
+    /// Whether a lane fills a cell of the group.
+    pub(crate) fn is_filling(&self, group: u64) -> bool {
+        let columns = (group, 0)..=(group, u16::MAX);
+        self.in_flight.range(columns.clone()).next().is_some()
+            || self.recording.range(columns).next().is_some()
+    }
+
+    /// Cells from the start of their fill to the end of the last operation on the cell that they replace.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.in_flight.len() + self.recording.len() + self.settling.len()
+    }
+
+    /// Why cells are filled: the most urgent reason of those that wait, or that of the last one. `None` if none is.
+    pub(crate) fn kind(&self) -> Option<Kind> {
+        let waiting = self.waiting.keys().next().map(|class| class.kind());
+        let under_way = !self.is_idle();
+        { waiting.min(self.last.or(waiting)).or(self.last) }.filter(|_| under_way)
+    }
+
+    pub(crate) fn waiting_len(&self) -> usize {
+        self.waiting.values().map(BTreeSet::len).sum()
+    }
+
+    pub(crate) fn waiting_keys(&self) -> impl Iterator<Item = Key> + '_ {
+        self.waiting.values().flatten().copied()
+    }
+
+    /// The groups with a column that is being filled, and the bytes of it that are at the target.
+    pub(crate) fn stepped_groups(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let copying = self.in_flight.iter().filter(|(_, fill)| !fill.copied);
+        copying.map(|(&(group, _), fill)| (group, fill.stepped_bytes))
+    }
+
+    /// Bytes that fills under way have yet to move on each drive.
+    pub(crate) fn left_in_flight(&self, cell_bytes: u64) -> BTreeMap<Seat, f64> {
+        let mut left: BTreeMap<Seat, f64> = BTreeMap::new();
+        for fill in self.in_flight.values().filter(|fill| !fill.copied) {
+            #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+            let bytes = cell_bytes.saturating_sub(fill.stepped_bytes) as f64;
+            for seat in fill.sources.iter().chain([&fill.target.seat]) {
+                *left.entry(*seat).or_default() += bytes;
+            }
+        }
+        left
+    }
+
+    /// Cells that lanes fill.
+    pub(super) fn filling(&self) -> u64 {
+        self.in_flight.len() as u64
+    }
+
+    /// Cells that lanes fill and that still use their drives.
+    pub(super) fn copying(&self) -> u64 {
+        self.in_flight.values().filter(|fill| !fill.copied).count() as u64
+    }
+
+    /// Bytes that are at their targets, of cells that do not count as filled yet.
+    pub(super) fn stepped_bytes(&self, cell_bytes: u64) -> u64 {
+        let copying = self.in_flight.values().map(|fill| fill.stepped_bytes);
+        copying.sum::<u64>() + self.recording.len() as u64 * cell_bytes
+    }
+
+    pub(super) fn is_under_way(&self, key: Key) -> bool {
+        self.in_flight.contains_key(&key)
+            || self.recording.contains_key(&key)
+            || self.settling.contains(&key)
+    }
+
+    /// The cell that the column is filled into, until its record is durable.
+    pub(super) fn target(&self, key: Key) -> Option<Cell> {
+        let filled = self.in_flight.get(&key).map(|fill| fill.target);
+        filled.or_else(|| self.recording.get(&key).copied())
+    }
+
+    /// Whether the cell that the column had before may still be used.
+    pub(super) fn is_draining(&self, key: Key) -> bool {
+        self.draining.contains_key(&key)
+    }
+
+    pub(super) fn is_unrecoverable(&self, key: Key) -> bool {
+        self.unrecoverable.contains(&key)
+    }
+
+    /// Fills that read or write a drive.
+    pub(super) fn busy(&self, seat: Seat) -> u64 {
+        self.busy.get(&seat).copied().unwrap_or(0)
+    }
+
+    /// Bytes that the rebuild has moved on a drive.
+    pub(super) fn moved(&self, seat: Seat) -> u64 {
+        self.progress
+            .seats
+            .get(&seat)
+            .map_or(0, |traffic| traffic.read_bytes + traffic.write_bytes)
+    }
+}
+
+/// The queue.
+impl Fills {
+    /// Sets the policy.
+    pub(super) fn set_order(&mut self, order: &'static dyn FillOrder) {
+        self.order = order;
+    }
+
+    /// Membership has changed: the queue is built again, and columns that could not be filled may be tried again.
+    pub(super) fn rescan(&mut self) {
+        self.waiting.clear();
+        self.unrecoverable.clear();
+    }
+
+    /// Empties the queue. Returns the cells that lanes fill.
+    pub(super) fn stop(&mut self) -> Vec<Key> {
+        self.stopped = true;
+        self.waiting.clear();
+        self.in_flight.keys().copied().collect()
+    }
+
+    /// The fills of a group are not waited for. Returns those that the lane is to abandon.
+    pub(super) fn let_go(&mut self, group: u64) -> Vec<Key> {
+        let columns = (group, 0)..=(group, u16::MAX);
+        let fills = self.in_flight.range_mut(columns);
+        let let_go = fills.filter_map(|(&key, fill)| {
+            let before = std::mem::replace(&mut fill.let_go, true);
+            (!before).then_some(key)
+        });
+        let_go.collect()
+    }
+
+    /// Queues a column; returns whether it did not wait before.
+    pub(super) fn wait(&mut self, class: Class, key: Key) -> bool {
+        self.waiting.entry(class).or_default().insert(key)
+    }
+
+    /// Sets the number of cells that wait, all that there are to fill: a rebuild begins, or the one under way has a new
+    /// total.
+    pub(super) fn count(&mut self, now: Instant, was_idle: bool, waiting: u64, cell_bytes: u64) {
+        if was_idle {
+            self.recent.restart();
+            self.progress = Progress {
+                began: now,
+                cell_bytes,
+                cells_total: waiting,
+                ..Progress::default()
+            };
+        } else {
+            let under_way = self.in_flight.len() + self.recording.len();
+            self.progress.cells_total = self.progress.cells_done + under_way as u64 + waiting;
+        }
+    }
+
+    /// The cell to fill next: from the most urgent class that has a cell whose drives have room for one more.
+    pub(super) fn next(&self, choice: impl Fn(Key) -> FillChoice) -> Option<(Class, Key)> {
+        self.waiting.iter().find_map(|(&class, keys)| {
+            let near = keys.iter().take(SCAN_AHEAD).map(|&key| choice(key));
+            let mut cells = near.filter(|choice| self.have_room(choice));
+            let next = self.order.next(&mut cells, FillLoads(self))?;
+            Some((class, (next.group, next.column)))
+        })
+    }
+
+    /// Whether all drives of a cell may have one fill more.
+    fn have_room(&self, choice: &FillChoice) -> bool {
+        let mut seats = choice.seats.iter();
+        seats.all(|&seat| self.busy(seat) < FILLS_PER_DRIVE)
+    }
+
+    /// A column does not wait any more.
+    pub(super) fn take(&mut self, class: Class, key: Key) {
+        self.last = Some(class.kind());
+        if let Some(keys) = self.waiting.get_mut(&class) {
+            keys.remove(&key);
+            if keys.is_empty() {
+                self.waiting.remove(&class);
+            }
+        }
+    }
+}
+
+/// The states of a fill, in order.
+impl Fills {
+    /// A lane fills the cell. `bytes` is what each of its drives has to move, as far as known.
+    pub(super) fn begin(&mut self, key: Key, target: Cell, sources: Vec<Seat>, bytes: u64) {
+        for &seat in sources.iter().chain([&target.seat]) {
+            *self.busy.entry(seat).or_default() += 1;
+        }
+        self.progress.caught_up(&sources, target.seat, bytes);
+        let filling = Filling {
+            target,
+            sources,
+            stepped_bytes: 0,
+            copied: false,
+            superseded: false,
+            let_go: false,
+        };
+        self.in_flight.insert(key, filling);
+    }
+
+    /// Another `bytes` bytes are at the target.
+    pub(super) fn stepped(
+        &mut self,
+        (now, lane): (Instant, u16),
+        key: Key,
+        bytes: u64,
+        cell_bytes: u64,
+    ) {
+        if let Some(fill) = self.in_flight.get_mut(&key) {
+            fill.stepped_bytes = (fill.stepped_bytes + bytes).min(cell_bytes);
+            let seats = fill.sources.iter().chain([&fill.target.seat]);
+            self.recent.stepped(now, lane, seats.copied(), bytes);
+        }
+    }
+
+    /// The target has its blocks: its drives are free for other fills.
+    pub(super) fn copied(&mut self, key: Key) {
+        let Some(fill) = self.in_flight.get_mut(&key) else {
+            return;
+        };
+        if std::mem::replace(&mut fill.copied, true) {
+            return;
+        }
+        for seat in fill.sources.iter().chain([&fill.target.seat]) {
+            if let Some(busy) = self.busy.get_mut(seat) {
+                *busy -= 1;
+            }
+        }
+    }
+
+    /// The lane has ended the fill, whatever the result.
+    pub(super) fn end(&mut self, key: Key) -> Option<Filling> {
+        self.copied(key);
+        self.in_flight.remove(&key)
+    }
+
+    /// Blocks were reconstructed and written again.
+    pub(crate) fn note_repaired(&mut self, blocks: u64) {
+        if !self.is_idle() {
+            self.progress.repaired_blocks += blocks;
+        }
+    }
+
+    /// The cell is filled, and the record of that is being written.
+    pub(super) fn record(&mut self, key: Key, target: Cell) {
+        self.recording.insert(key, target);
+    }
+
+    /// The record could not be written. Returns the cell that the column did not get.
+    pub(super) fn unrecorded(&mut self, key: Key) -> Option<Cell> {
+        self.recording.remove(&key)
+    }
+
+    /// The record is durable. `old` is the column's previous cell, if its lane may still use that cell.
+    pub(super) fn recorded(&mut self, key: Key, old: Option<Cell>) {
+        self.recording.remove(&key);
+        if let Some(old) = old {
+            self.draining.insert(key, old);
+        }
+        self.settling.insert(key);
+        self.progress.cells_done += 1;
+    }
+
+    /// Every operation of the lane uses the new cell. Returns the old one, if there was one.
+    pub(super) fn settled(&mut self, key: Key) -> Option<Cell> {
+        self.settling.remove(&key);
+        self.draining.remove(&key)
+    }
+
+    /// The column cannot be filled.
+    pub(super) fn lost(&mut self, key: Key) {
+        self.unrecoverable.insert(key);
+        self.progress.cells_lost += 1;
+    }
+
+    /// Columns of the group that could not be filled may be tried again. Returns these columns.
+    pub(super) fn hope_again(&mut self, group: u64) -> Vec<Key> {
+        let of_group = (group, 0)..=(group, u16::MAX);
+        let keys: Vec<Key> = self.unrecoverable.range(of_group).copied().collect();
+        for key in &keys {
+            self.unrecoverable.remove(key);
+        }
+        keys
+    }
+
+    /// Fills onto a drive do not count, whatever a lane still reports of them.
+    pub(crate) fn superseded(&mut self, seat: Seat) {
+        for fill in self.in_flight.values_mut() {
+            fill.superseded |= fill.target.seat == seat;
+        }
+    }
+
+    /// The same for a drive that is out; old cells on it are gone, too.
+    pub(super) fn lost_seat(&mut self, seat: Seat) {
+        self.draining.retain(|_, cell| cell.seat != seat);
+        self.superseded(seat);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TARGET: Cell = Cell {
+        seat: Seat(3),
+        row: 5,
+    };
+    const KEY: Key = (7, 1);
+    const CELL_BYTES: u64 = 1 << 20;
+    const LOST_ONE: Class = Class::Rebuild { lost: Reverse(1) };
+    const LOST_TWO: Class = Class::Rebuild { lost: Reverse(2) };
+
+    fn choice(key: Key) -> FillChoice {
+        FillChoice {
+            group: key.0,
+            column: key.1,
+            seats: vec![Seat(key.1), Seat(9)],
+        }
+    }
+
+    /// The next cell, which leaves the queue.
+    fn next(fills: &mut Fills, choice: impl Fn(Key) -> FillChoice) -> Option<Key> {
+        let (class, key) = fills.next(choice)?;
+        fills.take(class, key);
+        Some(key)
+    }
+
+    /// A fill of `KEY` that reads two drives.
+    fn filling() -> Fills {
+        let mut fills = Fills::default();
+        fills.begin(KEY, TARGET, vec![Seat(0), Seat(1)], CELL_BYTES);
+        fills
+    }
+
+    #[test]
+    fn what_has_lost_most_is_first() {
+        let mut fills = Fills::default();
+        for (class, key) in [
+            (Class::Replace, (0, 0)),
+            (Class::CopyBack, (1, 0)),
+            (LOST_ONE, (2, 0)),
+            (LOST_TWO, (3, 0)),
+        ] {
+            assert!(fills.wait(class, key));
+            assert!(!fills.wait(class, key), "it waits already");
+        }
+        let order: Vec<u64> = std::iter::from_fn(|| next(&mut fills, choice))
+            .map(|key| key.0)
+            .collect();
+        assert_eq!(order, [3, 2, 1, 0]);
+        assert!(fills.is_idle());
+    }
+
+    #[test]
+    fn a_class_whose_drives_are_full_lets_the_next_one_pass() {
+        let mut fills = Fills::default();
+        for group in 0..FILLS_PER_DRIVE {
+            fills.begin((group, 4), TARGET, vec![Seat(4)], 0);
+        }
+        let elsewhere = |key: Key| FillChoice {
+            seats: vec![Seat(key.1)],
+            ..choice(key)
+        };
+        fills.wait(LOST_TWO, (100, 4));
+        fills.wait(Class::CopyBack, (101, 5));
+        assert_eq!(next(&mut fills, elsewhere), Some((101, 5)));
+        assert_eq!(next(&mut fills, elsewhere), None);
+        fills.copied((0, 4));
+        assert_eq!(next(&mut fills, elsewhere), Some((100, 4)));
+    }
+
+    #[test]
+    fn drives_are_busy_until_the_blocks_are_copied() {
+        let mut fills = filling();
+        let busy = |fills: &Fills| [0, 1, 3, 2].map(|seat| fills.busy(Seat(seat)));
+        assert_eq!(busy(&fills), [1, 1, 1, 0]);
+        assert_eq!((fills.copying(), fills.filling()), (1, 1));
+        fills.copied(KEY);
+        fills.copied(KEY);
+        assert_eq!(busy(&fills), [0; 4]);
+        assert_eq!((fills.copying(), fills.filling()), (0, 1));
+        assert!(fills.end(KEY).is_some());
+        assert_eq!(busy(&fills), [0; 4], "once");
+        assert_eq!(fills.moved(Seat(0)), CELL_BYTES);
+    }
+
+    #[test]
+    fn a_fill_that_ends_before_its_blocks_are_copied_frees_its_drives() {
+        let mut fills = filling();
+        let ended = fills.end(KEY).expect("it was under way");
+        assert_eq!(ended.sources, [Seat(0), Seat(1)]);
+        assert_eq!(fills.busy(Seat(3)), 0);
+        assert!(fills.end(KEY).is_none() && fills.is_idle());
+    }
+
+    #[test]
+    fn steps_count_up_to_a_cell() {
+        let mut fills = filling();
+        fills.stepped((Instant(0), 0), KEY, CELL_BYTES - 1, CELL_BYTES);
+        assert_eq!(fills.stepped_bytes(CELL_BYTES), CELL_BYTES - 1);
+        fills.stepped((Instant(0), 0), KEY, 2, CELL_BYTES);
+        fills.stepped((Instant(0), 0), (8, 0), 2, CELL_BYTES);
+        assert_eq!(fills.stepped_bytes(CELL_BYTES), CELL_BYTES);
+        fills.end(KEY);
+        fills.record(KEY, TARGET);
+        assert_eq!(fills.stepped_bytes(CELL_BYTES), CELL_BYTES);
+    }
+
+    #[test]
+    fn a_column_settles_after_its_record_and_frees_its_old_cell() {
+        let mut fills = filling();
+        let old = Cell { row: 6, ..TARGET };
+        fills.end(KEY);
+        fills.record(KEY, TARGET);
+        assert!(fills.is_under_way(KEY) && fills.is_filling(KEY.0));
+        fills.recorded(KEY, Some(old));
+        assert!(fills.is_draining(KEY) && fills.is_under_way(KEY));
+        assert_eq!(fills.progress.cells_done, 1);
+        assert_eq!(fills.settled(KEY), Some(old));
+        assert!(fills.is_idle() && !fills.is_draining(KEY));
+    }
+
+    #[test]
+    fn a_record_that_fails_gives_the_cell_back() {
+        let mut fills = filling();
+        fills.end(KEY);
+        fills.record(KEY, TARGET);
+        assert_eq!(fills.unrecorded(KEY), Some(TARGET));
+        assert_eq!(fills.unrecorded(KEY), None);
+        assert_eq!(fills.progress.cells_done, 0);
+    }
+
+    #[test]
+    fn a_drive_that_goes_out_makes_its_fills_vain() {
+        let mut fills = filling();
+        fills.begin(
+            (8, 0),
+            Cell {
+                seat: Seat(4),
+                row: 0,
+            },
+            vec![Seat(0)],
+            0,
+        );
+        fills.end((9, 0));
+        fills.record((9, 0), TARGET);
+        fills.recorded((9, 0), Some(TARGET));
+        fills.lost_seat(TARGET.seat);
+        assert!(!fills.is_draining((9, 0)), "its old cell is gone");
+        assert!(fills.end(KEY).expect("under way").superseded);
+        assert!(!fills.end((8, 0)).expect("under way").superseded);
+    }
+
+    #[test]
+    fn what_could_not_be_filled_is_hoped_for_by_group_and_after_a_change_of_membership() {
+        let mut fills = Fills::default();
+        for key in [(1, 0), (1, 2), (2, 0)] {
+            fills.lost(key);
+        }
+        assert_eq!(fills.progress.cells_lost, 3);
+        assert_eq!(fills.hope_again(1), [(1, 0), (1, 2)]);
+        assert!(!fills.is_unrecoverable((1, 0)) && fills.is_unrecoverable((2, 0)));
+        fills.rescan();
+        assert!(!fills.is_unrecoverable((2, 0)));
+    }
+
+    #[test]
+    fn a_rebuild_that_is_under_way_gets_another_end_and_a_new_one_begins_at_zero() {
+        let mut fills = Fills::default();
+        fills.wait(LOST_ONE, KEY);
+        fills.count(Instant(5), true, 1, CELL_BYTES);
+        assert_eq!(
+            (fills.progress.began, fills.progress.cells_total),
+            (Instant(5), 1)
+        );
+        next(&mut fills, choice);
+        fills.begin(KEY, TARGET, vec![Seat(0)], CELL_BYTES);
+        fills.count(Instant(9), false, 10, CELL_BYTES);
+        assert_eq!(
+            (fills.progress.began, fills.progress.cells_total),
+            (Instant(5), 11)
+        );
+        fills.count(Instant(9), true, 4, CELL_BYTES);
+        assert_eq!(
+            (fills.progress.began, fills.progress.cells_total),
+            (Instant(9), 4)
+        );
+        assert!(fills.progress.seats.is_empty());
+    }
+
+    #[test]
+    fn when_it_stops_nothing_waits_and_what_is_under_way_is_named() {
+        let mut fills = filling();
+        fills.wait(Class::Replace, (1, 1));
+        assert_eq!(fills.stop(), [KEY]);
+        assert!(fills.stopped && fills.none_waits() && !fills.none_is_filled());
+    }
+}

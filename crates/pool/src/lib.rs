@@ -1,0 +1,749 @@
+//! Pool-wide state: labels, generation, membership, volumes, and the queue of cells to fill.
+//!
+//! [`Pool`] is a state machine like a lane: it takes events, returns actions, and does no I/O. Its decisions reach the
+//! lanes as [`Command`]s, and only once they are durable: a fact is first written to the labels, a cell's new place
+//! first to the cell table of the drive that holds the cell.
+//!
+//! ```text
+//!   lane: drive 3 fails a write ──► Pool: seat 3 is out since generation 8
+//!                                     │ labels on all other drives, flushed
+//!                                     ▼
+//!                                   lanes: SeatOut(3); requests that waited continue
+//!                                     │ queue: columns of seat 3, least redundant groups first
+//!                                     ▼
+//!                                   lane: Fill … ──► Filled ──► cell table, flushed ──► Settle
+//! ```
+
+mod catchup;
+mod cells;
+mod check;
+mod clients;
+mod create;
+mod elastic;
+mod error;
+mod fill;
+mod freed;
+mod full;
+mod initialize;
+mod joining;
+mod journal;
+mod labels;
+mod loss;
+mod members;
+mod open;
+mod progress;
+mod recovery;
+mod redundancy;
+mod replace;
+mod report;
+mod resync;
+mod room;
+pub mod router;
+mod scrub;
+mod space;
+mod stall;
+mod steer;
+mod suspicion;
+mod usage;
+mod volumes;
+mod work;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use block::{Fault, Instant, Outcome, Seat};
+use format::Form;
+use format::runs::Runs;
+use layout::Cell;
+use plan::action::{Command, Event, IoId, WRITE_RETRIES};
+use plan::{Geometry, Losses, SubStripePlans};
+use uuid::Uuid;
+
+use self::catchup::{JournalWipe, Return};
+use self::cells::CellTable;
+use self::clients::Clients;
+use self::elastic::Elastic;
+use self::fill::Fills;
+use self::initialize::Initialization;
+use self::joining::Joining;
+use self::labels::Labels;
+use self::recovery::Recovering;
+use self::replace::{Asked, Promotion, Replacement};
+use self::resync::Resync;
+use self::room::Rooms;
+use self::scrub::{Found, Scrub};
+use self::stall::Stalls;
+use self::steer::Meter;
+use self::suspicion::Suspicions;
+use self::volumes::NewVolume;
+
+pub use catchup::{Proof, Rejected};
+pub use create::{CreateError, NewDrive, PoolSpec, RegionSizes, create, create_with_regions};
+pub use elastic::{
+    ELASTIC_POLICIES, ElasticError, ElasticPolicy, ElasticReason, ElasticSpec, ElasticStatus,
+    policy_of,
+};
+pub use error::PoolError;
+pub use fill::order::{FILL_ORDERS, FillChoice, FillLoads, FillOrder};
+pub use format::{
+    Bay, Interleave, LossFacts, OutReason, PoolFacts, RegionFacts, ScrubFacts, SeatFacts,
+    SeatState, SteerFacts, VolumeFacts,
+};
+pub use loss::LostData;
+pub use open::{FoundDrive, OpenError, Opening, open};
+pub use progress::{Progress, SeatTraffic};
+pub use report::{LostRun, Report, Severity};
+pub use room::{DriveRoom, RoomLevel, WritesWait};
+pub use scrub::ScrubProgress;
+pub use steer::{RATE_BYTES_MIN, Steering};
+pub use work::Work;
+
+/// Names an administrator's command until it is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticket(pub u64);
+
+/// Work that the pool requests from its driver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PoolAction {
+    /// Write the bytes to the seat's drive, then flush it, then report through
+    /// `handle_completion`.
+    WriteDurably {
+        /// Comes back with the completion.
+        id: IoId,
+        /// Whose drive.
+        seat: Seat,
+        /// First byte on the drive.
+        offset: u64,
+        /// What to write; whole blocks.
+        bytes: Arc<[u8]>,
+    },
+    /// Give the lane this command (and its events back through `handle_event`).
+    Lane(u16, Command),
+    /// The drives of two seats change places, before any later action.
+    Swap(Seat, Seat),
+    /// The drive of the second seat moves to the first seat, whose old drive is detached. The driver does this in the
+    /// same step in which it gives the lanes these commands, one per lane in order.
+    Succeed(Seat, Seat, Vec<Command>),
+    /// This seat is empty now: detach its drive.
+    Vacate(Seat),
+    /// The volumes have changed: routers take a new snapshot.
+    VolumesChanged,
+    /// An administrator's command has ended.
+    Done(Ticket, Result<(), PoolError>),
+    /// A report, for the log.
+    Report(Report),
+    /// Sample the use of all drives now, and pass it on by `handle_usage`: writes may wait for it.
+    SampleUsage,
+}
+
+/// The pool's state of a drive that is in use.
+#[derive(Clone, Debug, Default)]
+struct Drive {
+    /// Copy of the label that is written next.
+    label_slot: usize,
+    /// The drive has a label with its present identity.
+    has_label: bool,
+}
+
+/// Carried out once something is durable.
+#[derive(Clone, Debug)]
+enum OnDurable {
+    Lanes(Command),
+    /// The column is now in this cell.
+    Settle {
+        group: u64,
+        column: u16,
+        cell: Cell,
+        generation: u32,
+    },
+    /// At opening: the column is in this cell, by the cell tables.
+    Place {
+        group: u64,
+        column: u16,
+        cell: Cell,
+    },
+    /// An old cell's entry is removed.
+    Cleared,
+    /// A waiting spare drive takes the seat, if there is a spare and the seat needs it.
+    SeatSpare(Seat),
+    /// These columns are in their home cells on the seat's drive, unchanged since the drive left.
+    Readmit(Seat, Vec<(u64, u16)>),
+    /// A successor takes its seat.
+    Succeed(Seat),
+    /// This seat, beyond the layout's seats, is empty.
+    Vacate(Seat),
+    /// Membership has changed: scan all groups again.
+    Requeue,
+    VolumesChanged,
+    /// These groups belong to no volume any more.
+    Freed(Runs),
+    /// These groups have been made blank.
+    Initialized(std::ops::Range<u64>),
+    /// The lanes read their journals; then `then` is carried out.
+    Recover {
+        fresh: bool,
+        then: Vec<Self>,
+    },
+    Resync,
+    /// Parity and copies agree with the data: the last stop left nothing to resync.
+    CopiesAgree,
+    Done(Ticket, Result<(), PoolError>),
+    Report(Report),
+}
+
+/// The half of a [`PoolAction::WriteDurably`] that a drive has answered last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Half {
+    /// The write, successful or not.
+    Write,
+    /// The flush, successful or not.
+    Flush,
+}
+
+/// One of the pool's own writes in flight.
+#[derive(Clone, Debug)]
+struct PoolIo {
+    what: PoolWrite,
+    offset: u64,
+    bytes: Arc<[u8]>,
+    since: Instant,
+    tries: u8,
+}
+
+/// The pool's own kinds of writes.
+#[derive(Clone, Debug)]
+enum PoolWrite {
+    Label {
+        seat: Seat,
+    },
+    CellPage {
+        seat: Seat,
+        first_row: u64,
+    },
+    /// Zeros over the journal of a returning drive.
+    WipeJournal {
+        seat: Seat,
+    },
+}
+
+impl PoolWrite {
+    const fn seat(&self) -> Seat {
+        match *self {
+            Self::Label { seat } | Self::CellPage { seat, .. } | Self::WipeJournal { seat } => seat,
+        }
+    }
+}
+
+/// The pool's state machine. The driver calls `handle_*` when something happens and then
+/// [`poll_action`](Self::poll_action) until `None`. It is deterministic.
+#[derive(Clone, Debug)]
+pub struct Pool {
+    geometry: Arc<Geometry>,
+    facts: PoolFacts,
+    generation: u64,
+    drives: BTreeMap<Seat, Drive>,
+    labels: Labels,
+    tables: BTreeMap<Seat, CellTable>,
+    /// Columns that are not in their home cell on a current drive: the cell, and the generation of its table entry.
+    places: BTreeMap<(u64, u16), (Cell, u32)>,
+    /// Cells in use by table entries: the (group, column) that each cell holds.
+    taken: BTreeMap<Cell, (u64, u16)>,
+    next_cell_generation: u32,
+    fills: Fills,
+    joining: Joining,
+    clients: Clients,
+    meter: Meter,
+    /// Drives that were away and are catching up.
+    returns: BTreeMap<Seat, Return>,
+    /// For returned drives: the generation since which they had been out.
+    left_since: BTreeMap<Seat, u64>,
+    /// Drives that went out because they were gone, by identity: they have not failed, and may return by themselves.
+    vanished: BTreeSet<Uuid>,
+    /// Drives that are brought in once their journal is overwritten.
+    journal_wipes: BTreeMap<Seat, JournalWipe>,
+    /// Drives that are out: how many lanes have yet to report that they have no operation in flight on the drive.
+    draining: BTreeMap<Seat, u32>,
+    /// Working drives that are being replaced, by the successor's temporary seat.
+    replacements: BTreeMap<Seat, Replacement>,
+    /// Successors that have their seat in the facts but not yet in the lanes, by that seat.
+    promotions: BTreeMap<Seat, Promotion>,
+    /// Checkpoints that were requested from lanes for replacements.
+    asked: Asked,
+    /// Drives that have changed seats since they went out: (present seat, seat by which the lanes and their operations
+    /// name the drive).
+    moved: Vec<(Seat, Seat)>,
+    /// Data that is lost.
+    losses: Losses,
+    /// Groups with blocks that could not be recovered when a drive returned.
+    unrecovered: BTreeSet<u64>,
+    resync: Resync,
+    new_volumes: Vec<NewVolume>,
+    initialization: Initialization,
+    closing: Option<Ticket>,
+    /// During an opening: drives that are out and that have a part of the journal.
+    journal_sources: BTreeSet<Seat>,
+    /// Drives that are out: the lanes whose journal may need the drive.
+    journal_lanes: BTreeMap<Seat, BTreeSet<u16>>,
+    /// While the pool is closed: the lanes whose journal holds nothing.
+    empty_lanes: BTreeSet<u16>,
+    /// All lanes have read their journals.
+    recovered: bool,
+    /// Set while lanes read their journals.
+    recovering: Option<Recovering>,
+    /// Lanes that have yet to complete their checkpoint before the pool is closed.
+    checkpointing: Option<BTreeSet<u16>>,
+    scrub: Scrub,
+    elastic: Elastic,
+    plans: SubStripePlans,
+    suspicions: Suspicions,
+    stalls: Stalls,
+    rooms: Rooms,
+    ios: BTreeMap<IoId, PoolIo>,
+    /// Writes to drives that have gone out since: their results are ignored.
+    forgotten: BTreeMap<IoId, Seat>,
+    next_io: u64,
+    actions: VecDeque<PoolAction>,
+    now: Instant,
+}
+
+impl Pool {
+    /// The pool's facts as they are now (and soon on all labels).
+    #[must_use]
+    pub const fn facts(&self) -> &PoolFacts {
+        &self.facts
+    }
+
+    /// The generation of the facts.
+    #[must_use]
+    pub const fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// The pool's shape.
+    #[must_use]
+    pub const fn geometry(&self) -> &Arc<Geometry> {
+        &self.geometry
+    }
+
+    /// A lane reports an event.
+    pub fn handle_event(&mut self, now: Instant, event: &Event) {
+        self.now = now;
+        match *event {
+            Event::DriveFault {
+                seat,
+                kind,
+                offset,
+                fault,
+                waiting,
+            } => self.drive_fault(seat, kind, offset, fault, waiting),
+            // Until the lanes have processed a change of the seat's drive, they report about the drive before it.
+            Event::Late { seat } | Event::Hangs { seat, .. } if self.joining.contains(seat) => {}
+            // A slow successor delays nothing but its own copy.
+            Event::Late { seat } if self.replacements.contains_key(&seat) => {}
+            Event::Late { seat } => self.drive_late(seat),
+            Event::Hangs { lane, seat } => self.drive_hangs(Some(lane), seat),
+            Event::Answers { lane, seat } => self.drive_answers(Some(lane), seat),
+            Event::Clients { lane, ask } => self.clients_ask(lane, ask),
+            Event::FillStepped {
+                group,
+                column,
+                bytes,
+                read_bytes,
+                verified_blocks,
+            } => {
+                self.fill_verified(read_bytes, verified_blocks);
+                self.fill_stepped(group, column, bytes);
+            }
+            Event::WantsToMove { lane, bytes } => self.wants_to_move(lane, bytes),
+            Event::Copied { group, column } => self.fill_copied(group, column),
+            Event::Filled {
+                group,
+                column,
+                target,
+                copied_bytes,
+            } => self.filled(group, column, target, copied_bytes),
+            Event::FillFailed {
+                group,
+                column,
+                target,
+                fault,
+            } => self.fill_failed(group, column, target, fault),
+            Event::Settled { group, column } => self.settled(group, column),
+            Event::BlocksUnrecovered {
+                group,
+                column,
+                blocks,
+            } => self.blocks_unrecovered(group, column, blocks),
+            Event::SeatDrained { seat, .. } => self.seat_drained(seat),
+            Event::Zeroed { group, outcome } => self.zeroed(group, outcome),
+            Event::WantsInitialized { group } => self.wants_initialized(group),
+            Event::Resynced { group, outcome } => self.resynced(group, outcome),
+            Event::StripeLost { group, stripe, .. } => {
+                self.report(Report::StripeLost {
+                    group,
+                    stripe,
+                    times: 1,
+                });
+            }
+            Event::Recovered {
+                lane,
+                batches,
+                outcome,
+            } => self.lane_recovered(lane, batches, outcome),
+            Event::Checkpointed { lane } => self.lane_checkpointed(lane),
+            Event::JournalLeft { lane, seat } => self.journal_left(lane, seat),
+            Event::JournalEmpty { lane } => {
+                self.empty_lanes.insert(lane);
+            }
+            Event::Scrubbed {
+                group,
+                blocks,
+                bad,
+                mended,
+                lost,
+                outcome,
+            } => {
+                let found = Found {
+                    blocks,
+                    bad,
+                    mended,
+                    lost,
+                };
+                self.scrubbed(group, found, outcome);
+            }
+            Event::Converted {
+                group,
+                forms,
+                outcome,
+                ..
+            } => self.converted(group, forms, outcome),
+            Event::GroupsChanged(ref groups) => self.forms_may_have_changed(groups),
+            Event::BlocksLost(range) => self.blocks_lost(range),
+            Event::BlocksFound(range) => self.blocks_found(range),
+            Event::BlockBad {
+                seat,
+                offset,
+                blocks,
+                ..
+            } => {
+                self.count_bad(seat, blocks);
+                self.report(Report::BlockBad {
+                    seat,
+                    blocks,
+                    offset,
+                    end: offset + blocks * block::BLOCK_BYTES,
+                });
+            }
+            Event::Repaired {
+                group,
+                stripe,
+                blocks,
+            } => {
+                self.fills.note_repaired(blocks);
+                self.report(Report::Repaired {
+                    group,
+                    stripe,
+                    stripes: 1,
+                    blocks,
+                });
+            }
+            Event::PageLost { group, column } => self.page_lost(group, column),
+            Event::PageMended { seat, damaged, .. } => self.page_mended(seat, damaged),
+            Event::DriveOld {
+                seat,
+                anchor,
+                newest,
+            } => self.drive_old(seat, anchor, newest),
+            Event::BlocksUnknown { group } => self.blocks_unknown(group),
+            Event::DrivesFail => self.fails_and_stays(),
+            Event::WantsRoom { freed, .. } => self.room_wanted(freed),
+            Event::Room(ref report) => self.room_reported((**report).clone()),
+            Event::Stalled { lane, fault } => self.lane_stalled(lane, fault),
+            Event::Resumed { lane } => {
+                self.lane_resumed(lane);
+                self.retry_labels();
+            }
+        }
+        self.advance();
+    }
+
+    /// A `WriteDurably` has ended; `last` is the half that ended it. A write that fails with a medium error is tried
+    /// again, as in lanes. A flush is never tried again: other writes that it should have covered may be lost.
+    ///
+    /// # Panics
+    /// When `id` is not in flight.
+    pub fn handle_completion(&mut self, now: Instant, id: IoId, last: Half, outcome: Outcome) {
+        self.now = now;
+        if self.forgotten.remove(&id).is_some() {
+            return;
+        }
+        let io = self.ios.remove(&id).expect("the write is in flight");
+        let seat = io.what.seat();
+        if (last, outcome) == (Half::Write, Err(Fault::Medium)) && io.tries < WRITE_RETRIES {
+            self.push_write(PoolIo {
+                since: now,
+                tries: io.tries + 1,
+                ..io
+            });
+            return;
+        }
+        if self.is_hanging(seat) && self.ios.values().all(|io| io.what.seat() != seat) {
+            self.drive_answers(None, seat);
+        }
+        match io.what {
+            PoolWrite::Label { seat } => self.label_written(seat, outcome),
+            PoolWrite::CellPage { seat, first_row } => {
+                self.cell_page_written(seat, first_row, outcome);
+            }
+            PoolWrite::WipeJournal { seat } => self.journal_wiped(seat, outcome),
+        }
+        self.advance();
+    }
+
+    /// The next action.
+    pub fn poll_action(&mut self) -> Option<PoolAction> {
+        self.actions.pop_front()
+    }
+
+    /// Whether nothing is in flight and nothing waits.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.ios.is_empty()
+            && self.labels.is_idle()
+            && self.fills.is_idle()
+            && self.resync.is_idle()
+            && self.new_volumes.is_empty()
+            && self.initialization.is_idle()
+            && self.recovering.is_none()
+            && self.scrub.is_idle()
+            && self.elastic.is_idle()
+            && !self.is_replacing()
+            && self.actions.is_empty()
+    }
+
+    /// Whether a fill waits or is in flight. Cells that cannot be filled do not count.
+    #[must_use]
+    pub fn is_filling(&self) -> bool {
+        !self.fills.is_idle()
+    }
+
+    /// Whether parity is being computed again.
+    #[must_use]
+    pub fn is_resyncing(&self) -> bool {
+        self.resync.resyncing()
+    }
+
+    /// Closes the pool: fills in flight are abandoned, and the facts record "clean". The driver has stopped all
+    /// clients' requests and flushed before.
+    pub fn close(&mut self, now: Instant, ticket: Ticket) {
+        self.now = now;
+        self.closing = Some(ticket);
+        self.stop_fills();
+        self.stop_scrub();
+        if !self.elastic.is_idle() {
+            self.tell_lanes(&Command::StopConverting);
+        }
+        self.checkpoint_to_close();
+        self.advance();
+    }
+
+    /// While the pool is being closed: a checkpoint of each lane, which leaves its journal empty. Conversions have ended
+    /// before, because they log.
+    fn checkpoint_to_close(&mut self) {
+        let waits = self.closing.is_some() && self.checkpointing.is_none();
+        if waits && self.facts.regions.is_some() && self.elastic.is_idle() {
+            self.empty_lanes.clear();
+            self.checkpointing = Some((0..self.geometry.lanes()).collect());
+            self.tell_lanes(&Command::Checkpoint);
+        }
+    }
+
+    /// Advances everything that can proceed.
+    fn advance(&mut self) {
+        self.retry_labels_when_due();
+        self.try_again_when_due();
+        self.ask_for_room_when_due();
+        self.pump_fills();
+        self.pump_resync();
+        self.pump_scrub();
+        self.pump_elastic();
+        self.pump_zeroing();
+        self.pump_initialization();
+        self.pump_replacements();
+        self.pump_meter();
+        self.complete_seats();
+        self.finish_closing();
+    }
+
+    fn finish_closing(&mut self) {
+        if self.closing.is_some() {
+            self.note_scrub();
+        }
+        self.checkpoint_to_close();
+        let quiet = self.fills.in_flight() == 0
+            && self.elastic.is_idle()
+            && self.ios.is_empty()
+            && self.labels.is_idle()
+            && self.initialization.is_idle()
+            && self.resync.in_flight() == 0
+            && self.scrub.in_flight() == 0
+            && self.checkpointing.as_ref().is_none_or(BTreeSet::is_empty);
+        if quiet && let Some(ticket) = self.closing.take() {
+            // Parity that has not been resynced yet is left to the next opening.
+            self.facts.clean = !self.resync.resyncing();
+            self.facts.journal_empty = self.empty_lanes.len() == usize::from(self.geometry.lanes());
+            self.commit(vec![OnDurable::Done(ticket, Ok(()))]);
+        }
+    }
+
+    fn write_durably(&mut self, what: PoolWrite, offset: u64, bytes: Vec<u8>) {
+        self.push_write(PoolIo {
+            what,
+            offset,
+            bytes: bytes.into(),
+            since: self.now,
+            tries: 0,
+        });
+    }
+
+    fn push_write(&mut self, io: PoolIo) {
+        self.next_io += 1;
+        let id = IoId(self.next_io);
+        self.actions.push_back(PoolAction::WriteDurably {
+            id,
+            seat: io.what.seat(),
+            offset: io.offset,
+            bytes: Arc::clone(&io.bytes),
+        });
+        self.ios.insert(id, io);
+    }
+
+    /// The seat's drive is out: do not wait for the pool's writes to it.
+    fn forget_ios(&mut self, seat: Seat) {
+        let there = self.ios.iter().filter(|(_, io)| io.what.seat() == seat);
+        let ids: Vec<IoId> = there.map(|(&id, _)| id).collect();
+        for id in ids {
+            self.ios.remove(&id);
+            self.forgotten.insert(id, seat);
+        }
+        self.labels.forget(seat);
+    }
+
+    fn report(&mut self, report: Report) {
+        self.actions.push_back(PoolAction::Report(report));
+    }
+
+    fn done(&mut self, ticket: Ticket, outcome: Result<(), PoolError>) {
+        self.actions.push_back(PoolAction::Done(ticket, outcome));
+    }
+
+    fn tell_lane(&mut self, group: u64, command: Command) {
+        let lane = self.geometry.lane_of(group);
+        self.actions.push_back(PoolAction::Lane(lane, command));
+    }
+
+    fn tell_lanes(&mut self, command: &Command) {
+        for lane in 0..self.geometry.lanes() {
+            self.actions
+                .push_back(PoolAction::Lane(lane, command.clone()));
+        }
+    }
+
+    fn carry_out(&mut self, effect: OnDurable) {
+        match effect {
+            OnDurable::Lanes(command) => {
+                if let Command::SeatIn(seat) | Command::Twin { with: seat, .. } = command {
+                    self.joining.ends(seat);
+                }
+                self.tell_lanes(&command);
+            }
+            OnDurable::Settle {
+                group,
+                column,
+                cell,
+                generation,
+            } => self.settle(group, column, cell, generation),
+            OnDurable::Place {
+                group,
+                column,
+                cell,
+            } => self.tell_lane(
+                group,
+                Command::Settle {
+                    group,
+                    column,
+                    cell,
+                },
+            ),
+            OnDurable::Cleared => {}
+            OnDurable::SeatSpare(seat) => self.seat_spare(seat),
+            OnDurable::Readmit(seat, columns) => self.readmit(seat, columns),
+            OnDurable::Succeed(seat) => self.promoted(seat),
+            OnDurable::Vacate(seat) => self.vacate(seat),
+            OnDurable::Requeue => self.requeue_fills(),
+            OnDurable::Recover { fresh, then } => self.recover_lanes(fresh, then),
+            OnDurable::Resync => self.begin_resync(),
+            OnDurable::CopiesAgree => self.tell_lanes(&Command::CopiesAgree),
+            OnDurable::VolumesChanged => self.actions.push_back(PoolAction::VolumesChanged),
+            OnDurable::Freed(groups) => self.discard_freed(&groups),
+            OnDurable::Initialized(groups) => self.tell_initialized(&groups, Ok(())),
+            OnDurable::Done(ticket, outcome) => self.done(ticket, outcome),
+            OnDurable::Report(report) => self.report(report),
+        }
+    }
+
+    /// Seats of the layout, without waiting spares.
+    fn layout_seats(&self) -> impl Iterator<Item = Seat> + use<> {
+        (0..self.geometry.layout().drives()).map(Seat)
+    }
+
+    /// Where a column can be read now, if anywhere.
+    fn source(&self, group: u64, column: u16) -> Option<Cell> {
+        if let Some(&(cell, _)) = self.places.get(&(group, column)) {
+            return Some(cell);
+        }
+        let home = self.geometry.layout().cell(group, column);
+        (self.facts.seats[home.seat.index()].state == SeatState::Current).then_some(home)
+    }
+
+    /// Columns of a group that can be read without the drives in `without`.
+    fn readable_columns(&self, group: u64, without: &[Seat]) -> BTreeSet<u16> {
+        (0..self.geometry.layout().columns())
+            .filter(|&column| {
+                self.source(group, column)
+                    .is_some_and(|cell| !without.contains(&cell.seat))
+            })
+            .collect()
+    }
+
+    fn is_recoverable(&mut self, group: u64, readable: &BTreeSet<u16>) -> bool {
+        is_recoverable(&self.geometry, &mut self.plans, group, readable)
+    }
+}
+
+/// Whether a group's data can be read from these columns. All stripes of a group are alike except for rotation. Most
+/// codes here are equally strong in every column, but mirrors are not, so every rotation is checked once.
+fn is_recoverable(
+    geometry: &Geometry,
+    plans: &mut SubStripePlans,
+    group: u64,
+    readable: &BTreeSet<u16>,
+) -> bool {
+    let code = geometry.code();
+    if readable.len() == usize::from(geometry.layout().columns()) {
+        return true;
+    }
+    let stripes = geometry
+        .stripes_per_group()
+        .min(u64::from(geometry.layout().columns()) * u64::from(code.columns()));
+    let data: erasure::ElementSet = code.data_slots().collect();
+    (0..stripes).all(|stripe| {
+        let mut known = erasure::ElementSet::new(code.elements());
+        for slot in 0..code.elements() {
+            if readable.contains(&geometry.place(group, stripe, Form::Parity, slot).0) {
+                known.insert(slot);
+            }
+        }
+        plans.recover(code, &known, &data).is_ok()
+    })
+}
