@@ -13,7 +13,6 @@
 //!
 //! Between them is [`plan`]: the operations of a request or a fill on one stripe are decided there as a value (reads,
 //! computations, writes) that can be printed, counted and tested alone.
-
 //!
 //! The code is in four crates, and this one only names them as one, for drivers and what is above these:
 //!

@@ -275,7 +275,7 @@ impl Geometry {
     /// Bytes of one cell that a step of a fill moves, unless the cell is smaller. A fill waits for the slowest of its
     /// drives after each step, and the fewer fills share a drive, the longer the drive has nothing to do meanwhile. With
     /// many drives memory bounds the number of fills, so their steps are half as long. In the simulator 60 drives of 16
-    /// MB/s (8+2) are busy for 77 % of a rebuild with 4 MiB and 21 fills, for 92 % with 2 MiB and 96 fills.
+    /// MB/s (8+2) are busy for 76 % of a rebuild with 4 MiB and 21 fills, for 92 % with 2 MiB and 106 fills.
     #[must_use]
     pub const fn fill_step_bytes(&self) -> u64 {
         match self.drives_in_rebuild >= MANY_DRIVES {

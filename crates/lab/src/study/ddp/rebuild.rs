@@ -313,9 +313,8 @@ impl All<'_> {
         let least = SHARE * BOUND / table;
         let ratio = raid6.minutes / ddp.minutes;
         let idle = format!(
-            "the pool's drives were busy for {:.0} % of the time: a fill has one step in flight, which reads \
-             or writes and waits for the slowest of its drives, and eleven fills on a drive do not make up \
-             for that where stripes are 8+2 on 60 drives",
+            "the pool's drives were busy for {:.0} % of the time: a step of a fill waits for the slowest of \
+             its nine drives, and memory bounds the fills that others make up for it with",
             100.0 * ddp.busy.0
         );
         let minutes = |id: &str, name: &str, minutes: f64, why: &str| {
