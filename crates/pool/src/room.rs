@@ -40,6 +40,9 @@ const BETWEEN_ONE_IN: u64 = 16;
 /// The time to the next round while writes wait and something can be freed: doubled each time, up to the longest.
 const WAIT_MIN: Duration = Duration::from_millis(20);
 const WAIT_MAX: Duration = Duration::from_millis(500);
+/// The least time from the end of a round to the next one because something has become free. While writes wait, each
+/// round makes the lanes free what they can, and tell so: beside a drive that does not answer that has no end.
+const WAIT_FREED: Duration = Duration::from_millis(5);
 
 /// Where the use of a drive is with respect to its lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -182,8 +185,10 @@ pub(super) struct Rooms {
     number: u64,
     /// Another round follows the one under way, unless writes wait for the next one anyway.
     again: bool,
-    /// Something may have become free during the round under way: another one follows at once.
+    /// Something may have become free during the round under way: another one follows soon.
     freed: bool,
+    /// When the last round ended.
+    granted_at: Instant,
     /// When the next round begins, while writes wait.
     next_at: Option<Instant>,
     wait: Option<Duration>,
@@ -265,16 +270,25 @@ impl Rooms {
     }
 
     /// A lane lacks room, or will soon. `freed`: something may have become free since the last round.
-    pub(super) fn wanted(&mut self, freed: bool) {
+    pub(super) fn wanted(&mut self, now: Instant, freed: bool) {
         if !self.is_or_was_on() {
             return;
         }
         if self.round.is_some() {
             self.again = true;
             self.freed |= freed;
-        } else if freed || self.next_at.is_none() {
+        } else if freed {
+            self.begins_soon();
+            self.handle_timeout(now);
+        } else if self.next_at.is_none() {
             self.begin();
         }
+    }
+
+    /// Something has become free.
+    fn begins_soon(&mut self) {
+        let soon = self.granted_at + WAIT_FREED;
+        self.next_at = Some(self.next_at.map_or(soon, |at| at.min(soon)));
     }
 
     /// A policy of the pool can free space, or cannot any more.
@@ -360,6 +374,7 @@ impl Rooms {
     /// All lanes have reported, and a sample was taken after that: divides what is left.
     fn grant(&mut self, now: Instant) {
         self.round = None;
+        self.granted_at = now;
         let all = self
             .known
             .keys()
@@ -425,7 +440,9 @@ impl Rooms {
             self.next_at = Some(now + wait);
         }
         // A lane that asks again after a grant may be heard during the next round: what it lacks is known by then.
-        if self.freed || (self.again && self.next_at.is_none()) {
+        if self.freed {
+            self.begins_soon();
+        } else if self.again && self.next_at.is_none() {
             self.begin();
         }
     }

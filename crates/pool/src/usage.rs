@@ -90,7 +90,7 @@ impl Pool {
     }
 
     pub(super) fn room_wanted(&mut self, freed: bool) {
-        self.rooms.wanted(freed);
+        self.rooms.wanted(self.now, freed);
         self.poll_rooms();
     }
 

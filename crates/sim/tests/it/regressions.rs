@@ -304,6 +304,14 @@ fn rounds_of_room_do_not_follow_one_another_while_a_drive_does_not_answer() {
     holds(include_str!("../schedules/room-asked-during-a-round.txt"));
 }
 
+/// Seed 1103947. While writes wait, each round of room makes lanes begin a checkpoint, and a checkpoint that has ended says
+/// that something may be free. Beside a drive that did not answer rounds followed one another without a pause. Now there is
+/// one.
+#[test]
+fn lanes_that_free_nothing_do_not_ask_for_room_without_a_pause() {
+    holds(include_str!("../schedules/room-freed-in-vain.txt"));
+}
+
 /// A rebuild was paused while a column of a deleted volume was being filled. The group was given to another volume, whose
 /// first write waited for the end of this fill, as long as the pause. The fill is abandoned now.
 #[test]

@@ -32,7 +32,7 @@ static ABOUT: About = About {
 
 /// Drives, volumes and pieces: the time of a rebuild shrinks by as much. A piece still takes eight steps, so that the
 /// time of one step does not count.
-const SCALE: Scale = Scale(16);
+const SCALE: Scale = Scale(32);
 /// Pairs of failed drives.
 const PAIRS: usize = 100;
 /// Of these, the pairs that are rebuilt to the end by default. The time that takes hardly differs from pair to pair, so
