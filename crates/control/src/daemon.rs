@@ -8,18 +8,19 @@ mod late;
 mod links;
 mod restore;
 mod returning;
+mod stacks;
 mod volumes;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use std::time::{Duration, Instant};
 
 use array::pool::Steering;
 use array::priority::{self, PRIORITIES};
 use block::closest;
 use engine::assemble::{self, AssembleError, NewPool, OpenPool, Without};
-use engine::drive::{DriveUri, Enclosures, OpenDriveError};
+use engine::drive::{DriveUri, Enclosures, OpenDriveError, Place};
 use engine::status::{LoggedEvent, PoolStatus, Severity};
 use engine::traffic::PoolTraffic;
 use engine::{PoolHandle, RunOptions};
@@ -58,6 +59,8 @@ pub struct Daemon {
     /// `None`: the name is reserved while its pool is being opened or closed.
     pools: Mutex<BTreeMap<String, Option<Arc<PoolHandle>>>>,
     exports: Mutex<Vec<Exported>>,
+    /// Orders the users of volumes.
+    stacks: RwLock<()>,
     /// The pools and exports to restore at the next start.
     state: Option<StateFile>,
     /// Programs to run for each event.
@@ -324,6 +327,8 @@ impl Daemon {
         let name = &request.name;
         let what = format!("pool `{name}` was not created");
         let new = plan(request, &what)?;
+        let mut uris = new.drives.iter().chain(&new.spares);
+        let _taken = self.takes_volumes(uris.any(|uri| uri.spec.volume().is_some()));
         let reserved = self.reserve(name, &what)?;
         let access = drives::access(request.dry_run);
         let prepare = || {
@@ -362,19 +367,12 @@ impl Daemon {
             .collect()
     }
 
-    /// The pools that are open here, with the identities of their drives.
+    /// The pools that are open here, with the identities of their drives and their volumes.
     fn open_pools(&self) -> Vec<OpenPool> {
-        let handles = self.open_handles();
-        let open = |(name, handle): (String, Arc<PoolHandle>)| {
-            // A pool that has just stopped has no drives.
-            let (uuid, members) = handle.members().ok()?;
-            Some(OpenPool {
-                name,
-                uuid,
-                members,
-            })
-        };
-        handles.into_iter().filter_map(open).collect()
+        let handles = self.open_handles().into_iter();
+        { handles }
+            .filter_map(|(name, handle)| self.seen_by_others(name, &handle))
+            .collect()
     }
 
     /// Pools whose labels are found in these places, without those that are open here.
@@ -386,8 +384,8 @@ impl Daemon {
         let open: BTreeSet<String> = self.statuses().into_iter().map(|pool| pool.uuid).collect();
         let pools = self.open_pools();
         let found = match request.destroyed {
-            true => assemble::scan_destroyed(&request.places),
-            false => assemble::scan(&request.places),
+            true => assemble::scan_destroyed(&request.places, &pools),
+            false => assemble::scan(&request.places, &pools),
         };
         let used_again = |pool: &assemble::FoundPool| match request.destroyed {
             true => assemble::used_again(pool, &pools),
@@ -397,8 +395,8 @@ impl Daemon {
             .into_iter()
             .map(|pool| FoundPool {
                 used_again: { used_again(&pool).into_iter() }
-                    .map(|(path, holds)| Overwrite {
-                        drive: path.display().to_string(),
+                    .map(|(place, holds)| Overwrite {
+                        drive: place.to_string(),
                         holds,
                     })
                     .collect(),
@@ -407,8 +405,8 @@ impl Daemon {
                 scheme: pool.scheme,
                 generation: pool.generation,
                 drives: pool.drives,
-                paths: [pool.paths, pool.destroyed].concat(),
-                overwritten: pool.overwritten,
+                paths: paths(&[pool.found, pool.destroyed].concat()),
+                overwritten: paths(&pool.overwritten),
             })
             .filter(|pool| !open.contains(&pool.uuid))
             .collect())
@@ -423,7 +421,7 @@ impl Daemon {
             // Success if the same pool is open already: a script that imports after each start may run after the
             // restoration.
             let open = self.status(&request.name)?;
-            let found = assemble::scan(&request.places).into_iter();
+            let found = assemble::scan(&request.places, &self.open_pools()).into_iter();
             if { found }.any(|pool| pool.uuid.to_string() == open.pool.uuid) {
                 return Ok(open);
             }
@@ -434,15 +432,16 @@ impl Daemon {
             ));
         }
         let find = || {
+            let open = self.open_pools();
             let found = match request.destroyed {
-                true => assemble::scan_destroyed(&request.places),
-                false => assemble::scan(&request.places),
+                true => assemble::scan_destroyed(&request.places, &open),
+                false => assemble::scan(&request.places, &open),
             };
             assemble::choose(&found, &request.name, &request.places).cloned()
         };
         let mut chosen = find().map_err(|error| failed(&error))?;
         if request.repair_labels {
-            assemble::repair_labels(&chosen).map_err(|error| failed(&error))?;
+            assemble::repair_labels(&chosen, &self.open_pools()).map_err(|error| failed(&error))?;
             chosen = find().map_err(|error| failed(&error))?;
         }
         let without = Without {
@@ -486,8 +485,12 @@ impl Daemon {
         without: &Without,
         what: &str,
     ) -> Result<(), Failure> {
+        let _taken = self.takes_volumes(stacks::stands_on_volumes(found));
         let reserved = self.reserve(name, what)?;
-        let import = || assemble::import(found, without, &self.enclosures, RunOptions::default());
+        let import = || {
+            let around = (&*self.open_pools(), &self.enclosures);
+            assemble::import(found, without, around, RunOptions::default())
+        };
         let handle = patiently(import).map_err(|error| Failure::assemble(what, &error, ""))?;
         if name != found.name {
             // Under its old name it would be in the way of the other pool at the next start.
@@ -495,7 +498,7 @@ impl Daemon {
                 .rename(name)
                 .map_err(|error| Failure::pool(what, &error))?;
         }
-        tracing::info!(pool = name, drives = found.paths.len(), "imported");
+        tracing::info!(pool = name, drives = found.found.len(), "imported");
         reserved.fill(handle);
         self.remember(name);
         Ok(())
@@ -507,6 +510,8 @@ impl Daemon {
             return Ok(());
         }
         let what = format!("pool `{name}` was not exported");
+        let _used = self.uses_volumes();
+        self.refuse_below(name, &what)?;
         let before = self.status(name).ok();
         let taken_down = self.take_down(name, force, &what);
         let let_go = before.filter(|_| !self.pools().contains_key(name));
@@ -586,6 +591,10 @@ impl Daemon {
         let what = format!("pool `{name}` was not destroyed");
         self.handle(name, &what)?;
         named(request.pool.as_deref(), name, &what)?;
+        // Also its own drives may be volumes, which are free once it is closed and still have their labels.
+        let _taken = self.takes_volumes(true);
+        self.refuse_below(name, &what)?;
+        self.refuse_coming(name, &what)?;
         let mut pools = self.open_pools();
         // Kept open until their labels are gone.
         let held = self.handle(name, &what).map(|handle| drives::of(&handle))?;
@@ -651,9 +660,8 @@ impl Daemon {
         if restarts {
             self.leave_exports();
         }
-        let names: Vec<String> = self.pools().keys().cloned().collect();
-        let failures: Vec<Failure> = names
-            .iter()
+        let names = self.upper_first();
+        let failures: Vec<Failure> = { names.iter() }
             .filter_map(|name| {
                 let what = format!("pool `{name}` was not closed cleanly");
                 self.take_down(name, true, &what).err()
@@ -665,6 +673,15 @@ impl Daemon {
             Err(failures)
         }
     }
+}
+
+/// Places as the API names them.
+fn paths(places: &[Place]) -> Vec<PathBuf> {
+    let paths = places.iter().map(|place| match place {
+        Place::Path(path) => path.clone(),
+        Place::Volume { .. } => place.to_string().into(),
+    });
+    paths.collect()
 }
 
 /// Refuses a destructive request whose body does not name the pool. Protects against paths that were put together
@@ -704,6 +721,8 @@ fn is_unheld(error: &OpenDriveError) -> bool {
         OpenDriveError::NotFound { .. }
         | OpenDriveError::Denied { .. }
         | OpenDriveError::NotADrive { .. }
+        | OpenDriveError::NoVolume { .. }
+        | OpenDriveError::Attached { .. }
         | OpenDriveError::NotZram { .. }
         | OpenDriveError::NoBytes { .. }
         | OpenDriveError::ExposesMore { .. }

@@ -105,6 +105,8 @@ impl Failure {
             AssembleError::Start(StartError::Pool(error)) => return Self::pool(what, error),
             AssembleError::NoDomain { .. }
             | AssembleError::Twice { .. }
+            | AssembleError::TakesNoVolumes { .. }
+            | AssembleError::Circle { .. }
             | AssembleError::SlotTwice { .. } => StatusCode::BAD_REQUEST,
             AssembleError::NotFound { .. } => StatusCode::NOT_FOUND,
             AssembleError::Occupied { .. }
@@ -127,8 +129,11 @@ impl Failure {
     #[must_use]
     pub fn drive(what: &str, error: &OpenDriveError) -> Self {
         let status = match error {
-            OpenDriveError::NotFound { .. } => StatusCode::NOT_FOUND,
+            OpenDriveError::NotFound { .. } | OpenDriveError::NoVolume { .. } => {
+                StatusCode::NOT_FOUND
+            }
             OpenDriveError::Denied { .. }
+            | OpenDriveError::Attached { .. }
             | OpenDriveError::InUse { .. }
             | OpenDriveError::Busy { .. } => StatusCode::CONFLICT,
             OpenDriveError::NotADrive { .. }
@@ -289,7 +294,7 @@ mod tests {
         assert_eq!(problem.why, "`nbd:` drives are not supported yet");
         assert_eq!(
             problem.hint,
-            "use a file, a block device, zram:, mem:, compress: or slow:"
+            "use a file, a block device, zram:, mem:, volume:, compress: or slow:"
         );
     }
 
@@ -303,6 +308,11 @@ mod tests {
                 what: name(),
             },
             AssembleError::NoDomain { drive: drive() },
+            AssembleError::TakesNoVolumes { drive: drive() },
+            AssembleError::Circle {
+                drive: drive(),
+                circle: vec![name()],
+            },
             AssembleError::SlotTwice {
                 domain: name(),
                 slot: 3,

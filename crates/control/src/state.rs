@@ -68,8 +68,19 @@ pub(crate) struct SavedPool {
     pub(crate) uuid: String,
     /// Where its drives were.
     pub(crate) places: Vec<PathBuf>,
+    /// Its drives that are volumes of other pools. These pools are opened first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) volumes: Vec<SavedVolume>,
     #[serde(default)]
     pub(crate) exports: Vec<SavedExport>,
+}
+
+/// A volume that is a drive of a pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SavedVolume {
+    pub(crate) pool: String,
+    pub(crate) pool_uuid: String,
+    pub(crate) volume: String,
 }
 
 /// A volume that shall be served.
@@ -196,16 +207,24 @@ impl StateFile {
     }
 
     /// Records that a pool is open. Its recorded exports stay.
-    pub(crate) fn remember_pool(&self, name: &str, uuid: &str, places: Vec<PathBuf>) {
+    pub(crate) fn remember_pool(
+        &self,
+        name: &str,
+        uuid: &str,
+        places: Vec<PathBuf>,
+        volumes: Vec<SavedVolume>,
+    ) {
         self.change(|pools| {
             if let Some(pool) = pools.iter_mut().find(|pool| pool.uuid == uuid) {
                 name.clone_into(&mut pool.name);
                 pool.places = places;
+                pool.volumes = volumes;
             } else {
                 pools.push(SavedPool {
                     name: name.to_owned(),
                     uuid: uuid.to_owned(),
                     places,
+                    volumes,
                     exports: Vec::new(),
                 });
             }
@@ -391,8 +410,8 @@ mod tests {
     fn what_is_noted_is_there_after_a_restart_and_what_is_struck_out_is_not() {
         let place = Place::new("noted");
         let state = StateFile::open(&place.0).unwrap();
-        state.remember_pool("tank", "1", vec!["/a".into()]);
-        state.remember_pool("pond", "2", vec!["/b".into()]);
+        state.remember_pool("tank", "1", vec!["/a".into()], Vec::new());
+        state.remember_pool("pond", "2", vec!["/b".into()], Vec::new());
         let [first, second] = ["unix:/s", "unix:/t"].map(by_nbd);
         assert!(state.remember_export("1", "v", &first).unwrap());
         assert!(
@@ -409,12 +428,23 @@ mod tests {
             sequence: Some(77),
         };
         state.remember_device("1", "v", &second, &device);
-        state.remember_pool("tank", "1", vec!["/c".into()]);
+        let below = SavedVolume {
+            pool: "pond".to_owned(),
+            pool_uuid: "2".to_owned(),
+            volume: "v".to_owned(),
+        };
+        state.remember_pool("tank", "1", vec!["/c".into()], vec![below.clone()]);
         drop(state);
 
         let state = StateFile::open(&place.0).unwrap();
         let pools = state.pools();
         assert_eq!(pools[0].places, [PathBuf::from("/c")]);
+        assert_eq!(pools[0].volumes, [below]);
+        assert_eq!(
+            pools[1].volumes,
+            [],
+            "a file without volumes has no such field"
+        );
         let exports = &pools[0].exports;
         assert!(exports[0].is("v", &first) && exports[1].is("v", &second));
         assert_eq!(exports[0].device, None);

@@ -16,6 +16,7 @@ use engine::{Member, PoolHandle};
 use uuid::Uuid;
 
 use super::Daemon;
+use super::stacks::is_volume;
 use crate::Failure;
 use crate::api::{ChangeLabel, ChangedDrive, DriveChange, Overwrite, RestoredLabel, WipedDrive};
 use crate::failure::or_closest;
@@ -113,7 +114,7 @@ pub(super) fn wipe_labels(
     for member in &closed.members {
         // `mem:` drives are gone with the pool.
         let uri = match parse(&member.path, what) {
-            Ok(uri) if uri.spec.path().is_some() => uri,
+            Ok(uri) if uri.spec.place().is_some() => uri,
             Ok(_) => continue,
             Err(failure) => {
                 failed = Some(failure);
@@ -228,6 +229,8 @@ impl Daemon {
             request.drive,
             change.done()
         );
+        let names = request.new.iter().chain([&request.drive]);
+        let _taken = self.takes_volumes({ names }.any(|name| is_volume(name)));
         let handle = self.handle(pool, &what)?;
         let at = At {
             handle: &handle,
@@ -310,6 +313,7 @@ impl Daemon {
     pub fn wipe_drive(&self, request: &ChangeLabel) -> Result<WipedDrive, Failure> {
         let what = format!("drive {} was not wiped", request.drive);
         let uri = typed(&request.drive, &what)?;
+        let _taken = self.takes_volumes(uri.spec.volume().is_some());
         if let Some(domain) = &uri.domain {
             return Err(Failure::request(
                 what,
@@ -342,6 +346,7 @@ impl Daemon {
     pub fn restore_label(&self, request: &ChangeLabel) -> Result<RestoredLabel, Failure> {
         let what = format!("the label of {} was not restored", request.drive);
         let uri = typed(&request.drive, &what)?;
+        let _taken = self.takes_volumes(uri.spec.volume().is_some());
         let pools = self.open_pools();
         let restore = |dry_run| {
             assemble::restore_label(&uri, &pools, access(dry_run))
@@ -475,7 +480,7 @@ impl Daemon {
             kept,
         };
         let uri = parse(&seat.path, at.what)?;
-        if uri.spec.path().is_none() {
+        if uri.spec.place().is_none() {
             return Ok(gone(None));
         }
         // The pool lists the spare no more: it is known by what was listed before.
@@ -607,6 +612,10 @@ impl Daemon {
     ) -> Result<Result<Permitted, Occupant>, Failure> {
         let meant = at.meant(seat)?;
         let pools = self.open_pools();
+        if let Some(pool) = meant.pool {
+            assemble::refuse_volume(uri, pool, &pools)
+                .map_err(|error| Failure::assemble(at.what, &error, ""))?;
+        }
         let attached = || at.handle.drive(Seat(seat.seat)).ok();
         let own = |occupant: &Occupant| match occupant {
             Occupant::InUse { uuid, number, .. } => {
@@ -614,7 +623,7 @@ impl Daemon {
             }
             _ => false,
         };
-        let examined = match (uri.spec.path(), attached()) {
+        let examined = match (uri.spec.place(), attached()) {
             (None, Some(drive)) => {
                 Some((assemble::examine_open(&drive, &pools), Some(drive), true))
             }

@@ -103,6 +103,15 @@ impl Daemon {
         of.map(Exported::view).collect()
     }
 
+    /// Where a volume is served, if it is.
+    pub(super) fn address_of(&self, pool: &str, volume: &str) -> Option<String> {
+        let exports = self.exports();
+        let export = exports
+            .iter()
+            .find(|exported| exported.is(pool, Some(volume)))?;
+        Some(export.served.address())
+    }
+
     /// Refuses if clients are connected, or a program has a block device of a volume open.
     pub(super) fn refuse_clients(
         &self,
@@ -187,6 +196,8 @@ impl Daemon {
         (restored, device_before): (bool, Option<&SavedDevice>),
         what: &str,
     ) -> Result<(Export, Option<Attach>), Failure> {
+        let _used = self.uses_volumes();
+        self.refuse_drive(pool, name, what)?;
         let handle = self.handle(pool, what)?;
         let uuid = self.status(pool)?.pool.uuid;
         let device = handle.volume(name).ok_or_else(|| {

@@ -4,11 +4,11 @@
 //! them, and when they come, no command is needed.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use block::Full;
-use engine::assemble::{self, FoundPool, Without};
+use engine::assemble::{FoundPool, Without};
+use engine::drive::Place;
 
 use super::Daemon;
 use super::restore::RETRY_INTERVAL;
@@ -24,7 +24,7 @@ const SETTLED: Duration = Duration::from_secs(60);
 
 /// The drives of a pool that were found.
 struct Seen {
-    paths: Vec<PathBuf>,
+    found: Vec<Place>,
     /// Since when these, or when they were last tried.
     since: Instant,
     /// The pool does not open with these.
@@ -38,16 +38,16 @@ impl Daemon {
         while self.rest(LOOK_INTERVAL) {
             self.remove_foreign_links();
             for saved in self.pools_to_come() {
-                let Some(found) = assemble::find(&saved.uuid, &saved.places) else {
+                let Some(found) = self.find(&saved) else {
                     continue;
                 };
                 let fresh = || Seen {
-                    paths: found.paths.clone(),
+                    found: found.found.clone(),
                     since: Instant::now(),
                     failed: false,
                 };
                 let known = seen.entry(saved.uuid.clone()).or_insert_with(fresh);
-                if known.paths != found.paths {
+                if known.found != found.found {
                     *known = fresh();
                 }
                 let settled = known.since.elapsed() >= SETTLED;

@@ -13,7 +13,7 @@
 //! found at once are open, or after [`ANSWER_AFTER`]: scripts find what they expect, and a pool with missing drives
 //! delays no request. Until a pool is restored, the list of failed restores contains it, with the reason.
 
-use std::path::{Path, PathBuf};
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -22,17 +22,20 @@ use axum::http::StatusCode;
 use block::Full;
 use engine::assemble;
 use engine::assemble::Without;
-use engine::drive::DriveUri;
+use engine::drive::{DriveUri, Place};
 use engine::status::{PoolStatus, Severity};
 use export::fuse::loops;
 
 use super::Daemon;
 use crate::Failure;
 use crate::api::{Attach, Export, FailedRestore, Kind, Problem};
-use crate::state::{SavedDevice, SavedExport, SavedPool, StateFile};
+use crate::state::{SavedDevice, SavedExport, SavedPool, SavedVolume, StateFile};
 
 /// How often to look for missing drives.
 pub(super) const RETRY_INTERVAL: Duration = Duration::from_millis(250);
+
+/// How often to look whether the pools below are open.
+const BELOW_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Requests are answered after this time even if pools are still being opened.
 const ANSWER_AFTER: Duration = Duration::from_secs(5);
@@ -40,36 +43,36 @@ const ANSWER_AFTER: Duration = Duration::from_secs(5);
 /// Progress of the restoration.
 #[derive(Default)]
 pub(super) struct Restoration {
-    /// Pools in their first attempt: being looked for, or being opened.
-    first: Mutex<usize>,
+    /// Pools, by identity, in their first attempt: being looked for, or being opened.
+    first: Mutex<BTreeSet<String>>,
     fewer: Condvar,
     /// The daemon is stopping: restore nothing more.
     stopped: AtomicBool,
 }
 
 impl Restoration {
-    fn first(&self) -> MutexGuard<'_, usize> {
+    fn first(&self) -> MutexGuard<'_, BTreeSet<String>> {
         self.first.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Counts a pool in `Restoration::first` until the pool is open, has failed, or waits for drives.
-struct First<'a>(&'a Restoration);
+struct First<'a>(&'a Restoration, String);
 
 impl Drop for First<'_> {
     fn drop(&mut self) {
-        *self.0.first() -= 1;
+        self.0.first().remove(&self.1);
         self.0.fewer.notify_all();
     }
 }
 
-/// The paths of a pool's drives.
-fn places(status: &PoolStatus) -> Vec<PathBuf> {
-    let paths = status.seats.iter().filter_map(|seat| {
+/// Where a pool's drives are.
+fn places(status: &PoolStatus) -> Vec<Place> {
+    let places = status.seats.iter().filter_map(|seat| {
         let uri: DriveUri = seat.path.parse().ok()?;
-        uri.spec.path().map(Path::to_owned)
+        uri.spec.place()
     });
-    paths.collect()
+    places.collect()
 }
 
 impl Daemon {
@@ -91,9 +94,23 @@ impl Daemon {
         let Ok(status) = self.status(name) else {
             return;
         };
-        let places = places(&status.pool);
-        if !places.is_empty() {
-            state.remember_pool(name, &status.pool.uuid, places);
+        let (mut paths, mut volumes) = (Vec::new(), Vec::new());
+        for place in places(&status.pool) {
+            match place {
+                Place::Path(path) => paths.push(path),
+                Place::Volume { pool, volume } => {
+                    // A drive that is out may have the name of a pool that is not open any more.
+                    let pool_uuid = self.identity(&pool).unwrap_or_default();
+                    volumes.push(SavedVolume {
+                        pool,
+                        pool_uuid,
+                        volume,
+                    });
+                }
+            }
+        }
+        if !paths.is_empty() || !volumes.is_empty() {
+            state.remember_pool(name, &status.pool.uuid, paths, volumes);
         }
     }
 
@@ -176,7 +193,7 @@ impl Daemon {
     pub(crate) fn begin_restoring(&self) -> Vec<SavedPool> {
         let pools = self.state.as_ref().map(StateFile::pools);
         let pools = pools.unwrap_or_default();
-        *self.restoration.first() = pools.len();
+        *self.restoration.first() = pools.iter().map(|saved| saved.uuid.clone()).collect();
         let coming = pools.iter().map(|saved| FailedRestore {
             pool: saved.name.clone(),
             uuid: saved.uuid.clone(),
@@ -194,7 +211,7 @@ impl Daemon {
         // In parallel: the missing drives of one pool must not delay another pool.
         std::thread::scope(|scope| {
             for pool in pools {
-                let first = First(&self.restoration);
+                let first = First(&self.restoration, pool.uuid.clone());
                 scope.spawn(move || self.restore_pool(pool, late_drives, first));
             }
         });
@@ -202,7 +219,7 @@ impl Daemon {
 
     /// Waits until all pools whose drives were found at once are open, for [`ANSWER_AFTER`] at most.
     pub(crate) fn wait_for_first(&self) {
-        let some = |left: &mut usize| *left > 0;
+        let some = |left: &mut BTreeSet<String>| !left.is_empty();
         let waiting = self.restoration.first();
         let waited = (self.restoration.fewer).wait_timeout_while(waiting, ANSWER_AFTER, some);
         drop(waited.unwrap_or_else(PoisonError::into_inner));
@@ -229,6 +246,43 @@ impl Daemon {
         self.statuses().iter().any(|pool| pool.uuid == uuid)
     }
 
+    /// Looks for a pool's drives: also on volumes if some of them are volumes.
+    pub(super) fn find(&self, saved: &SavedPool) -> Option<assemble::FoundPool> {
+        let open = match saved.volumes.is_empty() {
+            true => Vec::new(),
+            false => self.open_pools(),
+        };
+        assemble::find(&saved.uuid, &saved.places, &open)
+    }
+
+    /// Waits until no pool below is still to be opened, however long drives are waited for there.
+    fn wait_for_below(&self, saved: &SavedPool, first: &mut Option<First<'_>>) {
+        let below = || saved.volumes.iter().map(|drive| &drive.pool_uuid);
+        while below().any(|uuid| self.is_coming(uuid))
+            && !self.restores_no_more()
+            && self.is_coming(&saved.uuid)
+        {
+            let tries = self.restoration.first();
+            let is_late = first.is_some() && !below().any(|uuid| tries.contains(uuid));
+            drop(tries);
+            if is_late {
+                self.is_late(saved, first, "a pool below waits for drives");
+            }
+            std::thread::sleep(BELOW_INTERVAL);
+        }
+    }
+
+    /// The daemon answers requests though this pool is not open.
+    fn is_late(&self, saved: &SavedPool, first: &mut Option<First<'_>>, why: &str) {
+        let Some(first) = first.take() else { return };
+        for missing in self.missing().iter_mut() {
+            if missing.uuid == saved.uuid && missing.restoring {
+                missing.problem = not_yet(&saved.name, why);
+            }
+        }
+        drop(first);
+    }
+
     /// Looks for a pool's drives until all that the pool counts on are there. `None` if the pool is no longer to be
     /// restored.
     fn find_patiently(
@@ -237,9 +291,10 @@ impl Daemon {
         late_drives: Duration,
         first: &mut Option<First<'_>>,
     ) -> Option<Option<assemble::FoundPool>> {
+        self.wait_for_below(saved, first);
         let deadline = Instant::now() + late_drives;
         loop {
-            let found = assemble::find(&saved.uuid, &saved.places);
+            let found = self.find(saved);
             let complete = found.as_ref().is_some_and(assemble::FoundPool::is_complete);
             if self.restores_no_more() || !self.is_coming(&saved.uuid) {
                 return None;
@@ -247,15 +302,8 @@ impl Daemon {
             if complete || Instant::now() > deadline {
                 return Some(found);
             }
-            if let Some(first) = first.take() {
-                for missing in self.missing().iter_mut() {
-                    if missing.uuid == saved.uuid && missing.restoring {
-                        let why = "some of its drives are not there, and are waited for";
-                        missing.problem = not_yet(&saved.name, why);
-                    }
-                }
-                drop(first);
-            }
+            let why = "some of its drives are not there, and are waited for";
+            self.is_late(saved, first, why);
             std::thread::sleep(RETRY_INTERVAL);
         }
     }
@@ -268,11 +316,10 @@ impl Daemon {
         };
         let opened = found
             .ok_or_else(|| {
-                let places: Vec<String> = saved
-                    .places
-                    .iter()
-                    .map(|place| place.display().to_string())
-                    .collect();
+                let paths = saved.places.iter().map(|path| path.display().to_string());
+                let volumes = { saved.volumes.iter() }
+                    .map(|drive| format!("volume:{}/{}", drive.pool, drive.volume));
+                let places: Vec<String> = paths.chain(volumes).collect();
                 Failure::missing(
                     &*what,
                     format!("none of its drives was found: {}", places.join(", ")),

@@ -143,6 +143,9 @@ impl Daemon {
             return Err(Failure::request(what, why, "--time 300 at most"));
         }
         let writes = load.writes();
+        if writes {
+            self.refuse_drive(pool, name, &what)?;
+        }
         if writes && !request.force {
             self.refuse_clients(pool, Some(name), &what)?;
         }
@@ -171,6 +174,7 @@ impl Daemon {
         request: &ResizeVolume,
     ) -> Result<Volume, Failure> {
         let what = format!("volume `{pool}/{name}` was not resized");
+        let _used = self.uses_volumes();
         let handle = self.handle(pool, &what)?;
         let now = self.volume(pool, name, &what)?;
         if request.size_bytes < now.size_bytes && !request.shrink {
@@ -184,6 +188,7 @@ impl Daemon {
             ));
         }
         if request.size_bytes < now.size_bytes {
+            self.refuse_drive(pool, name, &what)?;
             named(request.pool.as_deref(), pool, &what)?;
             if let ([export, ..], false) = (now.exports.as_slice(), request.force) {
                 return Err(Failure::conflict(
@@ -220,6 +225,7 @@ impl Daemon {
         request: &RenameVolume,
     ) -> Result<Volume, Failure> {
         let what = format!("volume `{pool}/{name}` was not renamed");
+        let _used = self.uses_volumes();
         let handle = self.handle(pool, &what)?;
         if let [export, ..] = self.volume(pool, name, &what)?.exports.as_slice() {
             return Err(Failure::conflict(
@@ -231,6 +237,7 @@ impl Daemon {
                 format!("`ravelin volume detach {pool}/{name}` first"),
             ));
         }
+        self.refuse_drive(pool, name, &what)?;
         handle
             .rename_volume(name, &request.name)
             .map_err(|error| Failure::pool(&what, &error))?;
@@ -249,6 +256,7 @@ impl Daemon {
         request: &DeleteVolume,
     ) -> Result<(), Failure> {
         let what = format!("volume `{pool}/{name}` was not deleted");
+        let _used = self.uses_volumes();
         let handle = self.handle(pool, &what)?;
         self.volume(pool, name, &what)?;
         named(request.pool.as_deref(), pool, &what)?;
@@ -259,6 +267,7 @@ impl Daemon {
                 format!("`ravelin volume detach {pool}/{name}`"),
             ));
         }
+        self.refuse_drive(pool, name, &what)?;
         handle
             .delete_volume(name)
             .map_err(|error| Failure::pool(&what, &error))?;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use array::pool::{NewDrive, Pool, PoolSpec};
 use block::Seat;
-use layout::{Placed, Scheme};
+use layout::{Family, Placed, Scheme};
 use uuid::Uuid;
 
 use super::drive::{Permitted, open_for, wipe};
@@ -106,6 +106,13 @@ pub fn prepare_beside(
 ) -> Result<Prepared, AssembleError> {
     let uris = || new.drives.iter().chain(&new.spares);
     let absolute: Vec<DriveUri> = uris().map(DriveUri::absolute).collect();
+    if new.scheme.family != Family::Raid0
+        && let Some(volume) = absolute.iter().find(|uri| uri.spec.volume().is_some())
+    {
+        return Err(AssembleError::TakesNoVolumes {
+            drive: volume.to_string(),
+        });
+    }
     let paths: Vec<Option<PathBuf>> = { absolute.iter() }
         .map(|uri| uri.spec.path().map(Path::to_owned))
         .collect();
@@ -118,7 +125,8 @@ pub fn prepare_beside(
         .collect();
     for (index, uri) in absolute.iter().enumerate() {
         let same = |other: usize| {
-            let named = paths[other].is_some() && paths[other] == paths[index];
+            let place = absolute[index].spec.place();
+            let named = place.is_some() && absolute[other].spec.place() == place;
             named || identities[other].is_some() && identities[other] == identities[index]
         };
         if (0..index).any(same) {

@@ -8,6 +8,7 @@ use uuid::Uuid;
 use super::occupant::{Access, Examined, Occupant, OpenPool, examine};
 use super::permit::{Answer, Command, Meant, Permit, permit};
 use super::retired::{give_back, retire, retired_of};
+use super::stack::refuse_volume;
 use super::{AssembleError, io_error};
 use crate::drive::{self, Content, Drive, DriveUri, sync};
 
@@ -39,6 +40,9 @@ pub fn open_for(
     force: bool,
     access: Access,
 ) -> Result<Permitted, AssembleError> {
+    if let Some(pool) = meant.pool {
+        refuse_volume(uri, pool, pools)?;
+    }
     let Examined {
         uri,
         occupant,

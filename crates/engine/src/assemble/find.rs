@@ -18,10 +18,11 @@ use uuid::Uuid;
 
 use super::AssembleError;
 use super::drive::is_copy;
-use super::occupant::{ANSWER_WITHIN, Access, Occupant, OpenPool, examine};
+use super::occupant::{ANSWER_WITHIN, Access, Occupant, OpenPool, examine, within};
 use super::probe::answers;
 use super::retired::retired;
-use crate::drive::{DriveUri, Identity, identity, probe};
+use super::stack::{takes_volumes, volume_named};
+use crate::drive::{DriveUri, Identity, OpenVolume, Place, identity, probe, sync};
 
 /// How much of each end of a drive has marks of other uses.
 const MARKED_BYTES: usize = 256 << 10;
@@ -38,15 +39,15 @@ pub struct FoundPool {
     /// Newest generation found.
     pub generation: u64,
     /// Drives found.
-    pub paths: Vec<PathBuf>,
+    pub found: Vec<Place>,
     /// Drives of which only the copy of the label at the end was found.
-    pub overwritten: Vec<PathBuf>,
+    pub overwritten: Vec<Place>,
     /// Drives from which a command has taken the label; only [`scan_destroyed`] finds them.
-    pub destroyed: Vec<PathBuf>,
+    pub destroyed: Vec<Place>,
     /// Drives that the newest label lists.
     pub drives: usize,
-    /// Names that the newest label gives the drives, by path.
-    pub(super) names: BTreeMap<PathBuf, DriveUri>,
+    /// Names that the newest label gives the drives.
+    pub(super) names: BTreeMap<Place, DriveUri>,
     /// Identities of the drives found.
     seen: BTreeSet<Uuid>,
     /// Identities of the drives that the newest label expects: those that are not out, and not in memory, which is
@@ -68,7 +69,7 @@ impl FoundPool {
             uuid: facts.uuid,
             scheme: crate::status::scheme_as_it_is(facts),
             generation: 0,
-            paths: Vec::new(),
+            found: Vec::new(),
             overwritten: Vec::new(),
             destroyed: Vec::new(),
             drives: 0,
@@ -78,8 +79,8 @@ impl FoundPool {
         }
     }
 
-    fn add(&mut self, path: PathBuf, label: &Label) {
-        self.paths.push(path);
+    fn add(&mut self, place: Place, label: &Label) {
+        self.found.push(place);
         self.seen.insert(label.drive);
         self.take_facts(label);
     }
@@ -91,32 +92,34 @@ impl FoundPool {
         let facts = &label.facts;
         self.generation = label.generation;
         self.drives = facts.seats.len();
-        let path = |seat: &SeatFacts| {
+        let place = |seat: &SeatFacts| {
             let uri: DriveUri = seat.path.parse().ok()?;
-            Some((uri.spec.path()?.to_owned(), uri))
+            Some((uri.spec.place()?, uri))
         };
         let is_in = |seat: &&SeatFacts| !matches!(seat.state, SeatState::Out { .. });
         let counted = facts.seats.iter().filter(is_in);
         self.expected = counted
-            .filter(|seat| path(seat).is_some())
+            .filter(|seat| place(seat).is_some())
             .map(|seat| seat.drive)
             .collect();
-        self.names = facts.seats.iter().filter_map(path).collect();
+        self.names = facts.seats.iter().filter_map(place).collect();
     }
 }
 
 /// Searches for labels: in the files and devices named, in all files of the directories named, and, where nothing is
-/// named, on all block devices. Skips what cannot be read, and what does not answer within [`ANSWER_WITHIN`].
+/// named, on all block devices. Pools of which a drive is found there, and where nothing is named all pools, are also
+/// looked for on the volumes of the pools that are open here. Skips what cannot be read, and what does not answer
+/// within [`ANSWER_WITHIN`].
 #[must_use]
-pub fn scan(places: &[PathBuf]) -> Vec<FoundPool> {
-    scan_with(places, Instead::Copies)
+pub fn scan(places: &[PathBuf], open: &[OpenPool]) -> Vec<FoundPool> {
+    scan_with(places, open, Instead::Copies)
 }
 
 /// Searches, in the same places, for pools that were destroyed and whose labels can be given back. Drives that still have
 /// their label belong to them as well.
 #[must_use]
-pub fn scan_destroyed(places: &[PathBuf]) -> Vec<FoundPool> {
-    let mut pools = scan_with(places, Instead::Retired);
+pub fn scan_destroyed(places: &[PathBuf], open: &[OpenPool]) -> Vec<FoundPool> {
+    let mut pools = scan_with(places, open, Instead::Retired);
     pools.retain(|pool| !pool.destroyed.is_empty());
     pools
 }
@@ -130,9 +133,9 @@ enum Instead {
     Retired,
 }
 
-fn scan_with(places: &[PathBuf], instead: Instead) -> Vec<FoundPool> {
+fn scan_with(places: &[PathBuf], open: &[OpenPool], instead: Instead) -> Vec<FoundPool> {
     let mut pools: BTreeMap<Uuid, FoundPool> = BTreeMap::new();
-    for seen in seen(candidates(places)) {
+    for seen in seen(candidates(places)).into_iter().chain(on_volumes(open)) {
         let other = match instead {
             Instead::Copies => seen.copy,
             Instead::Retired => seen.retired,
@@ -142,16 +145,22 @@ fn scan_with(places: &[PathBuf], instead: Instead) -> Vec<FoundPool> {
             (Err(_), Some(label)) => (label, false),
             (Err(_), None) => continue,
         };
+        let is_volume = matches!(seen.place, Place::Volume { .. });
+        if is_volume && !places.is_empty() && !pools.contains_key(&label.facts.uuid) {
+            continue;
+        }
         let pool = pools.entry(label.facts.uuid);
         let pool = pool.or_insert_with(|| FoundPool::new(&label));
         match instead {
-            _ if has_label => pool.add(seen.path, &label),
+            // The volume is attached, and its device was found.
+            _ if is_volume && pool.seen.contains(&label.drive) => {}
+            _ if has_label => pool.add(seen.place, &label),
             Instead::Copies => {
-                pool.overwritten.push(seen.path);
+                pool.overwritten.push(seen.place);
                 pool.take_facts(&label);
             }
             Instead::Retired => {
-                pool.destroyed.push(seen.path);
+                pool.destroyed.push(seen.place);
                 pool.seen.insert(label.drive);
                 pool.take_facts(&label);
             }
@@ -163,45 +172,53 @@ fn scan_with(places: &[PathBuf], instead: Instead) -> Vec<FoundPool> {
 /// Drives of a destroyed pool that hold something else by now, by the newest label: name and content. What is open here
 /// is in `open`.
 #[must_use]
-pub fn used_again(found: &FoundPool, open: &[OpenPool]) -> Vec<(PathBuf, String)> {
-    let known: BTreeSet<Identity> = { found.paths.iter() }
+pub fn used_again(found: &FoundPool, open: &[OpenPool]) -> Vec<(Place, String)> {
+    let identity = |place: &Place| match place {
+        Place::Path(path) => identity(path),
+        Place::Volume { .. } => {
+            let volume = volume_named(&place.plain(), open);
+            volume.map(|volume| Identity::Volume(volume.uuid))
+        }
+    };
+    let known: BTreeSet<Identity> = { found.found.iter() }
         .chain(&found.destroyed)
-        .filter_map(|path| identity(path))
+        .filter_map(identity)
         .collect();
     let missing = { found.names.iter() }
-        .filter(|(path, _)| identity(path).is_some_and(|own| !known.contains(&own)));
+        .filter(|(place, _)| identity(place).is_some_and(|own| !known.contains(&own)));
     missing
         .filter_map(
-            |(path, uri)| match examine(uri, open, Access::Read).occupant {
+            |(place, uri)| match examine(uri, open, Access::Read).occupant {
                 Occupant::Missing(_) => None,
-                occupant => Some((path.clone(), occupant.to_string())),
+                occupant => Some((place.clone(), occupant.to_string())),
             },
         )
         .collect()
 }
 
-/// Searches for one pool where its drives were, and, for those that are not there, on all block devices: names change
-/// when a machine starts.
+/// Searches for one pool where its drives were, and, for those that are not there, on the volumes of the pools that are
+/// open here and on all block devices: names change when a machine starts.
 #[must_use]
-pub fn find(identity: &str, remembered: &[PathBuf]) -> Option<FoundPool> {
+pub fn find(identity: &str, remembered: &[PathBuf], open: &[OpenPool]) -> Option<FoundPool> {
     let uuid: Uuid = identity.parse().ok()?;
     let mut found: Option<FoundPool> = None;
-    let mut look = |paths: Vec<PathBuf>| {
-        for (path, label) in labelled(paths) {
+    let mut look = |labelled: Vec<(Place, Label)>| {
+        for (place, label) in labelled {
             if label.facts.uuid != uuid {
                 continue;
             }
             let pool = found.get_or_insert_with(|| FoundPool::new(&label));
             if !pool.seen.contains(&label.drive) {
-                pool.add(path, &label);
+                pool.add(place, &label);
             }
         }
         found.as_ref().is_some_and(FoundPool::is_complete)
     };
     // Without a place, `candidates` means all block devices.
-    if remembered.is_empty() || !look(candidates(remembered)) {
-        look(candidates(&[]));
-    }
+    let is_complete = !remembered.is_empty() && look(labelled(seen(candidates(remembered))))
+        || look(labelled(on_volumes(open)))
+        || look(labelled(seen(candidates(&[]))));
+    tracing::debug!(%uuid, is_complete, "looked for its drives");
     found
 }
 
@@ -211,9 +228,14 @@ pub fn find(identity: &str, remembered: &[PathBuf]) -> Option<FoundPool> {
 pub fn with_label_of(pool: Uuid, drive: Uuid, places: &[PathBuf]) -> Vec<PathBuf> {
     let mut paths = candidates(places);
     paths.extend(candidates(&[]));
-    let ours = |(_, label): &(PathBuf, Label)| label.facts.uuid == pool && label.drive == drive;
-    let found = labelled(paths).into_iter().filter(ours);
-    found.map(|(path, _)| path).collect()
+    let ours = |label: &Label| label.facts.uuid == pool && label.drive == drive;
+    let found = labelled(seen(paths)).into_iter();
+    found
+        .filter_map(|(place, label)| match place {
+            Place::Path(path) => ours(&label).then_some(path),
+            Place::Volume { .. } => None,
+        })
+        .collect()
 }
 
 /// What the names in some places, and those of all block devices, lead to.
@@ -269,7 +291,7 @@ fn candidates(places: &[PathBuf]) -> Vec<PathBuf> {
 
 /// What is behind a name.
 struct Seen {
-    path: PathBuf,
+    place: Place,
     identity: Option<Identity>,
     is_link: bool,
     label: Result<Label, LabelError>,
@@ -304,23 +326,82 @@ fn seen(paths: Vec<PathBuf>) -> Vec<Seen> {
             label,
             copy,
             retired,
-            path,
+            place: Place::Path(path),
         })
     };
     let mut all: Vec<Seen> = at_once(paths, look).into_iter().flatten().collect();
     // Its own name is preferred to a link's.
-    all.sort_by(|one, two| (one.is_link, &one.path).cmp(&(two.is_link, &two.path)));
-    all.dedup_by(|one, two| one.path == two.path);
+    all.sort_by(|one, two| (one.is_link, &one.place).cmp(&(two.is_link, &two.place)));
+    all.dedup_by(|one, two| one.place == two.place);
     let mut known = BTreeSet::new();
     all.retain(|seen| seen.identity.is_none_or(|found| known.insert(found)));
-    all.sort_by(|one, two| one.path.cmp(&two.path));
+    all.sort_by(|one, two| one.place.cmp(&two.place));
     all
 }
 
+/// Looks at the volumes of open pools that are no drives of a pool that is open.
+fn on_volumes(open: &[OpenPool]) -> Vec<Seen> {
+    let used: BTreeSet<Identity> = { open.iter() }
+        .flat_map(|pool| &pool.members)
+        .filter_map(|member| member.device)
+        .collect();
+    let volumes: Vec<(&OpenPool, &OpenVolume)> = { open.iter() }
+        .flat_map(|pool| pool.volumes.iter().map(move |volume| (pool, volume)))
+        .filter(|(_, volume)| !used.contains(&Identity::Volume(volume.uuid)))
+        .collect();
+    let look = |pool: &OpenPool, volume: &OpenVolume| {
+        let device = Arc::clone(&volume.device);
+        let labels = within(2 * ANSWER_WITHIN, move || {
+            let size_bytes = device.limits().size_bytes;
+            labels_by(size_bytes, |offset, length| {
+                let left = usize::try_from(size_bytes.saturating_sub(offset)).unwrap_or(length);
+                sync::read(&*device, offset, length.min(left)).unwrap_or_default()
+            })
+        });
+        let place = Place::Volume {
+            pool: pool.name.clone(),
+            volume: volume.name.clone(),
+        };
+        let Some(Labels {
+            label,
+            copy,
+            retired,
+        }) = labels
+        else {
+            tracing::warn!("{place} does not answer, and is left out");
+            return None;
+        };
+        // Only such a pool takes volumes. Others are those of a client, such as a guest.
+        let takes = |label: &Label| takes_volumes(&label.facts.scheme);
+        let is_other = { label.as_ref().ok() }
+            .or(copy.as_ref())
+            .or(retired.as_ref())
+            .is_none_or(|label| !takes(label));
+        (!is_other).then_some(Seen {
+            place,
+            identity: Some(Identity::Volume(volume.uuid)),
+            is_link: false,
+            label,
+            copy,
+            retired,
+        })
+    };
+    let mut seen = Vec::new();
+    for some in volumes.chunks(LOOKS_AT_ONCE) {
+        std::thread::scope(|scope| {
+            let looks: Vec<_> = { some.iter() }
+                .map(|&(pool, volume)| scope.spawn(move || look(pool, volume)))
+                .collect();
+            seen.extend(looks.into_iter().filter_map(|look| look.join().ok()?));
+        });
+    }
+    seen
+}
+
 /// The names behind which there is a label.
-fn labelled(paths: Vec<PathBuf>) -> Vec<(PathBuf, Label)> {
-    let seen = seen(paths).into_iter();
-    seen.filter_map(|seen| Some((seen.path, seen.label.ok()?)))
+fn labelled(seen: Vec<Seen>) -> Vec<(Place, Label)> {
+    let seen = seen.into_iter();
+    seen.filter_map(|seen| Some((seen.place, seen.label.ok()?)))
         .collect()
 }
 
@@ -409,12 +490,20 @@ pub(super) fn open_for_labels(path: &Path) -> Result<OwnedFd, Errno> {
 
 /// The labels of a drive.
 pub(super) fn labels_of(file: &OwnedFd) -> Labels {
+    let size_bytes = rustix::fs::seek(file, SeekFrom::End(0)).unwrap_or(0);
+    labels_by(size_bytes, |offset, length| {
+        read_up_to(file, offset, length)
+    })
+}
+
+/// The labels of a drive of this size, of which `read` returns bytes: as many as asked for, or fewer.
+fn labels_by(size_bytes: u64, read: impl Fn(u64, usize) -> Vec<u8>) -> Labels {
     let newest = |offsets: [u64; 2]| {
         let slots = offsets.map(|offset| {
-            let page = read_up_to(file, offset, PAGE_BYTES);
+            let page = read(offset, PAGE_BYTES);
             // Most drives and files are no drives of a pool, and one page shows that.
             match page.starts_with(&LABEL_MAGIC) {
-                true => read_up_to(file, offset, LABEL_SLOT_BYTES),
+                true => read(offset, LABEL_SLOT_BYTES),
                 false => page,
             }
         });
@@ -428,13 +517,11 @@ pub(super) fn labels_of(file: &OwnedFd) -> Labels {
             retired: None,
         };
     }
-    let size_bytes = rustix::fs::seek(file, SeekFrom::End(0)).unwrap_or(0);
     let copy = label_copies(size_bytes, 0).and_then(|offsets| newest(offsets).ok());
     let copy = copy.filter(|copy| is_copy(copy, size_bytes));
     let taken = match &copy {
         Some(_) => None,
-        None => retired(|offset, length| read_up_to(file, offset, length))
-            .filter(|_| !is_marked(file, size_bytes)),
+        None => retired(&read).filter(|_| !is_marked(size_bytes, &read)),
     };
     Labels {
         label,
@@ -444,11 +531,11 @@ pub(super) fn labels_of(file: &OwnedFd) -> Labels {
 }
 
 /// Whether either end of a drive has the mark of another use.
-fn is_marked(file: &OwnedFd, size_bytes: u64) -> bool {
-    let head = read_up_to(file, 0, MARKED_BYTES);
+fn is_marked(size_bytes: u64, read: impl Fn(u64, usize) -> Vec<u8>) -> bool {
+    let head = read(0, MARKED_BYTES);
     let tail_at =
         size_bytes.saturating_sub(MARKED_BYTES as u64) / PAGE_BYTES as u64 * PAGE_BYTES as u64;
-    let tail = read_up_to(file, tail_at, 2 * MARKED_BYTES);
+    let tail = read(tail_at, 2 * MARKED_BYTES);
     !probe(&head, &tail, size_bytes).is_empty()
 }
 
@@ -474,14 +561,14 @@ fn read_up_to(file: &OwnedFd, offset: u64, length: usize) -> Vec<u8> {
 /// A drive whose label has a version that this program does not read.
 fn of_another_version(places: &[PathBuf]) -> Option<(PathBuf, LabelError)> {
     seen(candidates(places)).into_iter().find_map(|seen| {
-        let (path, error) = (seen.path, seen.label.err()?);
+        let (place, error) = (seen.place, seen.label.err()?);
         let other = match error {
             LabelError::EarlyFormat | LabelError::Format { .. } | LabelError::Features { .. } => {
                 true
             }
             LabelError::Absent | LabelError::Damaged { .. } => false,
         };
-        other.then_some((path, error))
+        other.then_some((PathBuf::from(place.to_string()), error))
     })
 }
 
@@ -518,7 +605,7 @@ fn not_found(name: &str, places: &[PathBuf]) -> AssembleError {
         return AssembleError::Label { name, path, error };
     }
     let places = if places.is_empty() {
-        "the block devices of this machine".to_owned()
+        "the block devices of this machine, and on the volumes of open pools".to_owned()
     } else {
         let places: Vec<_> = places
             .iter()

@@ -1,18 +1,17 @@
 //! Opens a pool that was found.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 use array::format::{CellPage, ENTRIES_PER_PAGE, Label};
 use array::pool::{FoundDrive, Opening};
 use block::{Fault, Full, Seat};
 
 use super::drive::{read_label, refusal, repair_label};
-use super::occupant::{Access, Examined, Occupant, examine};
+use super::occupant::{Access, Examined, Occupant, OpenPool, examine};
 use super::permit::{Answer, Command, Meant, Permit, permit};
 use super::retired::{give_back, retired_of};
 use super::{AssembleError, FoundPool, OPENED};
-use crate::drive::{Drive, DriveSpec, DriveUri, Enclosures, OpenDriveError, show_to_udev, sync};
+use crate::drive::{Drive, DriveUri, Enclosures, OpenDriveError, Place, show_to_udev, sync};
 use crate::run::{PoolHandle, RunOptions, lease};
 
 /// Which drives an opening may do without.
@@ -24,22 +23,22 @@ pub struct Without {
     pub given_up: Vec<u16>,
 }
 
-/// Opens a pool that was found and starts it.
+/// Opens a pool that was found and starts it; `open` are the pools that are open here.
 ///
 /// # Errors
 /// Why the pool cannot be opened; then nothing was written.
 pub fn import(
     found: &FoundPool,
     without: &Without,
-    enclosures: &Enclosures,
+    (open, enclosures): (&[OpenPool], &Enclosures),
     options: RunOptions,
 ) -> Result<PoolHandle, AssembleError> {
     let mut drives = Vec::new();
     let mut labels = Vec::new();
     // The drives of which a command has taken the label: nothing is written before all checks have been made.
     let mut taken = Vec::new();
-    let paths = [&found.paths[..], &found.destroyed].concat();
-    for examined in examine_all(found, &paths) {
+    let places = [&found.found[..], &found.destroyed].concat();
+    for examined in examine_all(found, &places, open) {
         let Examined {
             uri,
             occupant,
@@ -54,7 +53,7 @@ pub fn import(
         };
         let takes = permit(Command::Import, Answer::new(&occupant, meant)) == Permit::Take;
         if let (Occupant::Empty, Some(drive)) = (&occupant, &drive)
-            && found.destroyed.iter().any(|path| Some(&**path) == uri.spec.path())
+            && uri.spec.place().is_some_and(|place| found.destroyed.contains(&place))
             // It may have been used again since it was found.
             && let Some(retired) = retired_of(drive).filter(|it| it.label.facts.uuid == found.uuid)
         {
@@ -132,8 +131,8 @@ pub fn import(
 ///
 /// # Errors
 /// Which drive cannot be written, or is in use; drives before it have their labels.
-pub fn repair_labels(found: &FoundPool) -> Result<(), AssembleError> {
-    for examined in examine_all(found, &found.overwritten) {
+pub fn repair_labels(found: &FoundPool, open: &[OpenPool]) -> Result<(), AssembleError> {
+    for examined in examine_all(found, &found.overwritten, open) {
         let Examined {
             uri,
             occupant,
@@ -151,19 +150,20 @@ pub fn repair_labels(found: &FoundPool) -> Result<(), AssembleError> {
 }
 
 /// Looks at drives that were found, at once and in their order. A name may lead elsewhere by now.
-fn examine_all(found: &FoundPool, paths: &[PathBuf]) -> Vec<Examined> {
-    let uri = |path: &PathBuf| match found.names.get(path) {
-        Some(uri) => uri.clone(),
-        None => DriveUri {
-            spec: DriveSpec::plain(path),
-            domain: None,
-            slot: None,
-        },
+fn examine_all(found: &FoundPool, places: &[Place], open: &[OpenPool]) -> Vec<Examined> {
+    let uri = |place: &Place| { found.names.get(place).cloned() }.unwrap_or_else(|| place.plain());
+    let uris: Vec<DriveUri> = places.iter().map(uri).collect();
+    let look = |uri: &DriveUri| {
+        // Drives of open pools are locked. Volumes are not, and are reached through their pools.
+        let open = match uri.spec.volume() {
+            Some(_) => open,
+            None => &[],
+        };
+        examine(uri, open, Access::Write)
     };
-    let uris: Vec<DriveUri> = paths.iter().map(uri).collect();
     std::thread::scope(|scope| {
         let looks: Vec<_> = { uris.iter() }
-            .map(|uri| scope.spawn(move || examine(uri, &[], Access::Write)))
+            .map(|uri| scope.spawn(move || look(uri)))
             .collect();
         { looks.into_iter() }
             .map(|look| look.join().expect("a look does not panic"))
@@ -216,11 +216,13 @@ fn open_what_can_be_read(
 const fn is_gone(error: &OpenDriveError) -> bool {
     match error {
         OpenDriveError::NotFound { .. }
+        | OpenDriveError::NoVolume { .. }
         | OpenDriveError::NotADrive { .. }
         | OpenDriveError::NoBytes { .. }
         | OpenDriveError::ExposesMore { .. }
         | OpenDriveError::Io { .. } => true,
         OpenDriveError::InUse { .. }
+        | OpenDriveError::Attached { .. }
         | OpenDriveError::Busy { .. }
         | OpenDriveError::Denied { .. }
         | OpenDriveError::NotZram { .. }

@@ -16,6 +16,7 @@ mod permit;
 mod plan;
 mod probe;
 mod retired;
+mod stack;
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -45,6 +46,9 @@ pub use occupant::{
 };
 pub use permit::{Answer, Command, Meant, Permit, permit};
 pub use plan::{DRIVE_BYTES_PER_SECOND, ElasticCapacity, ElasticPlan, PoolPlan, estimate};
+
+pub(crate) use stack::takes_volumes;
+pub use stack::{above, refuse_volume, upper_first};
 
 /// The ticket of creating or opening.
 const OPENED: Ticket = Ticket(0);
@@ -134,6 +138,20 @@ pub enum AssembleError {
         first: String,
         /// The other one.
         second: String,
+    },
+    /// A volume as a drive of a pool that takes none.
+    #[error("{drive} is a volume, and of all schemes only raid0 takes volumes as drives")]
+    TakesNoVolumes {
+        /// Which drive.
+        drive: String,
+    },
+    /// A pool would stand on itself.
+    #[error("{drive} would close a circle of pools: {}", circle.join(" -> "))]
+    Circle {
+        /// Which drive.
+        drive: String,
+        /// The pools, each with a volume of the next as a drive; the first is also the last.
+        circle: Vec<String>,
     },
     /// The specification does not work.
     #[error("{0}")]
@@ -237,6 +255,15 @@ impl Hint for AssembleError {
             }
             Self::NoDomain { .. } => {
                 "write DRIVE@DOMAIN for every drive of the layout, or for none"
+            }
+            Self::TakesNoVolumes { .. } => {
+                "create a raid0 pool over volumes, and let the pools below survive failures; or name drives"
+            }
+            Self::Circle { circle, .. } => {
+                let pool = circle.first().map_or("", |pool| pool);
+                return Some(
+                    format!("name a volume of a pool that does not stand on `{pool}`").into(),
+                );
             }
             Self::SlotTwice { .. } => "name each drive with its own slot, or without",
             Self::Held { .. } => "export it there, or stop that host",

@@ -29,7 +29,8 @@ use super::AssembleError;
 use super::drive::{read_label, read_label_copy};
 use super::io_error;
 use super::probe::answers;
-use crate::drive::{self, Content, Drive, DriveUri, Identity, Open, OpenDriveError};
+use super::stack::volume_named;
+use crate::drive::{self, Content, Drive, DriveUri, Identity, Open, OpenDriveError, OpenVolume};
 use crate::run::Member;
 
 /// How long a drive may take to be opened and read.
@@ -47,6 +48,10 @@ pub struct OpenPool {
     pub uuid: Uuid,
     /// The drives that it lists.
     pub members: Vec<Member>,
+    /// Its volumes.
+    pub volumes: Vec<OpenVolume>,
+    /// Whether volumes can be its drives.
+    pub takes_volumes: bool,
 }
 
 /// What is at a drive's name.
@@ -199,8 +204,12 @@ pub fn examine(uri: &DriveUri, pools: &[OpenPool], access: Access) -> Examined {
     let devices = open_devices(pools);
     let looked = {
         let uri = uri.clone();
-        // A probe and then the look itself.
-        within(2 * ANSWER_WITHIN, move || look(&uri, &devices, access))
+        let volume = volume_named(&uri, pools).cloned();
+        // A probe and then the look itself. A volume takes no probe, but may wait until the pool below does without a
+        // drive that hangs.
+        within(2 * ANSWER_WITHIN, move || {
+            look(&uri, &devices, volume.as_ref(), access)
+        })
     };
     judge(uri, looked, pools)
 }
@@ -213,7 +222,11 @@ pub fn examine_released(drive: Drive, pools: &[OpenPool]) -> Examined {
     let devices = open_devices(pools);
     let looked = {
         let uri = uri.clone();
+        let volume = volume_named(&uri, pools).cloned();
         within(2 * ANSWER_WITHIN, move || {
+            if uri.spec.volume().is_some() {
+                return read(drive);
+            }
             let Some(path) = uri.spec.path().filter(|path| answers(path)) else {
                 let drive = uri.to_string();
                 return Look::Unreadable(AssembleError::NoAnswer { drive });
@@ -223,7 +236,7 @@ pub fn examine_released(drive: Drive, pools: &[OpenPool]) -> Examined {
                 false => {
                     // The name leads elsewhere by now.
                     drop(drive);
-                    look(&uri, &devices, Access::Write)
+                    look(&uri, &devices, volume.as_ref(), Access::Write)
                 }
             }
         })
@@ -283,7 +296,7 @@ fn judge(uri: DriveUri, looked: Option<Look>, pools: &[OpenPool]) -> Examined {
 pub fn examine_open(drive: &Drive, pools: &[OpenPool]) -> Occupant {
     let looked = {
         let drive = drive.clone();
-        within(ANSWER_WITHIN, move || read_label(&drive))
+        within(answer_within(&drive), move || read_label(&drive))
     };
     match looked {
         Some(Ok(Some((_, label)))) => labelled(&label, pools),
@@ -303,9 +316,18 @@ pub fn is_still(drive: &Drive, identity: Uuid) -> bool {
     }
     let looked = {
         let drive = drive.clone();
-        within(ANSWER_WITHIN, move || read_label(&drive))
+        within(answer_within(&drive), move || read_label(&drive))
     };
     matches!(looked, Some(Ok(Some((_, label)))) if label.drive == identity)
+}
+
+/// How long a drive that is open here may take. A volume answers once the pool below does without a drive that hangs:
+/// half a second after [`array::DEADLINE`].
+fn answer_within(drive: &Drive) -> Duration {
+    match drive.uri.spec.volume() {
+        Some(_) => 2 * ANSWER_WITHIN,
+        None => ANSWER_WITHIN,
+    }
 }
 
 /// Runs `work` on a thread of its own, and waits for it only so long.
@@ -336,12 +358,15 @@ enum Look {
     },
 }
 
-fn look(uri: &DriveUri, open: &[Identity], access: Access) -> Look {
+fn look(uri: &DriveUri, open: &[Identity], volume: Option<&OpenVolume>, access: Access) -> Look {
     if uri.spec.path().is_some_and(|path| !answers(path)) {
         let drive = uri.to_string();
         return Look::Unreadable(AssembleError::NoAnswer { drive });
     }
-    let device = uri.spec.path().and_then(drive::identity);
+    let device = match volume {
+        Some(volume) => Some(Identity::Volume(volume.uuid)),
+        None => uri.spec.path().and_then(drive::identity),
+    };
     if let Some(device) = device.filter(|device| open.contains(device)) {
         return Look::Open(device);
     }
@@ -350,7 +375,7 @@ fn look(uri: &DriveUri, open: &[Identity], access: Access) -> Look {
         exclusive: true,
         read_only: access == Access::Read,
     };
-    match drive::open(uri, how) {
+    match drive::open_over(uri, how, volume) {
         Ok(drive) => read(drive),
         Err(error) => Look::NotOpened(error),
     }
@@ -407,7 +432,9 @@ fn in_use(device: Identity, pools: &[OpenPool]) -> Occupant {
 
 fn not_opened(error: OpenDriveError) -> Occupant {
     match error {
-        OpenDriveError::InUse { .. } | OpenDriveError::Busy { .. } => Occupant::Taken(error),
+        OpenDriveError::InUse { .. }
+        | OpenDriveError::Busy { .. }
+        | OpenDriveError::Attached { .. } => Occupant::Taken(error),
         _ => Occupant::Missing(error),
     }
 }

@@ -7,7 +7,8 @@
 //!  faulty┤
 //! compress──► file, zram ─┬─► handle (system calls) ◄── workers (threads of this drive)
 //!        │               └─► crate::ring (io_uring: reads, writes, flushes)
-//!        └─► mem        ───► store                 ◄── worker
+//!        ├─► mem        ───► store                 ◄── worker
+//!        └─► volume     ───► lanes of the pool below
 //! ```
 //!
 //! Every kind keeps the contract of [`BlockDevice`]: a request is completed exactly once, never
@@ -30,6 +31,7 @@ pub(crate) mod telemetry;
 mod ticket;
 mod timer;
 mod uri;
+mod volume;
 mod workers;
 mod zram;
 
@@ -52,8 +54,9 @@ pub use signature::{RAVELIN_MAGIC, RAVELIN_MAGIC_OFFSET, Signature, probe, signa
 pub use telemetry::{BUCKETS, Telemetry, TelemetrySnapshot, TrafficSnapshot};
 pub use uri::{
     Backend, Budget, DriveSpec, DriveUri, Faults, FileOptions, Identity, KINDS, NamedKind,
-    ParseDriveUriError, Rate, identity,
+    ParseDriveUriError, Place, Rate, identity,
 };
+pub use volume::OpenVolume;
 
 pub(crate) use handle::{AGAIN_MAX, Handle, gather, ranges_from, scatter};
 pub(crate) use ticket::Ticket;
@@ -63,6 +66,7 @@ use compress::CompressDrive;
 use file::FileDrive;
 use mem::MemDrive;
 use slow::SlowDrive;
+use volume::VolumeDrive;
 
 /// How to open a drive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -90,6 +94,8 @@ pub enum DriveKind {
     Zram,
     /// This process's memory.
     Mem,
+    /// A volume of a pool that is open here.
+    Volume,
     /// A throttle before another drive.
     Slow,
     /// A fault injector before another drive.
@@ -105,6 +111,7 @@ impl fmt::Display for DriveKind {
             Self::Block => "block",
             Self::Zram => "zram",
             Self::Mem => "mem",
+            Self::Volume => "volume",
             Self::Slow => "slow",
             Self::Faulty => "faulty",
             Self::Compress => "compress",
@@ -124,6 +131,8 @@ pub enum BackEnd {
     },
     /// A thread that copies from and to this process's memory.
     Memory,
+    /// The lanes of the pool below.
+    Pool,
 }
 
 impl fmt::Display for BackEnd {
@@ -132,6 +141,7 @@ impl fmt::Display for BackEnd {
             Self::Uring => f.write_str("io_uring"),
             Self::Threads { reason } => write!(f, "threads ({reason})"),
             Self::Memory => f.write_str("memory"),
+            Self::Pool => f.write_str("pool"),
         }
     }
 }
@@ -189,6 +199,20 @@ pub enum OpenDriveError {
     NotADrive {
         /// The drive.
         path: PathBuf,
+    },
+    /// No volume of a pool that is open here has this name.
+    #[error("volume:{name}: no pool that is open here has this volume")]
+    NoVolume {
+        /// The pool and the volume.
+        name: String,
+    },
+    /// The volume is served to clients.
+    #[error("volume:{name}: it is attached to {address}, where clients may write to it")]
+    Attached {
+        /// The pool and the volume.
+        name: String,
+        /// Where it is served.
+        address: String,
     },
     /// Another daemon, this one, or another program has it open.
     #[error("{}: in use by {}", path.display(), Holder::named(holder.as_ref()))]
@@ -264,6 +288,12 @@ impl Hint for OpenDriveError {
             }
             Self::Denied { .. } => "reading and writing a drive takes its owner or root",
             Self::NotADrive { .. } => "name one of those",
+            Self::NoVolume { .. } => {
+                "`ravelin volume list` shows the volumes; `ravelin pool import` opens their pool"
+            }
+            Self::Attached { name, .. } => {
+                return Some(format!("`ravelin volume detach {name}` first").into());
+            }
             Self::InUse { holder, .. } => match Holder::is_ravelin(holder.as_ref()) {
                 true => "export the pool there first",
                 false => "end that program first",
@@ -298,11 +328,20 @@ fn named(claims: &[Claim]) -> String {
     format!(": {}", shown.join(", "))
 }
 
-/// Opens the drive that `uri` names.
+/// Opens the drive that `uri` names, which is no volume.
 pub fn open(uri: &DriveUri, how: Open) -> Result<Drive, OpenDriveError> {
+    open_over(uri, how, None)
+}
+
+/// The same; `volume` is the volume that it names, if it names one.
+pub(crate) fn open_over(
+    uri: &DriveUri,
+    how: Open,
+    volume: Option<&OpenVolume>,
+) -> Result<Drive, OpenDriveError> {
     let mut uri = uri.absolute();
     let bay = uri.slot.take().map(Bay::named);
-    let opened = open_spec(&uri.spec, &how)?;
+    let opened = open_spec(&uri.spec, &how, volume)?;
     let size_bytes = opened.device.limits().size_bytes;
     if size_bytes == 0 {
         return Err(OpenDriveError::NoBytes {
@@ -350,7 +389,11 @@ struct Opened {
     faults: Option<FaultHandle>,
 }
 
-fn open_spec(spec: &DriveSpec, how: &Open) -> Result<Opened, OpenDriveError> {
+fn open_spec(
+    spec: &DriveSpec,
+    how: &Open,
+    volume: Option<&OpenVolume>,
+) -> Result<Opened, OpenDriveError> {
     let telemetry = Arc::new(Telemetry::new());
     let start = |kind| move |source| OpenDriveError::Start { kind, source };
     match spec {
@@ -393,8 +436,27 @@ fn open_spec(spec: &DriveSpec, how: &Open) -> Result<Opened, OpenDriveError> {
             telemetry,
             faults: None,
         }),
+        DriveSpec::Volume { pool, volume: name } => {
+            let name = format!("{pool}/{name}");
+            let Some(volume) = volume else {
+                return Err(OpenDriveError::NoVolume { name });
+            };
+            if let Some(address) = volume.attached.clone() {
+                return Err(OpenDriveError::Attached { name, address });
+            }
+            Ok(Opened {
+                device: Arc::new(VolumeDrive::new(&volume.device, &telemetry)),
+                identity: Some(Identity::Volume(volume.uuid)),
+                kind: DriveKind::Volume,
+                direct: true,
+                back_end: BackEnd::Pool,
+                works_in_caller: false,
+                telemetry,
+                faults: None,
+            })
+        }
         DriveSpec::Slow { inner, rate } => {
-            let inner = open_spec(inner, how)?;
+            let inner = open_spec(inner, how, volume)?;
             let drive =
                 SlowDrive::new(inner.device, *rate, &telemetry).map_err(start(DriveKind::Slow))?;
             Ok(Opened {
@@ -406,7 +468,7 @@ fn open_spec(spec: &DriveSpec, how: &Open) -> Result<Opened, OpenDriveError> {
             })
         }
         DriveSpec::Faulty { inner, faults } => {
-            let inner = open_spec(inner, how)?;
+            let inner = open_spec(inner, how, volume)?;
             let drive = faulty::FaultyDrive::new(inner.device, faults, &telemetry)
                 .map_err(start(DriveKind::Faulty))?;
             Ok(Opened {
@@ -426,7 +488,7 @@ fn open_spec(spec: &DriveSpec, how: &Open) -> Result<Opened, OpenDriveError> {
                     .map(|size| budget.exposed_bytes.unwrap_or(size)),
                 ..*how
             };
-            let opened = open_spec(inner, &how)?;
+            let opened = open_spec(inner, &how, volume)?;
             let size_bytes = opened.device.limits().size_bytes;
             let exposed_bytes = budget.exposed_bytes.unwrap_or(size_bytes);
             if exposed_bytes > size_bytes {

@@ -66,6 +66,7 @@ pub struct PoolHandle {
     sampler: Sampler,
     reservation: Reservation,
     in_use: InUse,
+    takes_volumes: bool,
 }
 
 impl PoolHandle {
@@ -81,6 +82,7 @@ impl PoolHandle {
         options: RunOptions,
     ) -> Result<Self, StartError> {
         let geometry = Arc::clone(pool.geometry());
+        let takes_volumes = crate::assemble::takes_volumes(&pool.facts().scheme);
         let clock = Clock::start();
         let threads = options.threads.unwrap_or_else(|| threads_for(&drives));
         let seats = Seats::new(drives, threads.clamp(1, geometry.lanes()));
@@ -131,6 +133,7 @@ impl PoolHandle {
             sampler,
             reservation,
             in_use,
+            takes_volumes,
         };
         opened.recv().map_err(|_| StartError::Stopped)??;
         Ok(handle)
@@ -142,11 +145,24 @@ impl PoolHandle {
         &self.geometry
     }
 
+    /// Whether volumes of other pools can be drives of this one.
+    #[must_use]
+    pub const fn takes_volumes(&self) -> bool {
+        self.takes_volumes
+    }
+
     /// A volume by name.
     #[must_use]
     pub fn volume(&self, name: &str) -> Option<Arc<Volume>> {
         let volumes = self.volumes.read().expect("no holder of the lock panics");
         volumes.get(name).cloned()
+    }
+
+    /// All volumes.
+    #[must_use]
+    pub fn volumes(&self) -> Vec<Arc<Volume>> {
+        let volumes = self.volumes.read().expect("no holder of the lock panics");
+        volumes.values().cloned().collect()
     }
 
     /// The names of all volumes.
@@ -454,10 +470,7 @@ impl PoolHandle {
     /// # Errors
     /// When a drive fails meanwhile; the pool is stopped all the same.
     pub fn close(self) -> Result<(), PoolError> {
-        let volumes: Vec<Arc<Volume>> = {
-            let volumes = self.volumes.read().expect("no holder of the lock panics");
-            volumes.values().cloned().collect()
-        };
+        let volumes = self.volumes();
         for volume in &volumes {
             volume.close();
         }

@@ -725,7 +725,8 @@ impl PoolThread {
                 volume.remap(map);
             } else {
                 let lanes = Arc::clone(&self.lanes);
-                let volume = Volume::new(facts.name.clone(), map, lanes, self.clock, preferred);
+                let identity = (facts.name.clone(), facts.uuid);
+                let volume = Volume::new(identity, map, lanes, self.clock, preferred);
                 volumes.insert(facts.name.clone(), Arc::new(volume));
             }
         }

@@ -10,6 +10,7 @@ use block::{
     BlockDevice, Completed, Extent, ExtentsAnswer, Fault, Instant, Limits, Memory, Outcome, Region,
     Request, RequestKind, Submission,
 };
+use uuid::Uuid;
 
 use super::Clock;
 use super::compute::{Patch, assemble};
@@ -30,6 +31,7 @@ const EXTENTS_GROUPS_MAX: usize = 64;
 /// A volume of a running pool.
 pub struct Volume {
     name: String,
+    uuid: Uuid,
     map: RwLock<Arc<VolumeMap>>,
     lanes: Arc<[LaneSender]>,
     closed: AtomicBool,
@@ -40,7 +42,7 @@ pub struct Volume {
 
 impl Volume {
     pub(crate) fn new(
-        name: String,
+        (name, uuid): (String, Uuid),
         map: VolumeMap,
         lanes: Arc<[LaneSender]>,
         clock: Clock,
@@ -49,6 +51,7 @@ impl Volume {
         let threads = lanes.iter().map(|lane| lane.thread() + 1).max();
         Self {
             name,
+            uuid,
             map: RwLock::new(Arc::new(map)),
             lanes,
             closed: AtomicBool::new(false),
@@ -62,6 +65,12 @@ impl Volume {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Its identity.
+    #[must_use]
+    pub const fn uuid(&self) -> Uuid {
+        self.uuid
     }
 
     /// Requests that have not ended.

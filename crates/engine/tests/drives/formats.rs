@@ -35,7 +35,7 @@ fn a_pool_of_the_early_format_is_named_when_it_is_looked_for() {
     pool.close().unwrap();
     let places = [place.clone()];
     let choose = || {
-        let found = assemble::scan(&places);
+        let found = assemble::scan(&places, &[]);
         let chosen = assemble::choose(&found, "tank", &places);
         chosen.map(drop).map_err(|error| Full(error).to_string())
     };

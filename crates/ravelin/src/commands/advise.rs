@@ -239,6 +239,9 @@ fn size_of(drive: &DriveSpec) -> std::io::Result<u64> {
         DriveSpec::File { path, .. } | DriveSpec::Zram { path, .. } => {
             std::fs::File::open(path)?.seek(SeekFrom::End(0))
         }
+        DriveSpec::Volume { .. } => Err(std::io::Error::other(
+            "the size of a volume is known to the daemon; `ravelin volume list` shows it",
+        )),
         DriveSpec::Slow { inner, .. } | DriveSpec::Faulty { inner, .. } => size_of(inner),
         DriveSpec::Compress { inner, budget } => match budget.exposed_bytes {
             Some(exposed_bytes) => Ok(exposed_bytes),

@@ -137,24 +137,24 @@ impl Place {
     /// Opens the pool, destroyed or not; every drive is in use and current.
     fn opens(&self, moment: &str) {
         let places = [self.0.clone()];
-        let mut found = scan_destroyed(&places);
+        let mut found = scan_destroyed(&places, &[]);
         if found.is_empty() {
-            found = scan(&places);
+            found = scan(&places, &[]);
         }
         let found = choose(&found, "tank", &places);
         let found = found.unwrap_or_else(|error| panic!("{moment}: {error}"));
         let pool = import(
             found,
             &Without::default(),
-            &Enclosures::default(),
+            (&[], &Enclosures::default()),
             RunOptions::default(),
         );
         let pool = pool.unwrap_or_else(|error| panic!("{moment}: {error}"));
         assert_eq!(pool.status().unwrap().health, Health::Healthy, "{moment}");
         pool.close().unwrap();
-        assert!(scan_destroyed(&places).is_empty(), "{moment}");
-        let labelled = scan(&places);
-        assert_eq!(labelled[0].paths.len(), DRIVES, "{moment}");
+        assert!(scan_destroyed(&places, &[]).is_empty(), "{moment}");
+        let labelled = scan(&places, &[]);
+        assert_eq!(labelled[0].found.len(), DRIVES, "{moment}");
     }
 }
 
@@ -181,9 +181,10 @@ fn a_pool_comes_back_after_a_cut_at_any_write_of_destroying_it_and_of_bringing_i
     // No drive shows its older label alone: the newest generation is read from each that has a label.
     for count in 0..=taking.len() {
         place.cut(&before, &taking[..count]);
-        for pool in scan(std::slice::from_ref(&place.0)) {
-            let labels = pool.paths.iter().map(|path| {
-                let file = super::super::find::open_for_labels(path).unwrap();
+        for pool in scan(std::slice::from_ref(&place.0), &[]) {
+            let labels = pool.found.iter().map(|place| {
+                let path = std::path::PathBuf::from(place.to_string());
+                let file = super::super::find::open_for_labels(&path).unwrap();
                 super::super::find::labels_of(&file).label.unwrap()
             });
             for label in labels {

@@ -180,6 +180,7 @@ impl fmt::Display for DriveSpec {
                 f.write_str("mem:")?;
                 write_size(*size_bytes, f)
             }
+            Self::Volume { pool, volume } => write!(f, "volume:{pool}/{volume}"),
             Self::Slow { inner, rate } => write!(f, "slow:{inner}{rate}"),
             Self::Compress { inner, budget } => write!(f, "compress:{inner}{budget}"),
             Self::Faulty { inner, faults } => write!(f, "faulty:{inner}{faults}"),

@@ -14,7 +14,7 @@ pub struct NamedKind {
 }
 
 /// All kinds, in the order of the help.
-pub const KINDS: [NamedKind; 6] = [
+pub const KINDS: [NamedKind; 7] = [
     NamedKind {
         word: "file",
         names: &["/dev/sdb", "disk.img", "file:disk.img"],
@@ -32,6 +32,12 @@ pub const KINDS: [NamedKind; 6] = [
         names: &["mem:1G"],
         what: "memory of the daemon, lost when the daemon ends",
         options: "only a size, such as mem:1G",
+    },
+    NamedKind {
+        word: "volume",
+        names: &["volume:tank/stripe"],
+        what: "a volume of a pool that is open here; raid0 pools take them",
+        options: "only POOL/NAME, such as volume:tank/stripe",
     },
     NamedKind {
         word: "slow",

@@ -6,6 +6,7 @@
 //!         | "file:" path [ "?" file-options ]
 //!         | "zram:" path [ "?" file-options ]        /dev/zram1
 //!         | "mem:" size                              1G
+//!         | "volume:" pool "/" name                 tank/stripe
 //!         | "slow:" spec "?" rate-options            bandwidth=8M & iops=500 & latency=2ms
 //!         | "compress:" spec "?" budget-options   physical=1G & exposed=4G
 //!         | "faulty:" spec [ "?" fault-options ]     fail=eio & nth=7 & times=1 & on=read & bad=1M+4K
@@ -22,10 +23,12 @@ mod parse;
 mod tests;
 
 use std::borrow::Cow;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use block::{ByteSize, Hint};
+use uuid::Uuid;
 
 pub use self::kinds::{KINDS, NamedKind};
 use self::parse::NEST_MAX;
@@ -63,6 +66,13 @@ pub enum DriveSpec {
     Mem {
         /// Size in bytes, not zero.
         size_bytes: u64,
+    },
+    /// A volume of a pool that is open here.
+    Volume {
+        /// The pool.
+        pool: String,
+        /// The volume.
+        volume: String,
     },
     /// Another drive behind one FIFO server.
     Slow {
@@ -189,6 +199,12 @@ pub enum ParseDriveUriError {
         /// What would be right.
         wanted: &'static str,
     },
+    /// `volume:` without a pool and a volume.
+    #[error("`volume:{name}` names no volume of a pool")]
+    NoVolume {
+        /// What was given.
+        name: String,
+    },
     /// `slow:` without anything that slows.
     #[error("`slow:` needs at least one of bandwidth=, iops= and latency=")]
     NoRate,
@@ -245,7 +261,7 @@ impl Hint for ParseDriveUriError {
                 "give a path such as /dev/sdb or disk.img, or a URI such as mem:1G".into()
             }
             Self::NotYet { .. } => {
-                "use a file, a block device, zram:, mem:, compress: or slow:".into()
+                "use a file, a block device, zram:, mem:, volume:, compress: or slow:".into()
             }
             Self::UnknownKind { kind } => {
                 let kinds = kinds::words();
@@ -253,6 +269,7 @@ impl Hint for ParseDriveUriError {
             }
             Self::UnknownOption { known, .. } => format!("they take {known}").into(),
             Self::BadValue { wanted, .. } => format!("write {wanted}").into(),
+            Self::NoVolume { .. } => "write volume:POOL/NAME, such as volume:tank/stripe".into(),
             Self::NoRate => "such as slow:disk.img?bandwidth=8M".into(),
             Self::NoBudget => "such as compress:disk.img?physical=1G".into(),
             Self::ExposesLess { .. } => {
@@ -327,13 +344,22 @@ impl DriveUri {
         }
     }
 
-    /// Whether both names lead to one file or device, through any links. Two drives in memory are never the same.
+    /// Whether both names lead to one file, device or volume, through any links. Two drives in memory are never the
+    /// same.
     #[must_use]
     pub fn is_same_drive(&self, other: &Self) -> bool {
-        let (Some(one), Some(two)) = (self.spec.path(), other.spec.path()) else {
+        let (Some(one), Some(two)) = (self.spec.place(), other.spec.place()) else {
             return false;
         };
-        one == two || identity(one).is_some_and(|one| identity(two) == Some(one))
+        if one == two {
+            return true;
+        }
+        match (one, two) {
+            (Place::Path(one), Place::Path(two)) => {
+                identity(&one).is_some_and(|one| identity(&two) == Some(one))
+            }
+            _ => false,
+        }
     }
 }
 
@@ -345,13 +371,56 @@ fn slot_alone(text: &str) -> Option<ParseDriveUriError> {
     Some(ParseDriveUriError::SlotAlone { drive, slot })
 }
 
-/// Identifies a drive: a device's number, or a file's place in its file system.
+/// Where the bytes of a drive are: what is left of its name without wrappers, options and domain.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Place {
+    /// A file or a block device.
+    Path(PathBuf),
+    /// A volume of a pool.
+    Volume {
+        /// The pool.
+        pool: String,
+        /// The volume.
+        volume: String,
+    },
+}
+
+impl Place {
+    /// The drive there, without options.
+    #[must_use]
+    pub fn plain(&self) -> DriveUri {
+        DriveUri {
+            spec: match self {
+                Self::Path(path) => DriveSpec::plain(path),
+                Self::Volume { pool, volume } => DriveSpec::Volume {
+                    pool: pool.clone(),
+                    volume: volume.clone(),
+                },
+            },
+            domain: None,
+            slot: None,
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Path(path) => path.display().fmt(f),
+            Self::Volume { pool, volume } => write!(f, "volume:{pool}/{volume}"),
+        }
+    }
+}
+
+/// Identifies a drive: a device's number, a file's place in its file system, or a volume's identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Identity {
     /// A block device.
     Device(u64),
     /// A file: file system and number.
     File(u64, u64),
+    /// A volume of a pool.
+    Volume(Uuid),
 }
 
 /// The identity of the drive that a path leads to; `None` if it leads nowhere.
@@ -383,7 +452,7 @@ impl DriveSpec {
                     *path = absolute;
                 }
             }
-            Self::Mem { .. } => {}
+            Self::Mem { .. } | Self::Volume { .. } => {}
             Self::Slow { inner, .. }
             | Self::Compress { inner, .. }
             | Self::Faulty { inner, .. } => **inner = inner.absolute(),
@@ -397,7 +466,7 @@ impl DriveSpec {
         let mut spec = self.clone();
         match &mut spec {
             Self::File { path: own, .. } | Self::Zram { path: own, .. } => path.clone_into(own),
-            Self::Mem { .. } => {}
+            Self::Mem { .. } | Self::Volume { .. } => {}
             Self::Slow { inner, .. }
             | Self::Compress { inner, .. }
             | Self::Faulty { inner, .. } => {
@@ -412,10 +481,33 @@ impl DriveSpec {
     pub fn path(&self) -> Option<&Path> {
         match self {
             Self::File { path, .. } | Self::Zram { path, .. } => Some(path),
-            Self::Mem { .. } => None,
+            Self::Mem { .. } | Self::Volume { .. } => None,
             Self::Slow { inner, .. }
             | Self::Compress { inner, .. }
             | Self::Faulty { inner, .. } => inner.path(),
         }
+    }
+
+    /// The pool and the volume that holds the bytes, under all wrappers.
+    #[must_use]
+    pub fn volume(&self) -> Option<(&str, &str)> {
+        match self {
+            Self::Volume { pool, volume } => Some((pool, volume)),
+            Self::File { .. } | Self::Zram { .. } | Self::Mem { .. } => None,
+            Self::Slow { inner, .. }
+            | Self::Compress { inner, .. }
+            | Self::Faulty { inner, .. } => inner.volume(),
+        }
+    }
+
+    /// Where the bytes are; `None` for memory, which is gone with the daemon.
+    #[must_use]
+    pub fn place(&self) -> Option<Place> {
+        let volume = |(pool, volume): (&str, &str)| Place::Volume {
+            pool: pool.to_owned(),
+            volume: volume.to_owned(),
+        };
+        let path = self.path().map(|path| Place::Path(path.to_owned()));
+        path.or_else(|| self.volume().map(volume))
     }
 }

@@ -93,6 +93,21 @@ impl DriveSpec {
                 let size_bytes = positive("mem", body, SIZE)?;
                 Ok(Self::Mem { size_bytes })
             }
+            "volume" => {
+                if let Some((key, _)) = pairs(options).next() {
+                    return Err(unknown("volume", key));
+                }
+                let whole = |part: &str| !part.is_empty() && !part.contains('/');
+                match body.split_once('/') {
+                    Some((pool, volume)) if whole(pool) && whole(volume) => Ok(Self::Volume {
+                        pool: pool.to_owned(),
+                        volume: volume.to_owned(),
+                    }),
+                    _ => Err(ParseDriveUriError::NoVolume {
+                        name: body.to_owned(),
+                    }),
+                }
+            }
             "slow" => Ok(Self::Slow {
                 rate: Rate::parse(options)?,
                 inner: Box::new(Self::parse(body, depth + 1)?),

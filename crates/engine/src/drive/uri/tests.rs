@@ -38,6 +38,11 @@ fn canonical_forms_are_what_people_type() {
             "slow:compress:a?direct=off?physical=64K?iops=9",
             "slow:compress:a?direct=off?physical=64K?iops=9",
         ),
+        ("volume:tank/a", "volume:tank/a"),
+        (
+            "slow:volume:tank/a?iops=9@shelf",
+            "slow:volume:tank/a?iops=9@shelf",
+        ),
         ("faulty:mem:64M", "faulty:mem:64M?"),
         (
             "faulty:mem:64M?bad=1M+4K&fail=hang&on=write",
@@ -71,6 +76,12 @@ fn what_cannot_be_read_is_refused_with_the_reason() {
         ("mem:0", "cannot be read"),
         ("mem:1G?size=2", "no option `size`"),
         ("f?size=2", "no option `size`"),
+        ("volume:", "names no volume of a pool"),
+        ("volume:tank", "`volume:tank` names no volume"),
+        ("volume:tank/", "names no volume of a pool"),
+        ("volume:/a", "names no volume of a pool"),
+        ("volume:tank/a/b", "names no volume of a pool"),
+        ("volume:tank/a?direct=off", "no option `direct`"),
         ("f?backend=spdk", "`backend=spdk`"),
         ("slow:f", "needs at least one"),
         ("slow:f?iops=0", "`iops=0`"),
@@ -125,7 +136,7 @@ fn absolute_names_keep_the_wrappers_the_domain_and_the_slot() {
 proptest! {
     #[test]
     fn parsing_never_panics_and_display_reads_back(
-        text in "(file:|mem:|slow:|compress:|faulty:|zram:|nbd:)*[a-z0-9./%?@&=:+ \\PC]{0,40}(\\?(bandwidth=[0-9]{1,5}K?|latency=[0-9]{1,4}ms|iops=[0-9]{1,3}|bad=[0-9]M\\+4K|fail=(eio|hang)|direct=off|physical=[0-9]M)(&iops=7|&exposed=[0-9]M|&on=read|&times=all)?)?(@[a-z]{1,3}(#[0-9]{1,11})?)?"
+        text in "(file:|mem:|volume:|slow:|compress:|faulty:|zram:|nbd:)*[a-z0-9./%?@&=:+ \\PC]{0,40}(\\?(bandwidth=[0-9]{1,5}K?|latency=[0-9]{1,4}ms|iops=[0-9]{1,3}|bad=[0-9]M\\+4K|fail=(eio|hang)|direct=off|physical=[0-9]M)(&iops=7|&exposed=[0-9]M|&on=read|&times=all)?)?(@[a-z]{1,3}(#[0-9]{1,11})?)?"
     ) {
         if let Ok(uri) = text.parse::<DriveUri>() {
             let canonical = uri.to_string();
@@ -181,6 +192,7 @@ fn names_in_the_help_are_drives_of_their_kind() {
                 DriveSpec::File { .. } => "file",
                 DriveSpec::Zram { .. } => "zram",
                 DriveSpec::Mem { .. } => "mem",
+                DriveSpec::Volume { .. } => "volume",
                 DriveSpec::Slow { .. } => "slow",
                 DriveSpec::Compress { .. } => "compress",
                 DriveSpec::Faulty { .. } => "faulty",

@@ -19,7 +19,10 @@ pub(super) fn run(context: &Context, drive: &str, udev: bool) -> Result<(), Fail
         Failure::usage(what(), error.to_string(), hint)
     })?;
     let path = uri.spec.path().ok_or_else(|| {
-        let why = "a drive in memory is in the daemon's memory only";
+        let why = match uri.spec.volume() {
+            Some(_) => "a volume is reached through the daemon only",
+            None => "a drive in memory is in the daemon's memory only",
+        };
         Failure::usage(what(), why, "`ravelin pool status` shows such drives")
     })?;
     let found = identify(path).map_err(|error| {

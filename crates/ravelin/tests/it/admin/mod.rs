@@ -24,6 +24,7 @@ mod scrubs;
 mod sizes;
 mod slips;
 mod small;
+mod stacked;
 mod steering;
 mod tables;
 mod tls;
