@@ -361,6 +361,11 @@ fn every_kind_of_pool_is_made_and_shown_as_its_page_says() {
 }
 
 #[test]
+fn a_pool_over_volumes_is_made_as_its_page_says() {
+    assert!(runs(&page("docs/volumes-as-drives.md"), false) >= 18);
+}
+
+#[test]
 fn advice_is_as_its_page_says() {
     assert!(runs(&page("docs/choosing.md"), false) >= 6);
 }
