@@ -84,6 +84,7 @@ impl Pool {
         }
         let cell_bytes = self.geometry.plane_bytes();
         self.fills.count(self.now, was_idle, waiting, cell_bytes);
+        self.clear_the_way();
         // Records of columns that a returned drive still has may be under way already, and no rebuild has begun.
         let unannounced = !self.fills.announced && self.fills.progress.ended.is_none();
         if was_idle || unannounced {
@@ -502,6 +503,26 @@ impl Pool {
         }
         self.fills.paused = paused;
         self.advance();
+    }
+
+    /// Groups wait that cannot lose another column: fills of others that are less than half done leave the drives to
+    /// them, and wait again. With many drives there are enough in flight to keep such groups waiting for a tenth of the
+    /// rebuild.
+    fn clear_the_way(&mut self) {
+        let tolerance = usize::from(self.geometry.code().tolerance());
+        match self.fills.first_class() {
+            Some(class @ Class::Rebuild { lost }) if lost.0 >= tolerance => {
+                let less_urgent = |&key: &_| self.fill_class(key).is_none_or(|of| of > class);
+                let cell_bytes = self.geometry.plane_bytes();
+                let early = self.fills.less_than_half_done(cell_bytes);
+                let in_the_way: Vec<_> = early.filter(less_urgent).collect();
+                for (group, column) in in_the_way {
+                    self.fills.give_way((group, column));
+                    self.tell_lane(group, Command::Abandon { group, column });
+                }
+            }
+            _ => {}
+        }
     }
 
     /// Abandons the fills of a group: it waits again for them when they have ended.

@@ -292,6 +292,27 @@ impl Fills {
         let_go.collect()
     }
 
+    /// The most urgent class of which a cell waits.
+    pub(super) fn first_class(&self) -> Option<Class> {
+        self.waiting.keys().next().copied()
+    }
+
+    /// Fills that lanes have not been told to abandon, and whose targets have less than half of the cell.
+    pub(super) fn less_than_half_done(&self, cell_bytes: u64) -> impl Iterator<Item = Key> + '_ {
+        let early = move |fill: &Filling| {
+            !fill.copied && !fill.let_go && 2 * fill.stepped_bytes < cell_bytes
+        };
+        let fills = self.in_flight.iter();
+        fills.filter_map(move |(&key, fill)| early(fill).then_some(key))
+    }
+
+    /// The lane has the command to abandon this fill.
+    pub(super) fn give_way(&mut self, key: Key) {
+        if let Some(fill) = self.in_flight.get_mut(&key) {
+            fill.let_go = true;
+        }
+    }
+
     /// Queues a column; returns whether it did not wait before.
     pub(super) fn wait(&mut self, class: Class, key: Key) -> bool {
         self.waiting.entry(class).or_default().insert(key)
