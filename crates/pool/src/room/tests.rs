@@ -329,7 +329,7 @@ fn a_lane_that_asks_again_during_a_round_begins_no_other_while_one_is_due() {
         let mut outputs = outputs.into_iter();
         outputs.any(|output| matches!(output, Output::Ask { .. }))
     };
-    assert!(!asks(lab.outputs()), "lanes that free in vain have a pause");
+    assert!(!asks(lab.outputs()), "lanes that free nothing have a pause");
     let due = lab.rooms.poll_timeout().expect("something is free");
     assert_eq!(due.since(lab.now), WAIT_FREED);
     lab.rooms.handle_timeout(due);

@@ -309,7 +309,7 @@ fn rounds_of_room_do_not_follow_one_another_while_a_drive_does_not_answer() {
 /// one.
 #[test]
 fn lanes_that_free_nothing_do_not_ask_for_room_without_a_pause() {
-    holds(include_str!("../schedules/room-freed-in-vain.txt"));
+    holds(include_str!("../schedules/room-freed-without-end.txt"));
 }
 
 /// A rebuild was paused while a column of a deleted volume was being filled. The group was given to another volume, whose
