@@ -32,12 +32,12 @@ static ABOUT: About = About {
 
 /// Drives, volumes and pieces: the time of a rebuild shrinks by as much. A piece still takes eight steps, so that the
 /// time of one step does not count.
-const SCALE: Scale = Scale(32);
+const SCALE: Scale = Scale(16);
 /// Pairs of failed drives.
 const PAIRS: usize = 100;
 /// Of these, the pairs that are rebuilt to the end by default. The time that takes hardly differs from pair to pair, so
 /// its median stands for the others.
-const WHOLE: usize = 10;
+const WHOLE: usize = 5;
 /// Pairs that a thread does on copies of one pool.
 const PAIRS_AT_ONCE: usize = 5;
 

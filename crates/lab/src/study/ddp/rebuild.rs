@@ -314,7 +314,7 @@ impl All<'_> {
         let ratio = raid6.minutes / ddp.minutes;
         let idle = format!(
             "the pool's drives were busy for {:.0} % of the time: a step of a fill waits for the slowest of \
-             its nine drives, and memory bounds the fills that others make up for it with",
+             its nine drives, and the memory for fills bounds how many others share a drive meanwhile",
             100.0 * ddp.busy.0
         );
         let minutes = |id: &str, name: &str, minutes: f64, why: &str| {
