@@ -5,16 +5,17 @@ use std::path::{Path, PathBuf};
 
 use array::pool::{NewDrive, Pool, PoolSpec};
 use block::Seat;
-use layout::{Family, Placed, Scheme};
+use layout::{Placed, Scheme};
 use uuid::Uuid;
 
 use super::drive::{Permitted, open_for, wipe};
 use super::occupant::{ANSWER_WITHIN, Access, OpenPool, within};
 use super::permit::{Command, Meant};
 use super::probe::answers;
+use super::stack::scheme_takes_volumes;
 use super::{AssembleError, OPENED, PoolPlan, io_error};
 use crate::drive::{
-    Drive, DriveUri, Enclosures, FaultHandle, Identity, identity, show_to_udev, sync,
+    Drive, DriveUri, Enclosures, FaultHandle, Identity, Place, identity, show_to_udev, sync,
 };
 use crate::run::{PoolHandle, RunOptions, StartError, lease};
 
@@ -106,7 +107,7 @@ pub fn prepare_beside(
 ) -> Result<Prepared, AssembleError> {
     let uris = || new.drives.iter().chain(&new.spares);
     let absolute: Vec<DriveUri> = uris().map(DriveUri::absolute).collect();
-    if new.scheme.family != Family::Raid0
+    if !scheme_takes_volumes(&new.scheme)
         && let Some(volume) = absolute.iter().find(|uri| uri.spec.volume().is_some())
     {
         return Err(AssembleError::TakesNoVolumes {
@@ -123,10 +124,10 @@ pub fn prepare_beside(
             within(2 * ANSWER_WITHIN, asked).flatten()
         })
         .collect();
+    let places: Vec<Option<Place>> = absolute.iter().map(|uri| uri.spec.place()).collect();
     for (index, uri) in absolute.iter().enumerate() {
         let same = |other: usize| {
-            let place = absolute[index].spec.place();
-            let named = place.is_some() && absolute[other].spec.place() == place;
+            let named = places[other].is_some() && places[other] == places[index];
             named || identities[other].is_some() && identities[other] == identities[index]
         };
         if (0..index).any(same) {

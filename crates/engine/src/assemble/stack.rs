@@ -24,10 +24,15 @@ use super::occupant::OpenPool;
 use crate::drive::{DriveUri, Identity, OpenVolume};
 use crate::run::Member;
 
-/// Whether a pool of this scheme, as labels write it, takes volumes as drives.
+/// Whether a pool of this scheme takes volumes as drives.
+pub(super) fn scheme_takes_volumes(scheme: &Scheme) -> bool {
+    scheme.family == Family::Raid0
+}
+
+/// The same of a scheme as labels write it.
 pub(crate) fn takes_volumes(scheme: &str) -> bool {
     let scheme: Result<Scheme, _> = scheme.parse();
-    scheme.is_ok_and(|scheme| scheme.family == Family::Raid0)
+    scheme.is_ok_and(|scheme| scheme_takes_volumes(&scheme))
 }
 
 /// The volume that a name says, if its pool is open.

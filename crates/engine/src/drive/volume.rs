@@ -18,7 +18,7 @@
 //! A volume does not ask whether a change may begin ([`Completed::permission`]): the lease of the pool below fences all
 //! that is written through it, also by the pool above.
 //!
-//! The drive does not keep the pool below open: that one closes when it is told to, and every request ends with
+//! The drive does not keep the pool below open: that one closes on command, and every request ends with
 //! [`Fault::Gone`] from then on. The daemon closes pools above first.
 
 use std::fmt;
