@@ -255,9 +255,11 @@ pub const DEADLINE: Duration = Duration::from_secs(10);
 /// because the data that it should have covered may be gone.
 pub const WRITE_RETRIES: u8 = 2;
 
-/// Bytes of one cell that a step of a fill moves. A disk turns to another fill after each step: in a rebuild at 7,200
-/// rpm, arm and rotation take 42 % of its time with 1 MiB, 22 % with 4 MiB. The memory of a step is this many bytes for
-/// each column that is read or written. Steps are shorter while clients send requests (`lane/jobs/pace.rs`).
+/// Bytes of one cell that a step of a fill moves at most. A disk turns to another fill after each step: in a rebuild at
+/// 7,200 rpm, arm and rotation take 42 % of its time with 1 MiB, 22 % with 4 MiB. The memory of a step is this many bytes
+/// for each column that is read or written. Steps are shorter in rebuilds of many drives
+/// ([`Geometry::fill_step_bytes`](crate::Geometry::fill_step_bytes)), and while clients send requests
+/// (`lane/jobs/pace.rs`).
 pub const FILL_STEP_BYTES: u64 = 4 << 20;
 
 /// A command from the pool to a lane.

@@ -28,7 +28,7 @@ use format::seeded::{self, SeededFault};
 use format::{Entry, PageName};
 use layout::Cell;
 use plan::Geometry;
-use plan::action::{Event, FILL_STEP_BYTES, FormCounts, Steer};
+use plan::action::{Event, FormCounts, Steer};
 
 pub(super) use self::catchup::Held;
 pub(super) use self::job::Job;
@@ -182,8 +182,9 @@ impl GroupJobs {
         match job.kind {
             Kind::Zero => cx.geometry.stripes_per_group(),
             Kind::Fill { .. } => {
-                let metered = metered.unwrap_or(FILL_STEP_BYTES);
-                stripes_in(&cx.geometry, paced.unwrap_or(FILL_STEP_BYTES).min(metered))
+                let all = cx.geometry.fill_step_bytes();
+                let metered = metered.unwrap_or(all);
+                stripes_in(&cx.geometry, paced.unwrap_or(all).min(metered))
             }
             Kind::Scrub => {
                 let columns = u64::from(cx.geometry.layout().columns());

@@ -19,16 +19,18 @@ use layout::Cell;
 use plan::action::{Command, FILL_STEP_BYTES};
 
 use self::order::{FillChoice, FillOrder};
-use self::queue::Class;
+use self::queue::{Class, FILLS_PER_DRIVE};
 pub(super) use self::queue::{Fills, Kind};
 use super::cells::CellTable;
 use super::{OnDurable, Pool, Progress, Report, SeatState};
 
 /// Memory of the steps of all fills. On 34 disks of 7,200 rpm (4+1) a rebuild takes 5.7 s with 420 MiB, 4.9 s with
-/// 640 MiB, 4.8 s with 760 MiB.
-const FILL_BYTES: u64 = 768 << 20;
+/// 640 MiB, 4.8 s with 760 MiB. More drives get more.
+const FILL_BYTES: RangeInclusive<u64> = 768 << 20..=2 << 30;
+/// The same for each drive that takes part.
+const FILL_BYTES_OF_DRIVE: u64 = 32 << 20;
 /// Fills that copy at a time, however wide the code and however small the cells are.
-const FILLS: RangeInclusive<u64> = 2..=48;
+const FILLS: RangeInclusive<u64> = 2..=128;
 
 impl Pool {
     /// The rebuild under way, or the last one.
@@ -131,6 +133,8 @@ impl Pool {
             return;
         }
         let most = self.fills_max();
+        // As many bytes of a drive in flight, whatever the length of a step.
+        self.fills.per_drive = FILLS_PER_DRIVE * FILL_STEP_BYTES / self.geometry.fill_step_bytes();
         // As many again may wait for a checkpoint: the pages of these are in memory.
         while self.fills.copying() < most
             && self.fills.filling() < 2 * most
@@ -145,8 +149,10 @@ impl Pool {
     fn fills_max(&self) -> u64 {
         let columns = self.geometry.layout().columns();
         let needed = columns.saturating_sub(self.geometry.code().tolerance());
-        let step = FILL_STEP_BYTES.min(self.geometry.plane_bytes());
-        let affordable = FILL_BYTES / (step * u64::from(needed + 1));
+        let step = { self.geometry.fill_step_bytes() }.min(self.geometry.plane_bytes());
+        let memory = FILL_BYTES_OF_DRIVE * self.geometry.drives_in_rebuild();
+        let memory = memory.clamp(*FILL_BYTES.start(), *FILL_BYTES.end());
+        let affordable = memory / (step * u64::from(needed + 1));
         affordable.clamp(*FILLS.start(), *FILLS.end())
     }
 

@@ -22,11 +22,11 @@ use super::order::{FILL_ORDERS, FillChoice, FillLoads, FillOrder};
 use crate::Progress;
 use crate::work::Recent;
 
-/// Fills that use one drive at a time: enough to keep its queue from running dry, though a fill has either reads or a
-/// write in flight. In the simulator 13 drives (4+2, first come first served, 200 MB/s) reach 0.96 of the bound with 8
-/// and 0.98 with 10; with 12 small reads wait so long that drives become suspect. Disks that seek reach a little more
-/// with 11 than with 10, since each has more steps to choose from. While clients send requests it is fewer
-/// (`lane/jobs/pace.rs`).
+/// Fills that use one drive at a time, with the longest steps: enough to keep its queue from running dry, though a fill
+/// has either reads or a write in flight. In the simulator 13 drives (4+2, first come first served, 200 MB/s) reach 0.96
+/// of the bound with 8 and 0.98 with 10; with 12 small reads wait so long that drives become suspect. Disks that seek
+/// reach a little more with 11 than with 10, since each has more steps to choose from. While clients send requests it is
+/// fewer (`lane/jobs/pace.rs`).
 pub(super) const FILLS_PER_DRIVE: u64 = 11;
 
 /// Cells of a class among which the next one is chosen. More than a few hundred gain nothing.
@@ -95,6 +95,8 @@ pub(super) struct Filling {
 #[derive(Clone, Debug)]
 pub(crate) struct Fills {
     order: &'static dyn FillOrder,
+    /// Fills that may use one drive at a time.
+    pub(super) per_drive: u64,
     waiting: BTreeMap<Class, BTreeSet<Key>>,
     in_flight: BTreeMap<Key, Filling>,
     /// Filled; the record is being written.
@@ -125,6 +127,7 @@ impl Default for Fills {
     fn default() -> Self {
         Self {
             order: FILL_ORDERS[0],
+            per_drive: FILLS_PER_DRIVE,
             waiting: BTreeMap::new(),
             in_flight: BTreeMap::new(),
             recording: BTreeMap::new(),
@@ -324,7 +327,7 @@ impl Fills {
     /// Whether all drives of a cell may have one fill more.
     fn have_room(&self, choice: &FillChoice) -> bool {
         let mut seats = choice.seats.iter();
-        seats.all(|&seat| self.busy(seat) < FILLS_PER_DRIVE)
+        seats.all(|&seat| self.busy(seat) < self.per_drive)
     }
 
     /// A column does not wait any more.

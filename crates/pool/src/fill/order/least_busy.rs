@@ -1,4 +1,4 @@
-//! Least busy: the cell whose busiest drive has the fewest fills.
+//! Least busy: the cell whose busiest drive has the fewest fills, and among these the one whose drives have moved least.
 //!
 //! With whole cells as units this keeps nearly all drives busy at once; the order of addresses keeps only the drives of
 //! a few groups busy. Source: rebuild model of the layouts reference, section 7.2.

@@ -47,13 +47,14 @@ impl FillLoads<'_> {
         self.0.moved(seat)
     }
 
-    /// The most fills that a drive of the cell has now, and the most bytes that a drive of the cell has moved.
+    /// The most fills that a drive of the cell has now, and the bytes that the cell's drives have moved in all. Most cells
+    /// are alike in the first; by the most that one drive has moved they would be nearly so in the second.
     #[must_use]
     pub fn busiest(&self, choice: &FillChoice) -> (u64, u64) {
-        let most = |of: &dyn Fn(Seat) -> u64| choice.seats.iter().map(|&seat| of(seat)).max();
-        let fills = most(&|seat| self.fills(seat));
-        let moved = most(&|seat| self.moved_bytes(seat));
-        (fills.unwrap_or(0), moved.unwrap_or(0))
+        let seats = || choice.seats.iter();
+        let fills = seats().map(|&seat| self.fills(seat)).max();
+        let moved = seats().map(|&seat| self.moved_bytes(seat)).sum();
+        (fills.unwrap_or(0), moved)
     }
 }
 
