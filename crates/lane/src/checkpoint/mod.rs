@@ -199,15 +199,16 @@ pub(super) struct Checkpoints {
     logged_at: Instant,
     /// A fill has failed because drives that stay have refused logged blocks: a checkpoint is tried until one succeeds.
     for_fill: bool,
-    /// Fills that must wait: they would write where installs are in flight, or over a block that is not flushed.
-    fills: Vec<OpId>,
+    /// Fills that must wait: they would write where installs are in flight, or over a block that is not flushed. Each
+    /// with the batch that a checkpoint must cover.
+    fills: Vec<(OpId, u64)>,
     /// Pages to be written whether they have changed or not: a fill needs them at its target.
     forced: BTreeSet<PageName>,
 }
 
 impl Checkpoints {
     pub(super) const fn is_idle(&self) -> bool {
-        self.running.is_none() && !self.wanted
+        self.running.is_none() && !self.waits()
     }
 
     pub(super) const fn is_running(&self) -> bool {
@@ -216,7 +217,7 @@ impl Checkpoints {
 
     /// True if a checkpoint is wanted and none is under way.
     pub(super) const fn waits(&self) -> bool {
-        self.wanted && self.running.is_none()
+        (self.wanted || !self.fills.is_empty()) && self.running.is_none()
     }
 
     /// What the checkpoint under way does with pages. `anchor`: number of the newest anchor.
@@ -297,14 +298,19 @@ impl Checkpoints {
     }
 
     /// True if a checkpoint begins now. `hindered`: an attempt would fail as the previous one did, so a checkpoint is
-    /// attempted only if something waits for it. `log_waits`: something waits to be logged.
-    pub(super) fn is_due(&mut self, hindered: bool, log_waits: bool) -> bool {
-        if !self.waits() {
+    /// attempted only if something waits for it. `log_waits`: something waits to be logged. `completed`: the last
+    /// complete batch.
+    pub(super) fn is_due(&mut self, hindered: bool, log_waits: bool, completed: u64) -> bool {
+        // A checkpoint without the batch that a fill waits for changes nothing. It would end at once, the fill would be
+        // planned again at once, and wait for the next checkpoint: a lane that is busy with that takes no completion of
+        // that batch's writes.
+        let for_fills = self.fills.iter().any(|&(_, batch)| batch <= completed);
+        if !self.waits() || !self.wanted && !for_fills {
             return false;
         }
         if hindered && self.waiters.is_empty() {
             // Nothing waits for this checkpoint. Attempt it later only if the log or a fill needs it.
-            self.wanted = log_waits || !self.fills.is_empty() || self.for_fill;
+            self.wanted = log_waits || self.for_fill;
             return false;
         }
         true
@@ -358,15 +364,14 @@ impl Checkpoints {
             !seeded::is(SeededFault::FillDuringInstall) && collected.blocks.iter().any(here)
         });
         if installing {
-            self.fills.push(op);
+            self.fills.push((op, 0));
         }
         installing
     }
 
-    /// The fill is planned again when a checkpoint has put the logged blocks in place.
-    pub(super) fn fill_waits(&mut self, op: OpId) {
-        self.fills.push(op);
-        self.wanted = true;
+    /// The fill is planned again when a checkpoint has put the logged blocks in place that this batch is the last of.
+    pub(super) fn fill_waits(&mut self, op: OpId, batch: u64) {
+        self.fills.push((op, batch));
     }
 
     /// A fill fails because drives that stay refuse logged blocks. It is tried again when they take them.
@@ -385,9 +390,12 @@ impl Checkpoints {
         self.for_fill = false;
     }
 
-    /// Takes the fills that are to be planned again now.
+    /// Takes the fills that are to be planned again now: the checkpoint under way has put the blocks that it covers in
+    /// place.
     pub(super) fn take_fills(&mut self) -> Vec<OpId> {
-        std::mem::take(&mut self.fills)
+        let covers = self.running().covers;
+        let fills = self.fills.extract_if(.., |(_, batch)| *batch <= covers);
+        fills.map(|(op, _)| op).collect()
     }
 
     /// A column has returned with its drive and was not filled. The checkpoint under way does not write its blocks

@@ -72,7 +72,7 @@ impl Lab {
     /// Begins a checkpoint that covers batches up to this one.
     fn begin(&mut self, covers: u64) -> Next {
         self.checkpoints.want();
-        assert!(self.checkpoints.is_due(false, false));
+        assert!(self.checkpoints.is_due(false, false, 0));
         self.checkpoints.begin(covers);
         Next::Flush
     }
@@ -467,17 +467,17 @@ fn a_page_that_has_not_changed_is_written_where_a_cell_is_filled() {
 #[test]
 fn while_tries_would_fail_only_what_is_awaited_begins() {
     let mut checkpoints = Checkpoints::default();
-    assert!(!checkpoints.is_due(false, true), "none is wanted");
+    assert!(!checkpoints.is_due(false, true, 0), "none is wanted");
     checkpoints.want();
-    assert!(!checkpoints.is_due(true, true));
+    assert!(!checkpoints.is_due(true, true, 0));
     assert!(checkpoints.waits(), "something waits to be logged");
-    assert!(!checkpoints.is_due(true, false));
+    assert!(!checkpoints.is_due(true, false, 0));
     assert!(!checkpoints.waits());
     checkpoints.await_next(JOB, []);
-    assert!(checkpoints.is_due(true, false));
+    assert!(checkpoints.is_due(true, false, 0));
     checkpoints.begin(3);
     checkpoints.want();
-    assert!(!checkpoints.is_due(false, true), "one is under way");
+    assert!(!checkpoints.is_due(false, true, 0), "one is under way");
 }
 
 #[test]
@@ -507,8 +507,27 @@ fn a_fill_does_not_write_to_a_column_while_blocks_go_there() {
     assert_eq!(lab.checkpoints.take_fills(), [OpId(3)]);
     lab.answer(&[]);
     assert!(!lab.checkpoints.fill_must_wait(OpId(3), 0, 1));
-    lab.checkpoints.fill_waits(OpId(4));
+    lab.checkpoints.fill_waits(OpId(4), 7);
     assert_eq!(lab.checkpoints.take_fills(), [OpId(4)]);
+    lab.checkpoints.fill_waits(OpId(4), 8);
+    assert_eq!(lab.checkpoints.take_fills(), [], "it covers batch 7");
+}
+
+#[test]
+fn no_checkpoint_begins_for_a_fill_before_the_batch_that_the_fill_waits_for_is_complete() {
+    let mut checkpoints = Checkpoints::default();
+    checkpoints.fill_waits(OpId(4), 8);
+    assert!(!checkpoints.is_due(false, false, 7));
+    assert!(checkpoints.waits() && !checkpoints.is_idle());
+    assert!(!checkpoints.is_due(true, false, 8), "it would be refused");
+    assert!(checkpoints.is_due(false, false, 8));
+    checkpoints.begin(8);
+    assert_eq!(checkpoints.take_fills(), [OpId(4)]);
+    assert!(!checkpoints.waits());
+    checkpoints.end();
+    checkpoints.fill_waits(OpId(5), 9);
+    checkpoints.want();
+    assert!(checkpoints.is_due(false, false, 8), "for something else");
 }
 
 #[test]

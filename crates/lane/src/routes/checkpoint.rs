@@ -48,7 +48,8 @@ impl Lane {
     /// Begins the next checkpoint, if one is requested and none is under way.
     pub(crate) fn pump_checkpoint(&mut self) {
         let hindered = self.log.has_gaps() || self.retries.checkpoints_wait(self.cx.now);
-        if !self.checkpoints.is_due(hindered, self.log.waits()) {
+        let (log_waits, completed) = (self.log.waits(), self.log.completed());
+        if !self.checkpoints.is_due(hindered, log_waits, completed) {
             return;
         }
         // A checkpoint that something waits for is tried in any case: its waiters get the outcome.
@@ -395,20 +396,21 @@ impl Lane {
         if !self.jobs.catches_up(job) {
             return false;
         }
-        let flushed = self.log.flushed();
-        let early = records::written_blocks(&self.cx, &self.ops[op])
+        let written = records::written_blocks(&self.cx, &self.ops[op]);
+        let logged = written
             .iter()
-            .any(|(name, _)| {
-                let logged = self.overlay.get(*name);
-                logged.is_some_and(|logged| logged.sequence > flushed)
-            });
-        if early && let Some(fault) = self.log.tail_fault() {
+            .filter_map(|(name, _)| self.overlay.get(*name));
+        let last = logged.map(|logged| logged.sequence).max();
+        let Some(last) = last.filter(|&last| last > self.log.flushed()) else {
+            return false;
+        };
+        if let Some(fault) = self.log.tail_fault() {
             // A drive that stays refuses the logged blocks, and it is unknown for how long.
             self.checkpoints.fill_fails();
             self.end(op, Err(fault));
-        } else if early {
-            self.checkpoints.fill_waits(op);
+        } else {
+            self.checkpoints.fill_waits(op, last);
         }
-        early
+        true
     }
 }
