@@ -351,6 +351,15 @@ pub enum Command {
         /// Which of its columns.
         column: u16,
     },
+    /// A fill takes no further step while a more urgent one uses one of its drives, or goes on.
+    Yield {
+        /// Which group.
+        group: u64,
+        /// Which of its columns.
+        column: u16,
+        /// It takes no further step.
+        yields: bool,
+    },
     /// Make the whole group read as zeros, parity included.
     Zero {
         /// Which group.

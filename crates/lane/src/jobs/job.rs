@@ -62,6 +62,8 @@ pub(crate) struct Job {
     pub(super) resume: Option<Instant>,
     /// It is a fill or a scrub that makes way now.
     pub(super) paced: bool,
+    /// It is a fill that takes no further step while a more urgent one uses one of its drives.
+    pub(super) yields: bool,
     /// The pages of a fill's target are yet to be scanned.
     pub(super) scan: Option<PageScan>,
     /// Blocks that a fill's target has already.
@@ -135,6 +137,7 @@ impl Job {
             urgent: false,
             resume: None,
             paced: false,
+            yields: false,
             scan: None,
             held: None,
             catches_up: false,

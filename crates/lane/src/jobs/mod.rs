@@ -266,6 +266,10 @@ impl GroupJobs {
         if !job.kind.makes_way() {
             return false;
         }
+        if job.yields {
+            self.job(id).paced = true;
+            return true;
+        }
         let urgent = matches!(job.kind, Kind::Fill { .. }) && is_urgent(cx, job.group);
         let left = cx.geometry.stripes_per_group() - job.next_stripe;
         let stripes = left.min(self.step_stripes(cx, job));
@@ -280,8 +284,21 @@ impl GroupJobs {
 
     /// Jobs that have made way may go on at this time.
     fn resume_paced(&mut self, at: Instant) {
-        for job in self.jobs.values_mut().filter(|job| job.paced) {
+        let goes_on = |job: &&mut Job| job.paced && !job.yields;
+        for job in self.jobs.values_mut().filter(goes_on) {
             job.resume = Some(at);
+        }
+    }
+
+    /// A more urgent fill uses a drive of this one, or none does any more: then it may be [`due`](Self::due).
+    pub(super) fn yield_fill(&mut self, now: Instant, (group, column): (u64, u16), yields: bool) {
+        for job in self.jobs.values_mut() {
+            if job.group == group && job.column_filled() == Some(column) {
+                job.yields = yields;
+                if !yields && job.paced {
+                    job.resume = Some(now);
+                }
+            }
         }
     }
 
@@ -299,7 +316,8 @@ impl GroupJobs {
 
     /// Fills of groups that cannot lose another column do not rest.
     fn resume_urgent(&mut self, now: Instant) {
-        for job in self.jobs.values_mut().filter(|job| job.paced && job.urgent) {
+        for job in { self.jobs.values_mut() }.filter(|job| job.paced && job.urgent && !job.yields)
+        {
             job.resume = Some(now);
         }
     }

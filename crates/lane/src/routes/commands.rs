@@ -101,6 +101,15 @@ impl Lane {
                 self.check_here(group)?;
                 self.jobs.abandon_fill(now, group, column);
             }
+            Command::Yield {
+                group,
+                column,
+                yields,
+            } => {
+                self.check_here(group)?;
+                self.jobs.yield_fill(now, (group, column), yields);
+                self.resume_jobs();
+            }
             Command::Zero { group } => {
                 self.check_here(group)?;
                 if seeded::is(SeededFault::InitializedUnwritten)

@@ -84,6 +84,7 @@ impl Pool {
         }
         let cell_bytes = self.geometry.plane_bytes();
         self.fills.count(self.now, was_idle, waiting, cell_bytes);
+        self.fills_are_as_urgent_as_groups();
         // Records of columns that a returned drive still has may be under way already, and no rebuild has begun.
         let unannounced = !self.fills.announced && self.fills.progress.ended.is_none();
         if was_idle || unannounced {
@@ -135,13 +136,42 @@ impl Pool {
         let most = self.fills_max();
         // As many bytes of a drive in flight, whatever the length of a step.
         self.fills.per_drive = FILLS_PER_DRIVE * FILL_STEP_BYTES / self.geometry.fill_step_bytes();
-        // As many again may wait for a checkpoint: the pages of these are in memory.
-        while self.fills.copying() < most
-            && self.fills.filling() < 2 * most
-            && let Some((class, key)) = self.fills.next(|key| self.fill_choice(key))
-        {
-            self.fills.take(class, key);
-            self.start_fill(key);
+        while let Some((class, key)) = self.fills.next(most, |key| self.fill_choice(key)) {
+            self.fills.choose(class, key);
+            self.start_fill(class, key);
+        }
+        for ((group, column), yields) in self.fills.yield_drives() {
+            let command = Command::Yield {
+                group,
+                column,
+                yields,
+            };
+            self.tell_lane(group, command);
+        }
+    }
+
+    /// Membership has changed: groups whose columns are being filled may have lost others.
+    fn fills_are_as_urgent_as_groups(&mut self) {
+        for group in self.fills.groups_filled() {
+            let absent = |&(_, column): &(u64, u16)| self.source(group, column).is_none();
+            let filled: Vec<_> = self.fills.filled_in(group).into_iter().filter(absent).collect();
+            let lost = self.absent_in(group);
+            for (before, key) in filled.into_iter().enumerate() {
+                let urgency = if self.fills.equal { 1 } else { lost - before };
+                self.fills.set_urgency(key, urgency);
+            }
+        }
+    }
+
+    /// A column of the group is filled from now on, or is not any more: others of the group are less urgent, or more.
+    fn group_waits_again(&mut self, group: u64) {
+        for column in 0..self.geometry.layout().columns() {
+            let key = (group, column);
+            if !self.fills.is_under_way(key)
+                && let Some(class) = self.fill_class(key)
+            {
+                self.fills.wait_as(class, key);
+            }
         }
     }
 
@@ -171,7 +201,7 @@ impl Pool {
         }
     }
 
-    fn start_fill(&mut self, (group, column): (u64, u16)) {
+    fn start_fill(&mut self, class: Class, (group, column): (u64, u16)) {
         let Some(target) = self.target(group, column) else {
             return;
         };
@@ -185,7 +215,8 @@ impl Pool {
         };
         self.taken.insert(target, (group, column));
         self.fills
-            .begin((group, column), target, sources, cell_bytes);
+            .begin((class, (group, column)), target, sources, cell_bytes);
+        self.group_waits_again(group);
         self.tell_lane(
             group,
             Command::Fill {
@@ -374,10 +405,12 @@ impl Pool {
     }
 
     pub(super) fn fill_failed(&mut self, group: u64, column: u16, target: Cell, fault: Fault) {
-        if self.fills.end((group, column)).is_none() {
+        let Some(fill) = self.fills.end((group, column)) else {
             return;
-        }
-        if fault == Fault::Lost || fault == Fault::Medium {
+        };
+        if fill.outdated {
+            // It is tried once more with what is there now.
+        } else if fault == Fault::Lost || fault == Fault::Medium {
             self.fills.lost((group, column));
             self.fill_waits_for_drives();
             self.report(Report::CellLost {
@@ -397,6 +430,7 @@ impl Pool {
     fn fill_over(&mut self, group: u64, column: u16, target: Cell) {
         self.taken.remove(&target);
         self.wait_again((group, column));
+        self.group_waits_again(group);
         self.fills_ended();
     }
 
@@ -415,12 +449,12 @@ impl Pool {
             && self.fills.wait(class, key)
     }
 
-    /// Why a column should be filled; `None` if it is where it should be.
+    /// Why a column that is not being filled should be; `None` if it is where it should be.
     fn fill_class(&self, (group, column): (u64, u16)) -> Option<Class> {
         if self.source(group, column).is_none() {
             let lost = match self.fills.equal {
                 true => 1,
-                false => self.absent_in(group),
+                false => self.lost_in(group),
             };
             let lost = Reverse(lost);
             Some(Class::Rebuild { lost })
@@ -430,6 +464,16 @@ impl Pool {
             let replaced = self.successor_cell(group, column).is_some();
             replaced.then_some(Class::Replace)
         }
+    }
+
+    /// Columns of a group that are absent and not being filled: with one that is, a group that has lost two has
+    /// redundancy again, and the second is no more urgent than those of groups that have lost one.
+    fn lost_in(&self, group: u64) -> usize {
+        let columns = 0..self.geometry.layout().columns();
+        let lost = |&column: &u16| {
+            self.source(group, column).is_none() && !self.fills.is_under_way((group, column))
+        };
+        columns.filter(lost).count()
     }
 
     fn fills_ended(&mut self) {

@@ -59,7 +59,7 @@ impl Pool {
         let mut readable: Vec<(u64, u64, u16, Seat)> = (0..layout.columns())
             .filter_map(|other| {
                 let seat = self.source(group, other)?.seat;
-                Some((self.fills.busy(seat), self.fills.moved(seat), other, seat))
+                Some((self.fills.busy(seat, 0), self.fills.moved(seat), other, seat))
             })
             .collect();
         readable.sort_unstable_by_key(|&(busy, moved, other, _)| (moved, busy, other));

@@ -11,8 +11,11 @@
 //! Invariants:
 //! - A column is in one state at a time, except for the old cell that drains while its column settles.
 //! - `busy` counts a drive once for each fill that copies and reads or writes it.
+//! - A fill yields while a more urgent one copies and uses one of its drives: it takes no further step, has no memory,
+//!   and does not count for more urgent ones.
 
 use std::cmp::Reverse;
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use block::{Instant, Seat};
@@ -64,6 +67,17 @@ impl Class {
     }
 }
 
+impl Class {
+    /// Which fills yield to which: the columns that its group has lost beside those that are being filled; 0 if the
+    /// column is there.
+    const fn urgency(self) -> usize {
+        match self {
+            Self::Rebuild { lost } => lost.0,
+            Self::CopyBack | Self::Replace => 0,
+        }
+    }
+}
+
 impl Kind {
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -78,6 +92,12 @@ impl Kind {
 #[derive(Clone, Debug)]
 pub(super) struct Filling {
     target: Cell,
+    /// By its class when it began, or when membership last changed.
+    urgency: usize,
+    /// The lane has the command to take no further step of it.
+    yields: bool,
+    /// Drives or columns have come back since it began: what it has found lost may be there.
+    pub(super) outdated: bool,
     /// Drives that are read.
     pub(super) sources: Vec<Seat>,
     /// Bytes of the column that are at the target.
@@ -107,7 +127,8 @@ pub(crate) struct Fills {
     settling: BTreeSet<Key>,
     /// Columns that could not be filled; not tried again before membership changes.
     unrecoverable: BTreeSet<Key>,
-    busy: BTreeMap<Seat, u64>,
+    /// By drive and urgency.
+    busy: BTreeMap<(Seat, usize), u64>,
     pub(crate) progress: Progress,
     /// No new fills: the pool is being closed.
     pub(crate) stopped: bool,
@@ -210,14 +231,16 @@ impl Fills {
         left
     }
 
-    /// Cells that lanes fill.
-    pub(super) fn filling(&self) -> u64 {
-        self.in_flight.len() as u64
+    /// Cells that lanes fill, of those that do not yield to a fill of this urgency.
+    fn filling(&self, urgency: usize) -> u64 {
+        let fills = self.in_flight.values();
+        fills.filter(|fill| fill.urgency >= urgency).count() as u64
     }
 
-    /// Cells that lanes fill and that still use their drives.
-    pub(super) fn copying(&self) -> u64 {
-        self.in_flight.values().filter(|fill| !fill.copied).count() as u64
+    /// The same, of cells that still use their drives.
+    fn copying(&self, urgency: usize) -> u64 {
+        let fills = self.in_flight.values();
+        fills.filter(|fill| !fill.copied && fill.urgency >= urgency).count() as u64
     }
 
     /// Bytes that are at their targets, of cells that do not count as filled yet.
@@ -247,9 +270,16 @@ impl Fills {
         self.unrecoverable.contains(&key)
     }
 
-    /// Fills that read or write a drive.
-    pub(super) fn busy(&self, seat: Seat) -> u64 {
-        self.busy.get(&seat).copied().unwrap_or(0)
+    /// Fills that read or write a drive, of those that do not yield to a fill of this urgency.
+    pub(super) fn busy(&self, seat: Seat, urgency: usize) -> u64 {
+        let fills = self.busy.range((seat, urgency)..=(seat, usize::MAX));
+        fills.map(|(_, fills)| fills).sum()
+    }
+
+    /// Whether a more urgent fill uses a drive of this one.
+    fn is_to_yield(&self, fill: &Filling) -> bool {
+        let mut seats = fill.sources.iter().chain([&fill.target.seat]);
+        seats.any(|&seat| self.busy(seat, fill.urgency + 1) > 0)
     }
 
     /// Bytes that the rebuild has moved on a drive.
@@ -272,6 +302,9 @@ impl Fills {
     pub(super) fn rescan(&mut self) {
         self.waiting.clear();
         self.unrecoverable.clear();
+        for fill in self.in_flight.values_mut() {
+            fill.outdated = true;
+        }
     }
 
     /// Empties the queue. Returns the cells that lanes fill.
@@ -314,25 +347,48 @@ impl Fills {
         }
     }
 
-    /// The cell to fill next: from the most urgent class that has a cell whose drives have room for one more.
-    pub(super) fn next(&self, choice: impl Fn(Key) -> FillChoice) -> Option<(Class, Key)> {
+    /// The cell to fill next: from the most urgent class that has a cell whose drives have room for one more. `most`:
+    /// fills that may copy at a time, beside those that yield.
+    pub(super) fn next(
+        &self,
+        most: u64,
+        choice: impl Fn(Key) -> FillChoice,
+    ) -> Option<(Class, Key)> {
         self.waiting.iter().find_map(|(&class, keys)| {
+            let urgency = class.urgency();
+            // As many again may wait for a checkpoint: the pages of these are in memory.
+            if self.copying(urgency) >= most || self.filling(urgency) >= 2 * most {
+                return None;
+            }
             let near = keys.iter().take(SCAN_AHEAD).map(|&key| choice(key));
-            let mut cells = near.filter(|choice| self.have_room(choice));
-            let next = self.order.next(&mut cells, FillLoads(self))?;
+            let mut cells = near.filter(|choice| self.have_room(choice, urgency));
+            let fills = FillLoads {
+                fills: self,
+                urgency,
+            };
+            let next = self.order.next(&mut cells, fills)?;
             Some((class, (next.group, next.column)))
         })
     }
 
-    /// Whether all drives of a cell may have one fill more.
-    fn have_room(&self, choice: &FillChoice) -> bool {
+    /// Whether all drives of a cell may have one fill more of this urgency.
+    fn have_room(&self, choice: &FillChoice, urgency: usize) -> bool {
         let mut seats = choice.seats.iter();
-        seats.all(|&seat| self.busy(seat) < self.per_drive)
+        seats.all(|&seat| self.busy(seat, urgency) < self.per_drive)
+    }
+
+    /// A column that waits has another class.
+    pub(super) fn wait_as(&mut self, class: Class, key: Key) {
+        let waits_as = { self.waiting.iter() }
+            .find_map(|(&before, keys)| keys.contains(&key).then_some(before));
+        if let Some(before) = waits_as.filter(|&before| before != class) {
+            self.take(before, key);
+            self.wait(class, key);
+        }
     }
 
     /// A column does not wait any more.
-    pub(super) fn take(&mut self, class: Class, key: Key) {
-        self.last = Some(class.kind());
+    fn take(&mut self, class: Class, key: Key) {
         if let Some(keys) = self.waiting.get_mut(&class) {
             keys.remove(&key);
             if keys.is_empty() {
@@ -344,14 +400,30 @@ impl Fills {
 
 /// The states of a fill, in order.
 impl Fills {
+    /// A column that waited is chosen.
+    pub(super) fn choose(&mut self, class: Class, key: Key) {
+        self.last = Some(class.kind());
+        self.take(class, key);
+    }
+
     /// A lane fills the cell. `bytes` is what each of its drives has to move, as far as known.
-    pub(super) fn begin(&mut self, key: Key, target: Cell, sources: Vec<Seat>, bytes: u64) {
+    pub(super) fn begin(
+        &mut self,
+        (class, key): (Class, Key),
+        target: Cell,
+        sources: Vec<Seat>,
+        bytes: u64,
+    ) {
+        let urgency = class.urgency();
         for &seat in sources.iter().chain([&target.seat]) {
-            *self.busy.entry(seat).or_default() += 1;
+            *self.busy.entry((seat, urgency)).or_default() += 1;
         }
         self.progress.caught_up(&sources, target.seat, bytes);
         let filling = Filling {
             target,
+            urgency,
+            yields: false,
+            outdated: false,
             sources,
             stepped_bytes: 0,
             copied: false,
@@ -384,11 +456,74 @@ impl Fills {
         if std::mem::replace(&mut fill.copied, true) {
             return;
         }
-        for seat in fill.sources.iter().chain([&fill.target.seat]) {
-            if let Some(busy) = self.busy.get_mut(seat) {
-                *busy -= 1;
+        let (urgency, seats) = (fill.urgency, seats_of(fill));
+        self.leave(urgency, &seats);
+    }
+
+    /// A fill of this urgency does not use these drives any more.
+    fn leave(&mut self, urgency: usize, seats: &[Seat]) {
+        for &seat in seats {
+            if let Entry::Occupied(mut busy) = self.busy.entry((seat, urgency)) {
+                *busy.get_mut() -= 1;
+                if *busy.get() == 0 {
+                    busy.remove();
+                }
             }
         }
+    }
+
+    /// The groups of cells that lanes fill.
+    pub(super) fn groups_filled(&self) -> BTreeSet<u64> {
+        self.in_flight.keys().map(|&(group, _)| group).collect()
+    }
+
+    /// Columns of the group that lanes fill, the most urgent first.
+    pub(super) fn filled_in(&self, group: u64) -> Vec<Key> {
+        let columns = (group, 0)..=(group, u16::MAX);
+        let fills = self.in_flight.range(columns);
+        let mut fills: Vec<_> = fills
+            .map(|(&key, fill)| (Reverse(fill.urgency), key))
+            .collect();
+        fills.sort_unstable();
+        fills.into_iter().map(|(_, key)| key).collect()
+    }
+
+    /// Membership has changed: the group of a column that is being filled has lost so many beside others that are.
+    pub(super) fn set_urgency(&mut self, key: Key, urgency: usize) {
+        let Some(fill) = self.in_flight.get_mut(&key) else {
+            return;
+        };
+        let before = std::mem::replace(&mut fill.urgency, urgency);
+        if before == urgency || fill.copied {
+            return;
+        }
+        let seats = seats_of(fill);
+        self.leave(before, &seats);
+        for seat in seats {
+            *self.busy.entry((seat, urgency)).or_default() += 1;
+        }
+    }
+
+    /// Fills that are to yield from now on, or need not any more.
+    pub(super) fn yield_drives(&mut self) -> Vec<(Key, bool)> {
+        let copying = || self.in_flight.values().filter(|fill| !fill.copied);
+        let first = copying().next();
+        let alike = |fill: &Filling| first.is_some_and(|first| fill.urgency == first.urgency);
+        if copying().all(|fill| alike(fill) && !fill.yields) {
+            return Vec::new();
+        }
+        let fills = self.in_flight.iter().filter(|(_, fill)| !fill.copied);
+        let changes = fills.filter_map(|(&key, fill)| {
+            let yields = self.is_to_yield(fill);
+            (yields != fill.yields).then_some((key, yields))
+        });
+        let changes: Vec<_> = changes.collect();
+        for (key, yields) in &changes {
+            if let Some(fill) = self.in_flight.get_mut(key) {
+                fill.yields = *yields;
+            }
+        }
+        changes
     }
 
     /// The lane has ended the fill, whatever the result.
@@ -439,6 +574,9 @@ impl Fills {
     /// Columns of the group that could not be filled may be tried again. Returns these columns.
     pub(super) fn hope_again(&mut self, group: u64) -> Vec<Key> {
         let of_group = (group, 0)..=(group, u16::MAX);
+        for fill in self.in_flight.range_mut(of_group.clone()) {
+            fill.1.outdated = true;
+        }
         let keys: Vec<Key> = self.unrecoverable.range(of_group).copied().collect();
         for key in &keys {
             self.unrecoverable.remove(key);
@@ -458,6 +596,12 @@ impl Fills {
         self.draining.retain(|_, cell| cell.seat != seat);
         self.superseded(seat);
     }
+}
+
+/// The drives that a fill uses.
+fn seats_of(fill: &Filling) -> Vec<Seat> {
+    let seats = fill.sources.iter().copied();
+    seats.chain([fill.target.seat]).collect()
 }
 
 #[cfg(test)]
@@ -483,15 +627,15 @@ mod tests {
 
     /// The next cell, which leaves the queue.
     fn next(fills: &mut Fills, choice: impl Fn(Key) -> FillChoice) -> Option<Key> {
-        let (class, key) = fills.next(choice)?;
-        fills.take(class, key);
+        let (class, key) = fills.next(u64::MAX / 2, choice)?;
+        fills.choose(class, key);
         Some(key)
     }
 
     /// A fill of `KEY` that reads two drives.
     fn filling() -> Fills {
         let mut fills = Fills::default();
-        fills.begin(KEY, TARGET, vec![Seat(0), Seat(1)], CELL_BYTES);
+        fills.begin((LOST_ONE, KEY), TARGET, vec![Seat(0), Seat(1)], CELL_BYTES);
         fills
     }
 
@@ -518,7 +662,7 @@ mod tests {
     fn a_class_whose_drives_are_full_lets_the_next_one_pass() {
         let mut fills = Fills::default();
         for group in 0..FILLS_PER_DRIVE {
-            fills.begin((group, 4), TARGET, vec![Seat(4)], 0);
+            fills.begin((LOST_TWO, (group, 4)), TARGET, vec![Seat(4)], 0);
         }
         let elsewhere = |key: Key| FillChoice {
             seats: vec![Seat(key.1)],
@@ -532,16 +676,93 @@ mod tests {
         assert_eq!(next(&mut fills, elsewhere), Some((100, 4)));
     }
 
+    fn at(seat: u16) -> Cell {
+        Cell {
+            seat: Seat(seat),
+            row: 0,
+        }
+    }
+
+    #[test]
+    fn a_fill_yields_while_a_more_urgent_one_uses_one_of_its_drives() {
+        let mut fills = filling();
+        fills.begin((Class::CopyBack, (8, 0)), at(5), vec![Seat(6)], 0);
+        fills.begin((LOST_ONE, (9, 0)), at(6), vec![Seat(7)], 0);
+        assert_eq!(fills.yield_drives(), [((8, 0), true)]);
+        assert_eq!(fills.yield_drives(), [], "once");
+        fills.begin((LOST_TWO, (10, 0)), at(1), vec![Seat(7)], 0);
+        assert_eq!(fills.yield_drives(), [(KEY, true), ((9, 0), true)]);
+        fills.copied((10, 0));
+        assert_eq!(fills.yield_drives(), [(KEY, false), ((9, 0), false)]);
+        fills.end((9, 0));
+        assert_eq!(fills.yield_drives(), [((8, 0), false)]);
+    }
+
+    #[test]
+    fn fills_that_yield_do_not_count_for_more_urgent_ones() {
+        let mut fills = Fills::default();
+        for group in 0..FILLS_PER_DRIVE {
+            fills.begin((LOST_ONE, (group, 0)), at(4), vec![Seat(5)], 0);
+        }
+        let same_drives = |key: Key| FillChoice {
+            seats: vec![Seat(4), Seat(5)],
+            ..choice(key)
+        };
+        fills.wait(LOST_ONE, (100, 0));
+        assert_eq!(fills.next(u64::MAX / 2, same_drives), None);
+        fills.wait(LOST_TWO, (101, 0));
+        assert_eq!(fills.next(0, same_drives), None, "no fill may copy");
+        assert_eq!(
+            fills.next(1, same_drives),
+            Some((LOST_TWO, (101, 0))),
+            "as if no other copied"
+        );
+    }
+
+    #[test]
+    fn a_fill_counts_as_urgent_as_its_group_is_now() {
+        let mut fills = filling();
+        fills.begin((LOST_TWO, (8, 0)), at(1), vec![Seat(5)], 0);
+        fills.set_urgency(KEY, 3);
+        assert_eq!(fills.yield_drives(), [((8, 0), true)]);
+        assert_eq!((fills.busy(Seat(1), 3), fills.busy(Seat(1), 0)), (1, 2));
+        fills.end(KEY);
+        assert_eq!(fills.busy(Seat(1), 0), 1);
+        assert!(fills.busy.values().all(|&fills| fills == 1));
+    }
+
+    #[test]
+    fn a_column_that_waits_can_become_less_urgent() {
+        let mut fills = Fills::default();
+        fills.wait(LOST_TWO, KEY);
+        fills.wait_as(LOST_ONE, KEY);
+        fills.wait_as(LOST_ONE, (9, 9));
+        let waiting: Vec<_> = fills.waiting.keys().collect();
+        assert_eq!((waiting, fills.waiting_len()), (vec![&LOST_ONE], 1));
+    }
+
+    #[test]
+    fn what_a_fill_found_lost_is_outdated_once_something_is_back() {
+        let mut fills = filling();
+        fills.hope_again(KEY.0 + 1);
+        assert!(!fills.in_flight[&KEY].outdated);
+        fills.hope_again(KEY.0);
+        assert!(fills.end(KEY).expect("under way").outdated);
+        let mut fills = filling();
+        fills.rescan();
+        assert!(fills.end(KEY).expect("under way").outdated);
+    }
+
     #[test]
     fn drives_are_busy_until_the_blocks_are_copied() {
         let mut fills = filling();
-        let busy = |fills: &Fills| [0, 1, 3, 2].map(|seat| fills.busy(Seat(seat)));
+        let busy = |fills: &Fills| [0, 1, 3, 2].map(|seat| fills.busy(Seat(seat), 0));
         assert_eq!(busy(&fills), [1, 1, 1, 0]);
-        assert_eq!((fills.copying(), fills.filling()), (1, 1));
+        assert_eq!((fills.copying(0), fills.filling(0)), (1, 1));
         fills.copied(KEY);
         fills.copied(KEY);
         assert_eq!(busy(&fills), [0; 4]);
-        assert_eq!((fills.copying(), fills.filling()), (0, 1));
+        assert_eq!((fills.copying(0), fills.filling(0)), (0, 1));
         assert!(fills.end(KEY).is_some());
         assert_eq!(busy(&fills), [0; 4], "once");
         assert_eq!(fills.moved(Seat(0)), CELL_BYTES);
@@ -552,7 +773,7 @@ mod tests {
         let mut fills = filling();
         let ended = fills.end(KEY).expect("it was under way");
         assert_eq!(ended.sources, [Seat(0), Seat(1)]);
-        assert_eq!(fills.busy(Seat(3)), 0);
+        assert_eq!(fills.busy(Seat(3), 0), 0);
         assert!(fills.end(KEY).is_none() && fills.is_idle());
     }
 
@@ -597,7 +818,7 @@ mod tests {
     fn a_drive_that_goes_out_makes_its_fills_vain() {
         let mut fills = filling();
         fills.begin(
-            (8, 0),
+            (LOST_ONE, (8, 0)),
             Cell {
                 seat: Seat(4),
                 row: 0,
@@ -637,7 +858,7 @@ mod tests {
             (Instant(5), 1)
         );
         next(&mut fills, choice);
-        fills.begin(KEY, TARGET, vec![Seat(0)], CELL_BYTES);
+        fills.begin((LOST_ONE, KEY), TARGET, vec![Seat(0)], CELL_BYTES);
         fills.count(Instant(9), false, 10, CELL_BYTES);
         assert_eq!(
             (fills.progress.began, fills.progress.cells_total),

@@ -32,19 +32,23 @@ pub struct FillChoice {
 
 /// The load of the drives: fills under way, and bytes that the rebuild has moved.
 #[derive(Clone, Copy, Debug)]
-pub struct FillLoads<'a>(pub(super) &'a Fills);
+pub struct FillLoads<'a> {
+    pub(super) fills: &'a Fills,
+    /// Less urgent fills yield to the one that is chosen, and do not count.
+    pub(super) urgency: usize,
+}
 
 impl FillLoads<'_> {
     /// Fills that read or write a drive now.
     #[must_use]
     pub fn fills(&self, seat: Seat) -> u64 {
-        self.0.busy(seat)
+        self.fills.busy(seat, self.urgency)
     }
 
     /// Bytes that this rebuild has read and written on a drive.
     #[must_use]
     pub fn moved_bytes(&self, seat: Seat) -> u64 {
-        self.0.moved(seat)
+        self.fills.moved(seat)
     }
 
     /// The most fills that a drive of the cell has now, and the bytes that the cell's drives have moved in all. Most cells
@@ -109,15 +113,15 @@ mod tests {
         }
         let of = |key: (u64, u16)| waiting[usize::try_from(key.0).unwrap()].clone();
         let mut groups = Vec::new();
-        while let Some((class, key)) = fills.next(of) {
+        while let Some((class, key)) = fills.next(u64::MAX / 2, of) {
             let choice = of(key);
             let (target, sources) = choice.seats.split_last().expect("it has drives");
-            fills.take(class, key);
+            fills.choose(class, key);
             let cell = Cell {
                 seat: *target,
                 row: key.0,
             };
-            fills.begin(key, cell, sources.to_vec(), 1 << 20);
+            fills.begin((class, key), cell, sources.to_vec(), 1 << 20);
             groups.push(choice.group);
         }
         groups
@@ -153,9 +157,13 @@ mod tests {
         };
         for order in FILL_ORDERS {
             let fills = Fills::default();
-            let next = order.next(&mut [gone.clone()].into_iter(), FillLoads(&fills));
+            let loads = FillLoads {
+                fills: &fills,
+                urgency: 0,
+            };
+            let next = order.next(&mut [gone.clone()].into_iter(), loads);
             assert_eq!(next, Some(gone.clone()), "{order:?}");
-            assert_eq!(order.next(&mut std::iter::empty(), FillLoads(&fills)), None);
+            assert_eq!(order.next(&mut std::iter::empty(), loads), None);
         }
     }
 
