@@ -24,10 +24,10 @@ use format::seeded::{self, SeededFault};
 use format::{BlockName, DESCRIPTOR_BYTES, Descriptor, HeldIn, PageName};
 use plan::{Plan, Transfer};
 
-use super::blocks::Entries;
 use super::context::Context;
 use super::convert::Convert;
 use super::direct_writes::Turn;
+use super::entries::Entries;
 use super::ids::OpId;
 use super::io::IoTable;
 use super::log::{Unit, Zeroed};

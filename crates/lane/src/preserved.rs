@@ -27,8 +27,8 @@ use format::{BlockName, Entry, Form, PageName};
 use plan::action::IoKind;
 use plan::{Kind, Plan, Transfer};
 
-use super::blocks::Entries;
 use super::context::Context;
+use super::entries::Entries;
 use super::overlay::{Bytes, Logged, Overlay};
 use super::pages;
 

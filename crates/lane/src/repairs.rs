@@ -18,8 +18,8 @@ use format::{BlockName, Entry};
 use plan::Row;
 use plan::action::Event;
 
-use super::blocks::Entries;
 use super::context::Context;
+use super::entries::Entries;
 use super::ops::{Op, Owner, Task};
 use super::overlay::Bytes;
 

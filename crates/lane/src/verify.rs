@@ -10,8 +10,8 @@ use format::seeded::{self, SeededFault};
 use plan::action::{Event, Slice};
 use plan::{Geometry, Transfer};
 
-use super::blocks::Entries;
 use super::context::Context;
+use super::entries::Entries;
 use super::known_losses::KnownLosses;
 use super::maps::StripeMaps;
 use super::ops::{Op, Task};

@@ -22,7 +22,7 @@ use format::{BlockName, Entry};
 use plan::Trial;
 use uuid::Uuid;
 
-use crate::blocks::Entries;
+use crate::entries::Entries;
 
 /// The expected content of a block of a row.
 #[derive(Clone, Copy, Debug)]

@@ -33,8 +33,8 @@ use plan::action::{Event, Slice};
 use plan::{Geometry, Row, Trial, trials_of_row};
 
 use self::judge::{Element, Facts, Judgement};
-use super::blocks::Entries;
 use super::context::Context;
+use super::entries::Entries;
 use super::rare::Blank;
 
 /// Trials of one plan. Each takes a handful of blocks of memory.

@@ -8,8 +8,8 @@ use format::runs::{self, Runs};
 use format::seeded::{self, SeededFault};
 use format::{BlockName, ENTRIES_PER_META_PAGE, Form, PageName};
 
-use crate::blocks::Entries;
 use crate::context::Context;
+use crate::entries::Entries;
 use crate::maps::StripeMaps;
 use crate::pages::CheckpointPages;
 

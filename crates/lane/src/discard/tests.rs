@@ -3,7 +3,8 @@ use format::{BlockName, Entry, HeldIn, MetaPage};
 use plan::action::Action;
 
 use super::*;
-use crate::blocks::{Entries, block};
+use crate::blocks::block;
+use crate::entries::Entries;
 use crate::maps::{MapEntries, Taken};
 use crate::overlay::{Bytes, Logged, Overlay};
 use crate::pages::{CheckpointPages, PageCache};

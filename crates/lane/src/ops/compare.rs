@@ -10,8 +10,9 @@ use plan::{Plan, Row, Scratch, ScratchId, Stripe, SubStripePlans};
 
 use super::{Op, Owner, Task};
 use crate::arbitration::Reconstructed;
-use crate::blocks::{Entries, LaneBlocks};
+use crate::blocks::LaneBlocks;
 use crate::context::Context;
+use crate::entries::Entries;
 use crate::records;
 
 /// The result of comparing the blocks that an operation reconstructs.

@@ -7,8 +7,8 @@ use plan::action::{BufferId, IoKind, Slice};
 use plan::{Kind, Piece, Plan, RequestId, Row, ScratchId, Source, SubStripePlans, Transfer};
 
 use super::{Op, Owner, Task};
-use crate::blocks::Entries;
 use crate::context::Context;
+use crate::entries::Entries;
 use crate::io::IoTable;
 use crate::overlay::Overlay;
 use crate::pages::PageCache;

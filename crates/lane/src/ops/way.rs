@@ -9,9 +9,9 @@ use plan::{Kind, Plan, ScratchId};
 
 use super::moves::may_move;
 use super::{Op, Task};
-use crate::blocks::Entries;
 use crate::context::Context;
 use crate::direct;
+use crate::entries::Entries;
 use crate::io::IoTable;
 
 /// The way of a planned operation.

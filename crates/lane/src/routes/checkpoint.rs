@@ -9,8 +9,8 @@ use plan::action::Event;
 use plan::{ScratchId, Transfer};
 
 use crate::backoff::Work;
-use crate::blocks::Entries;
 use crate::checkpoint::{CheckpointWaiter, Next, lay_anchor, submit_anchor};
+use crate::entries::Entries;
 use crate::flush::Waiter;
 use crate::ids::OpId;
 use crate::log::batch_memory;

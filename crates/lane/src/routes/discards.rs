@@ -1,8 +1,8 @@
 //! Routes for discards: a run of stripes is discarded by an operation that has their locks.
 
 use crate::Lane;
-use crate::blocks::Entries;
 use crate::discard::{Begun, Discarded, KnownSpace, RingUse, Run};
+use crate::entries::Entries;
 use crate::ids::OpId;
 use crate::ops::{Op, Owner, Phase, Task};
 

@@ -8,7 +8,7 @@ use format::seeded::{self, SeededFault};
 use plan::Transfer;
 use plan::action::{Compute, Computed, IoKind};
 
-use crate::blocks::Entries;
+use crate::entries::Entries;
 use crate::ids::OpId;
 use crate::io::FaultReport;
 use crate::ops::{

@@ -9,7 +9,7 @@ use plan::{Plan, ScratchId};
 
 use crate::balance::Known;
 use crate::blank::plan_blank;
-use crate::blocks::Entries;
+use crate::entries::Entries;
 use crate::ids::OpId;
 use crate::ops::{
     Beginning, Owner, Phase, Planned, Probe, Task, Trials, Way, avoid_stragglers, begin_plan,

@@ -5,7 +5,7 @@ use block::Outcome;
 use format::seeded::{self, SeededFault};
 
 use crate::Lane;
-use crate::blocks::Entries;
+use crate::entries::Entries;
 use crate::ops::{Op, Owner, Task};
 
 impl Lane {
