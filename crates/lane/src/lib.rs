@@ -42,6 +42,7 @@ mod ring;
 mod room;
 mod routes;
 mod sequence_map;
+mod shares;
 mod trusted;
 mod uninitialized;
 mod verify;

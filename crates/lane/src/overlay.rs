@@ -12,7 +12,7 @@ use plan::ScratchId;
 use plan::action::Slice;
 
 use super::block_map::BlockMap;
-use super::log::shares::Ledger;
+use super::shares::Ledger;
 
 /// Where the bytes of a logged block are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use format::VolumeId;
 use format::seeded::{self, SeededFault};
 
-use super::log::shares::Ledger;
+use super::shares::Ledger;
 
 /// A batch in the ring that has not been released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,7 +10,6 @@ use plan::action::Action;
 
 use super::batch::Batch;
 use super::shape::{Shape, data_columns_max};
-use super::shares::{Weights, divide};
 use super::unit::descriptors_of;
 use super::waiting::{Lot, weight};
 use super::{BatchBuffer, DESCRIPTORS_MAX, Log, Unit, batch_memory, derived};
@@ -19,6 +18,7 @@ use crate::context::Context;
 use crate::io::IoTable;
 use crate::overlay::Overlay;
 use crate::ring::Placed;
+use crate::shares::{Weights, divide};
 use crate::writes::Writes;
 
 /// The largest number of batches in flight.

@@ -14,7 +14,7 @@
 //! wait (`unit.rs`).
 //!
 //! Commits and streams wait in separate lots (`waiting.rs`): a batch holds units of one of them. Ring and memory are
-//! shared among volumes (`shares.rs`).
+//! shared among volumes (`lane/shares.rs`).
 //!
 //! Invariants:
 //! - Batches end in order: recovery stops at the first batch that it does not find, so nothing is acknowledged before
@@ -32,7 +32,6 @@ mod ended;
 mod gaps;
 mod sequences;
 mod shape;
-pub(super) mod shares;
 #[cfg(test)]
 mod tests;
 mod unit;

@@ -8,7 +8,7 @@
 //! A commit is a small write that a client waits for. A stream is much data, which fills ring and memory however large
 //! they are. So neither lot waits behind the other: each has every second batch, and a part of the ring and of the
 //! memory is for commits alone ([`Lot::share`]). Within a lot each volume has its share of the batches, and of ring and
-//! memory (`shares.rs`). Units of the pool itself come first, and have no limit of their own.
+//! memory (`lane/shares.rs`). Units of the pool itself come first, and have no limit of their own.
 //!
 //! Invariant: within a lot, units of one volume are logged in the order in which they came. Units of different
 //! operations that touch the same stripe never wait at the same time, because an operation holds the locks of its
@@ -20,9 +20,9 @@ use block::{BLOCK_BYTES, Instant};
 use format::VolumeId;
 
 use super::Unit;
-use super::shares::Volumes;
 use crate::fair_queue::FairQueue;
 use crate::ops::Op;
+use crate::shares::Volumes;
 
 /// If no commit has come for this time, commits count as absent.
 const COMMITS_QUIET: Duration = Duration::from_secs(2);

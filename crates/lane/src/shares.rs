@@ -47,14 +47,14 @@ impl Volumes {
 
 /// The volumes' shares of a resource that batches use, by batch.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Ledger {
+pub(super) struct Ledger {
     batches: BTreeMap<u64, Vec<(VolumeId, u64)>>,
     used: BTreeMap<VolumeId, u64>,
 }
 
 impl Ledger {
     /// A batch takes so much of the resource for each of these volumes.
-    pub(crate) fn take(&mut self, sequence: u64, mut parts: Vec<(VolumeId, u64)>) {
+    pub(super) fn take(&mut self, sequence: u64, mut parts: Vec<(VolumeId, u64)>) {
         parts.retain(|&(_, amount)| amount > 0);
         for &(volume, amount) in &parts {
             *self.used.entry(volume).or_default() += amount;
@@ -65,7 +65,7 @@ impl Ledger {
     }
 
     /// A batch gives back what it took.
-    pub(crate) fn give_back(&mut self, sequence: u64) {
+    pub(super) fn give_back(&mut self, sequence: u64) {
         for (volume, amount) in self.batches.remove(&sequence).unwrap_or_default() {
             let used = self.used.get_mut(&volume).expect("it was taken");
             *used -= amount;
@@ -76,7 +76,7 @@ impl Ledger {
     }
 
     /// Everything is given back.
-    pub(crate) fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         *self = Self::default();
     }
 
