@@ -192,10 +192,10 @@ mod tests {
     use plan::{RequestId, ScratchId};
 
     use super::*;
-    use crate::Purpose;
     use crate::blocks::block;
     use crate::ops::Owner;
     use crate::overlay::{Bytes, Logged};
+    use crate::purpose::Purpose;
 
     struct Lab {
         balance: Balance,

@@ -28,7 +28,8 @@ use super::convert::Convert;
 use super::discard::Discarded;
 use super::ids::OpId;
 use super::ops::{Lock, Op, Phase, Task};
-use super::{Purpose, direct, io::Flight};
+use super::purpose::Purpose;
+use super::{direct, io::Flight};
 
 impl Lane {
     /// Checks what holds between events. `all`: also the checks that have to count everything again.

@@ -13,9 +13,9 @@ use plan::action::{Action, Compute, ComputeId, Event};
 use plan::view::View;
 use plan::{Geometry, ScratchId};
 
-use super::Computing;
 use super::epochs::Epochs;
 use super::ids::OpId;
+use super::purpose::Computing;
 use super::sequence_map::SequenceMap;
 
 /// Passed to every state machine of a lane.

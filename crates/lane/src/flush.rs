@@ -7,10 +7,10 @@ use format::seeded::{self, SeededFault};
 use plan::RequestId;
 use plan::action::{Io, IoKind, Origin, Service};
 
-use super::Purpose;
 use super::context::Context;
 use super::ids::JobId;
 use super::io::{FaultReport, IoTable};
+use super::purpose::Purpose;
 
 /// What waits for a set of drives to be flushed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

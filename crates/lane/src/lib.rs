@@ -31,6 +31,7 @@ mod ops;
 mod overlay;
 mod pages;
 mod preserved;
+mod purpose;
 mod rare;
 pub mod record;
 mod records;
@@ -52,10 +53,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use block::{Instant, Outcome, Seat};
-use format::PageName;
 use layout::Cell;
 use plan::action::{Action, ComputeId, Computed, Event, IoId};
-use plan::{Geometry, GroupRequest, RequestId, ScratchId, Transfer};
+use plan::{Geometry, GroupRequest, RequestId};
 
 use self::backoff::Retries;
 use self::balance::Balance;
@@ -66,7 +66,6 @@ use self::direct_writes::DirectWrites;
 use self::discard::Discards;
 use self::entries::Entries;
 use self::flush::Flushes;
-use self::ids::{JobId, OpId};
 use self::io::IoTable;
 use self::jobs::GroupJobs;
 use self::known_losses::KnownLosses;
@@ -77,6 +76,7 @@ use self::ops::Operations;
 use self::overlay::Overlay;
 use self::pages::PageCache;
 use self::preserved::Preserved;
+use self::purpose::Computing;
 use self::recover::Recovery;
 use self::repairs::Repairs;
 use self::requests::Requests;
@@ -86,64 +86,6 @@ use self::uninitialized::Uninitialized;
 /// Rounds of one call of `advance`. A call needs few rounds, because the work that a round begins waits for a drive or
 /// a computation. More rounds are a livelock, which tests should end.
 const TURNS_MAX: u32 = 100_000;
-
-/// The purpose of a drive operation in flight.
-#[derive(Clone, Copy, Debug)]
-enum Purpose {
-    /// Transfer number `index` of the reads (or writes) of an operation's plan.
-    Transfer { op: OpId, transfer: Transfer },
-    /// A drive's part of flush number `number`.
-    Flush { number: u64, seat: Seat },
-    /// A column of a batch of the log.
-    Batch { sequence: u64, seat: Seat },
-    /// Copies of pages that lie side by side (`pages/reads.rs`).
-    PageRead { read: u64, seat: Seat },
-    /// A read that shows whether a drive works at all.
-    Probe { op: OpId },
-    /// Logged blocks that are being written to their place.
-    Install { transfer: Transfer },
-    /// A page that is being written to one of its places.
-    PageWrite { seat: Seat, offset: u64 },
-    /// An anchor.
-    Anchor { seat: Seat },
-    /// A column of a batch that recovery writes again.
-    Restore { seat: Seat },
-    /// The pages of a cell whose drive has returned with part of its column.
-    PageScan { job: JobId, seat: Seat },
-    /// A read of recovery.
-    Recovery { seat: Seat, index: usize },
-    /// The second copy of a write, which goes to a drive's successor.
-    Second { pair: u64 },
-    /// A discard of an operation.
-    Discard { op: OpId },
-    /// A discard of the ring, which is empty.
-    DiscardRing,
-}
-
-/// The purpose of a computation in flight.
-#[derive(Clone, Copy, Debug)]
-enum Computing {
-    /// The steps and checksums of an operation's plan.
-    Op(OpId),
-    /// The checksums of the blocks that an operation has read.
-    Verify(OpId),
-    /// The blocks and parity of a batch, laid out in memory.
-    Laid(u64),
-    /// The headers of a batch.
-    Headed(u64),
-    /// The check of the copies of a page that were read.
-    Page(PageName),
-    /// The pages that the checkpoint writes.
-    Paged,
-    /// An anchor in this memory.
-    Anchor(ScratchId),
-    /// The pages of the cell that this job fills.
-    PageScan(JobId),
-    /// A read of a group that was never written: zeros.
-    Zeros(RequestId),
-    /// A step of recovery.
-    Recovery,
-}
 
 /// The state machine of one lane: a share of the pool's groups.
 ///

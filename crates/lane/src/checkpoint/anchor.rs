@@ -9,8 +9,8 @@ use super::{Next, Phase, Running, page_slice};
 use crate::context::Context;
 use crate::io::IoTable;
 use crate::overlay::Overlay;
+use crate::purpose::{Computing, Purpose};
 use crate::writes::Writes;
-use crate::{Computing, Purpose};
 
 /// Lays out an anchor in memory.
 pub(crate) fn lay_anchor(cx: &mut Context, anchor: &Anchor) {

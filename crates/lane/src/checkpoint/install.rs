@@ -10,12 +10,12 @@ use plan::{Transfer, merge};
 
 use super::installs::Installs;
 use super::{Collected, Next, Phase, Running};
-use crate::Purpose;
 use crate::context::Context;
 use crate::discard::Emptied;
 use crate::io::IoTable;
 use crate::overlay::{Logged, Overlay};
 use crate::pages::PageCache;
+use crate::purpose::Purpose;
 use crate::writes::Writes;
 
 impl Running {

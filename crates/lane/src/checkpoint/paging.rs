@@ -20,8 +20,8 @@ use super::{Next, Phase, Running, page_slice};
 use crate::context::Context;
 use crate::io::IoTable;
 use crate::pages::{PageCache, PagePlace, page_places};
+use crate::purpose::{Computing, Purpose};
 use crate::writes::Writes;
-use crate::{Computing, Purpose};
 
 impl Running {
     /// Lays out its pages in memory. They count as written from now on.

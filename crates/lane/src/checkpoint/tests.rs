@@ -3,9 +3,9 @@ use format::{Entry, HeldIn, MetaPage};
 use plan::action::IoId;
 
 use super::*;
-use crate::Purpose;
 use crate::blocks::block;
 use crate::overlay::Bytes;
+use crate::purpose::Purpose;
 
 /// The checkpoints of a small lane whose pages are all in memory: a stripe has four blocks of each of six columns, and a page has
 /// two copies.

@@ -45,12 +45,12 @@ use self::known::Found;
 pub(super) use self::known::KnownSpace;
 use self::ring::RingSpace;
 pub(super) use self::ring::RingUse;
-use super::Purpose;
 use super::context::Context;
 use super::ids::OpId;
 use super::io::IoTable;
 use super::jobs::stripes_in;
 use super::maps::StripeMaps;
+use super::purpose::Purpose;
 
 /// Bytes of one cell that one operation discards. Writes to these stripes wait until the drives have ended the discard.
 const STEP_BYTES: u64 = 32 << 20;

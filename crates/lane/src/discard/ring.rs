@@ -12,9 +12,9 @@ use format::seeded::{self, SeededFault};
 use plan::action::{Io, IoKind, Origin, Service};
 
 use super::Discards;
-use crate::Purpose;
 use crate::context::Context;
 use crate::io::IoTable;
+use crate::purpose::Purpose;
 
 /// The ring is discarded if at least one part in this many has been written. A smaller part is soon written again.
 const WRITTEN_PART: u64 = 8;

@@ -4,7 +4,7 @@ use block::{Fault, Instant, Outcome};
 use plan::action::{Io, IoId};
 
 use super::stragglers::Late;
-use crate::Purpose;
+use crate::purpose::Purpose;
 
 /// A drive operation in flight.
 #[derive(Clone, Copy, Debug)]

@@ -44,8 +44,8 @@ use self::load::DriveLoad;
 use self::stragglers::Stragglers;
 use self::twins::Twins;
 use self::unflushed::Unflushed;
-use crate::Purpose;
 use crate::context::Context;
+use crate::purpose::Purpose;
 use crate::sequence_map::SequenceMap;
 
 /// The drive operations of one lane.

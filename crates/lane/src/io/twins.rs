@@ -23,8 +23,8 @@ use plan::action::{Io, IoId, IoKind};
 
 use super::fault_reports::{FaultReport, FaultReports};
 use super::{Ended, Flight};
-use crate::Purpose;
 use crate::context::Context;
+use crate::purpose::Purpose;
 
 /// How far the successor's part of a write is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

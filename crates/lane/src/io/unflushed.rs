@@ -17,8 +17,8 @@ use block::{Outcome, Seat};
 use plan::Transfer;
 use plan::action::IoKind;
 
-use crate::Purpose;
 use crate::context::Context;
+use crate::purpose::Purpose;
 
 /// Writes of one drive.
 #[derive(Clone, Copy, Debug, Default)]

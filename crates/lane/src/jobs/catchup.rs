@@ -18,7 +18,7 @@ use super::GroupJobs;
 use crate::context::Context;
 use crate::ids::JobId;
 use crate::io::{FaultReport, IoTable};
-use crate::{Computing, Purpose};
+use crate::purpose::{Computing, Purpose};
 
 /// What the target of a fill has already.
 #[derive(Clone, Debug)]

@@ -11,10 +11,10 @@ use plan::action::{Compute, ComputeStep, IoKind, Origin, Service, Slice};
 use super::buffer::BatchBuffer;
 use super::unit::Unit;
 use super::waiting::Lot;
-use crate::Purpose;
 use crate::context::Context;
 use crate::ids::OpId;
 use crate::io::IoTable;
+use crate::purpose::Purpose;
 use crate::writes::Writes;
 
 /// CRC-32C of a block of zeros.

@@ -6,10 +6,10 @@ use format::seeded::{self, SeededFault};
 use plan::action::{Compute, Computed};
 
 use super::{BatchBuffer, Log};
-use crate::Computing;
 use crate::context::Context;
 use crate::ids::OpId;
 use crate::io::IoTable;
+use crate::purpose::Computing;
 
 /// A batch that has ended; all batches before it have ended.
 #[derive(Debug)]

@@ -7,10 +7,10 @@ use plan::action::{Action, BufferId, Computed, Io, IoKind, Service, Slice};
 use plan::{RequestId, ScratchId};
 
 use super::*;
-use crate::Computing;
 use crate::blocks::block;
 use crate::io::IoTable;
 use crate::ops::{Owner, Prepared};
+use crate::purpose::Computing;
 
 /// The log of a small lane of six drives, of which two may fail. Its ring has room for 32 of the smallest batches: one
 /// block of content and one of header, on three drives.

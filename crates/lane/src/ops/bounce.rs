@@ -72,9 +72,9 @@ mod tests {
     use plan::{RequestId, Transfer};
 
     use super::*;
-    use crate::Purpose;
     use crate::ids::OpId;
     use crate::ops::{Owner, Prepared};
+    use crate::purpose::Purpose;
 
     /// A lane whose drive 1 has abandoned reads.
     struct Lab {

@@ -16,10 +16,10 @@ use plan::action::{Action, IoId, IoKind};
 
 use super::bounce::{BounceBuffer, move_pieces};
 use super::{Hedge, Lock, Op, Operations, Owner, Task};
-use crate::Purpose;
 use crate::context::Context;
 use crate::ids::OpId;
 use crate::io::IoTable;
+use crate::purpose::Purpose;
 
 /// The largest number of second reads at a time, so that a slow drive does not slow down the others.
 const HEDGES_MAX: usize = 64;

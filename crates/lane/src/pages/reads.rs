@@ -30,7 +30,7 @@ use super::place::readable_places;
 use crate::context::Context;
 use crate::epochs::Epoch;
 use crate::io::{FaultReport, IoTable};
-use crate::{Computing, Purpose};
+use crate::purpose::{Computing, Purpose};
 
 /// Copies in one read at most: 256 KiB.
 const COPIES_TOGETHER: usize = 64;

@@ -8,7 +8,7 @@ use plan::{ComputeId, ScratchId};
 use super::*;
 use crate::blocks::block;
 use crate::io::{Answered, Ended};
-use crate::{Computing, Purpose};
+use crate::purpose::{Computing, Purpose};
 
 struct Lab {
     pages: PageCache,

@@ -19,9 +19,9 @@ use plan::ScratchId;
 use plan::action::{Action, BufferId, Compute, ComputeStep, IoKind, Origin, Service, Slice};
 
 use super::{Lent, Next, Phase, Recovery, Seek};
-use crate::Purpose;
 use crate::context::Context;
 use crate::log::{BatchBuffer, derived};
+use crate::purpose::Purpose;
 use crate::ring::Placed;
 
 /// A batch whose header was found.

@@ -28,10 +28,10 @@ use plan::ScratchId;
 use plan::action::{Action, BufferId, Compute, Slice};
 
 use super::{Lent, Next, Phase, Recovery};
-use crate::Computing;
 use crate::context::Context;
 use crate::ops::{Op, Owner};
 use crate::overlay::Bytes;
+use crate::purpose::Computing;
 
 /// How often stripes are compared while no drive goes out and some stripe cannot be repaired. Blocks that could not be
 /// read count as lost in the next comparison, which so finds another end of the log. But a drive may read and fail

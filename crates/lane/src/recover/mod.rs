@@ -38,9 +38,9 @@ use super::io::{FaultReport, IoTable};
 use super::log::{BatchBuffer, ColumnCodes};
 use super::ops::Op;
 use super::overlay::Overlay;
+use super::purpose::{Computing, Purpose};
 use super::ring::Ring;
 use super::writes::Writes;
-use super::{Computing, Purpose};
 
 /// Blocks of a header at most: [`super::log`] writes none that is longer.
 pub(super) const HEADER_BLOCKS_MAX: u64 = 4;

@@ -2,8 +2,9 @@
 
 use plan::action::{IoId, IoKind};
 
+use crate::Lane;
 use crate::io::{Answered, Ended};
-use crate::{Lane, Purpose};
+use crate::purpose::Purpose;
 
 impl Lane {
     /// A drive has answered: routes the ended operations by their purpose.

@@ -8,6 +8,7 @@ use format::seeded::{self, SeededFault};
 use plan::Transfer;
 use plan::action::{Compute, Computed, IoKind};
 
+use crate::Lane;
 use crate::entries::Entries;
 use crate::ids::OpId;
 use crate::io::FaultReport;
@@ -17,8 +18,8 @@ use crate::ops::{
     needs_no_lock, note_verified, read_ended, sums_to_verify, tried, waits_for_verdict,
     writes_what_it_recovers, written,
 };
+use crate::purpose::{Computing, Purpose};
 use crate::verify::{Verified, report_bad, verify};
-use crate::{Computing, Lane, Purpose};
 
 impl Lane {
     /// Starts an operation. Reads of columns that can be read directly need no lock: every block is old or new.

@@ -15,8 +15,9 @@ use crate::ops::{
     Beginning, Owner, Phase, Planned, Probe, Task, Trials, Way, avoid_stragglers, begin_plan,
     closely, fault_of_loss, finds_losses, plan_trials, provide_memory, way,
 };
+use crate::purpose::Purpose;
 use crate::repairs::left_to_repair;
-use crate::{Lane, Purpose, preserved, records};
+use crate::{Lane, preserved, records};
 
 impl Lane {
     /// Plans an operation and starts its reads.

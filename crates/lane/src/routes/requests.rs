@@ -8,13 +8,14 @@ use format::seeded::{self, SeededFault};
 use plan::action::{BufferId, Compute, ComputeStep, Slice};
 use plan::{GroupRequest, RequestId};
 
+use crate::Lane;
 use crate::backoff::Work;
 use crate::coalesce::{Coalescing, Part, Stripes};
 use crate::flush::Waiter;
 use crate::ops::Op;
+use crate::purpose::Computing;
 use crate::request::{read_ops, service_for, write_ops, write_parts, zero_ops};
 use crate::requests::Done;
-use crate::{Computing, Lane};
 
 impl Lane {
     pub(crate) fn begin_request(&mut self, id: RequestId, request: GroupRequest) {
