@@ -48,13 +48,13 @@ pub(super) use self::batch::ColumnCodes;
 pub(super) use self::begin::{Begun, Inputs};
 pub(super) use self::buffer::BatchBuffer;
 use self::sequences::Sequences;
+pub(super) use self::shape::HEADER_BLOCKS_MAX;
 pub(super) use self::unit::{Unit, Zeroed};
 use self::waiting::{Lot, Waiting};
 use super::context::Context;
 use super::ids::OpId;
 use super::ops::{Op, Task};
 use super::overlay::Overlay;
-use super::recover::Recovered;
 use super::ring::Ring;
 
 /// The largest number of descriptors of a batch: their header has three blocks, or four with the checksums of parity.
@@ -95,6 +95,19 @@ pub(super) struct Log {
     /// drive. Writes end with this fault while the ring is full.
     tail_fault: Option<Fault>,
     codes: ColumnCodes,
+}
+
+/// Where the log goes on after recovery.
+#[derive(Clone, Debug)]
+pub(super) struct Recovered {
+    /// The batches in the ring.
+    pub(super) ring: Ring,
+    /// The incarnation that continues the log.
+    pub(super) incarnation: u64,
+    /// The oldest batch that counts.
+    pub(super) first: u64,
+    /// The first batch to be written.
+    pub(super) next: u64,
 }
 
 /// Waiting units.

@@ -2,7 +2,8 @@
 
 use format::BatchHeader;
 
-use crate::recover::HEADER_BLOCKS_MAX;
+/// Blocks of a header at most. Recovery reads none that is longer.
+pub(crate) const HEADER_BLOCKS_MAX: u64 = 4;
 
 /// The cost of a drive operation beside its bytes, in blocks: 1 to 2 us of CPU time, while copying a block takes 0.3 to
 /// 0.5 us.

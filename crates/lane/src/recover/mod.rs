@@ -35,15 +35,12 @@ use self::columns::Found;
 use self::compare::Comparison;
 use super::context::Context;
 use super::io::{FaultReport, IoTable};
-use super::log::{BatchBuffer, ColumnCodes};
+use super::log::{BatchBuffer, ColumnCodes, HEADER_BLOCKS_MAX, Recovered};
 use super::ops::Op;
 use super::overlay::Overlay;
 use super::purpose::{Computing, Purpose};
 use super::ring::Ring;
 use super::writes::Writes;
-
-/// Blocks of a header at most: [`super::log`] writes none that is longer.
-pub(super) const HEADER_BLOCKS_MAX: u64 = 4;
 
 #[derive(Clone, Debug)]
 enum Phase {
@@ -107,19 +104,6 @@ pub(super) enum Next {
     Flush,
     /// The end: this many batches were found and are durable, or the recovery has failed.
     End(Result<u64, Fault>),
-}
-
-/// Where the log goes on.
-#[derive(Clone, Debug)]
-pub(super) struct Recovered {
-    /// The batches in the ring.
-    pub(super) ring: Ring,
-    /// The incarnation that continues the log.
-    pub(super) incarnation: u64,
-    /// The oldest batch that counts.
-    pub(super) first: u64,
-    /// The first batch to be written.
-    pub(super) next: u64,
 }
 
 /// A recovery under way.
