@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 use block::Seat;
 use plan::action::{Io, IoId, IoKind, Origin};
 
-use super::join::{JOINED_BYTES_MAX, first_run};
+use super::{JOINED_BYTES_MAX, first_run};
 
 /// Shorter reads are never held: mostly they have no neighbours, and their clients wait for them.
 const LONG_BYTES: u64 = 32 << 10;

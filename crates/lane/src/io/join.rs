@@ -21,20 +21,13 @@
 
 use std::collections::BTreeMap;
 
-use block::{BLOCK_BYTES, Seat};
+use block::Seat;
 use plan::action::{Action, Io, IoId, IoKind, Joined, Service, Slice};
 
-use super::Flight;
 use super::held_reads::HeldReads;
+use super::{Flight, JOINED_BYTES_MAX, first_run};
 use crate::context::Context;
 use crate::sequence_map::SequenceMap;
-
-/// The longest operation that neighbours are joined to. A disk of 100 MB/s that seeks for 2 ms reaches two thirds of
-/// its rate with such operations, and a client's operation waits 5 ms behind one.
-pub(crate) const JOINED_BYTES_MAX: u64 = 512 << 10;
-
-/// The kernel takes at most 1024 ranges at once (`IOV_MAX`).
-const _: () = assert!(JOINED_BYTES_MAX / BLOCK_BYTES <= 1024);
 
 /// Operations that a turn has begun, and joined ones in flight.
 #[derive(Clone, Debug, Default)]
@@ -102,25 +95,7 @@ impl Joins {
         self.begun += 1;
         self.long_read |= self.reads.is_long(io);
     }
-}
 
-/// How many of these operations go out as one: the first and the neighbours behind it. They are in order of their
-/// places.
-pub(super) fn first_run<T>(
-    sorted: &[T],
-    length: impl Fn(&T) -> u64,
-    is_before: impl Fn(&T, &T) -> bool,
-) -> usize {
-    let mut bytes = sorted.first().map_or(0, &length);
-    let pairs = sorted.iter().zip(sorted.iter().skip(1));
-    let more = pairs.take_while(|(last, next)| {
-        bytes += length(next);
-        is_before(last, next) && bytes <= JOINED_BYTES_MAX
-    });
-    sorted.len().min(1 + more.count())
-}
-
-impl Joins {
     /// The turn ends: the operations that it has begun are joined with their neighbours on the drives.
     pub(super) fn join_begun(&mut self, cx: &mut Context, ios: &mut SequenceMap<IoId, Flight>) {
         let begun = std::mem::take(&mut self.begun);
@@ -257,6 +232,8 @@ fn shares_a_drive(cx: &Context) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use block::BLOCK_BYTES;
+
     use super::*;
 
     fn candidate(seat: u16, write: bool, block: u64, blocks: u64) -> Candidate {

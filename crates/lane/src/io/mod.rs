@@ -27,7 +27,7 @@ mod unflushed;
 
 use std::collections::BTreeSet;
 
-use block::{Fault, Instant, Outcome, Seat};
+use block::{BLOCK_BYTES, Fault, Instant, Outcome, Seat};
 use format::PageName;
 use format::seeded::{self, SeededFault};
 use plan::action::{Action, Io, IoId, IoKind, Service, Slice, WRITE_RETRIES};
@@ -37,7 +37,6 @@ pub(crate) use self::fault_reports::FaultReport;
 use self::fault_reports::FaultReports;
 pub(crate) use self::flight::{Answered, Ended, Flight};
 use self::held_reads::HeldReads;
-pub(crate) use self::join::JOINED_BYTES_MAX;
 use self::join::Joins;
 use self::latency::LatencyTracker;
 use self::load::DriveLoad;
@@ -47,6 +46,13 @@ use self::unflushed::Unflushed;
 use crate::context::Context;
 use crate::purpose::Purpose;
 use crate::sequence_map::SequenceMap;
+
+/// The longest operation that neighbours are joined to. A disk of 100 MB/s that seeks for 2 ms reaches two thirds of
+/// its rate with such operations, and a client's operation waits 5 ms behind one.
+pub(crate) const JOINED_BYTES_MAX: u64 = 512 << 10;
+
+/// The kernel takes at most 1024 ranges at once (`IOV_MAX`).
+const _: () = assert!(JOINED_BYTES_MAX / BLOCK_BYTES <= 1024);
 
 /// The drive operations of one lane.
 #[derive(Clone, Debug)]
@@ -483,6 +489,22 @@ impl IoTable {
     pub(crate) fn is_idle(&self) -> bool {
         self.in_flight.is_empty() && self.twins.is_idle()
     }
+}
+
+/// How many of these operations go out as one: the first and the neighbours behind it. They are in order of their
+/// places.
+fn first_run<T>(
+    sorted: &[T],
+    length: impl Fn(&T) -> u64,
+    is_before: impl Fn(&T, &T) -> bool,
+) -> usize {
+    let mut bytes = sorted.first().map_or(0, &length);
+    let pairs = sorted.iter().zip(sorted.iter().skip(1));
+    let more = pairs.take_while(|(last, next)| {
+        bytes += length(next);
+        is_before(last, next) && bytes <= JOINED_BYTES_MAX
+    });
+    sorted.len().min(1 + more.count())
 }
 
 #[cfg(test)]
