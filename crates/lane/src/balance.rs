@@ -16,7 +16,7 @@ use plan::{Geometry, Kind, Piece, Plan, Transfer};
 
 use super::context::Context;
 use super::io::IoTable;
-use super::ops::{Op, Task};
+use super::op::{Op, Task};
 use super::overlay::Overlay;
 use super::pages::PageCache;
 
@@ -193,7 +193,7 @@ mod tests {
 
     use super::*;
     use crate::blocks::block;
-    use crate::ops::Owner;
+    use crate::op::Owner;
     use crate::overlay::{Bytes, Logged};
     use crate::purpose::Purpose;
 

@@ -7,8 +7,8 @@ use format::{BlockName, Entry, Form, PageName};
 use plan::{BlockState, Blocks};
 
 use super::entries::Entries;
-use super::jobs::Held;
-use super::ops::{Forms, Op};
+use super::op::Held;
+use super::op::{Forms, Op};
 use super::overlay::{Bytes, Overlay};
 use super::pages::PageCache;
 

@@ -24,10 +24,10 @@ use block::BLOCK_BYTES;
 use format::{BlockName, Entry};
 
 use super::Lane;
-use super::convert::Convert;
-use super::discard::Discarded;
 use super::ids::OpId;
-use super::ops::{Lock, Op, Phase, Task};
+use super::op::Convert;
+use super::op::Discarded;
+use super::op::{Lock, Op, Phase, Task};
 use super::purpose::Purpose;
 use super::{direct, io::Flight};
 

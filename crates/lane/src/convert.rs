@@ -22,69 +22,14 @@
 
 use format::Form;
 use plan::Stripe;
-use plan::action::FormCounts;
 
 use super::context::Context;
 use super::io::IoTable;
 use super::maps::StripeMaps;
-use super::ops::Op;
+use super::op::{Convert, Op};
 use super::overlay::Overlay;
 
-/// A step of a conversion: its aim, and what is known since it was planned.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Convert {
-    /// The form that stripes should have; `None`: they are only counted.
-    pub(super) to: Option<Form>,
-    /// Stripes that are converted at most.
-    pub(super) most: u64,
-    /// The stripes that are converted, each with the stripe of the group's data that it holds.
-    pub(super) chosen: Vec<(u64, u64)>,
-    counts: FormCounts,
-}
-
 impl Convert {
-    pub(super) const fn new(to: Option<Form>, most: u64) -> Self {
-        Self {
-            to,
-            most,
-            chosen: Vec::new(),
-            counts: FormCounts {
-                written: 0,
-                copies: 0,
-                converted: 0,
-                left: 0,
-                short: 0,
-            },
-        }
-    }
-
-    /// A drive has refused what the new form needs: nothing is converted.
-    pub(super) fn give_up(&mut self) {
-        self.counts.left += self.chosen.len() as u64;
-        self.chosen.clear();
-    }
-
-    /// There is no room for what the new form needs: nothing is converted.
-    pub(super) fn lacks_room(&mut self) {
-        self.counts.short += self.chosen.len() as u64;
-        self.give_up();
-    }
-
-    /// The stripes as they are at the end.
-    pub(super) fn counts(&self) -> FormCounts {
-        let converted = self.chosen.len() as u64;
-        let copies = match self.to {
-            Some(Form::Copies) => self.counts.copies + converted,
-            Some(Form::Parity) => self.counts.copies - converted,
-            None => self.counts.copies,
-        };
-        FormCounts {
-            copies,
-            converted,
-            ..self.counts
-        }
-    }
-
     /// Counts the operation's stripes, and chooses those that are converted. `first`: for the state of their blocks.
     pub(super) fn chosen(
         &self,

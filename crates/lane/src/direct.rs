@@ -25,17 +25,15 @@ use format::{BlockName, DESCRIPTOR_BYTES, Descriptor, HeldIn, PageName};
 use plan::{Plan, Transfer};
 
 use super::context::Context;
-use super::convert::Convert;
-use super::direct_writes::Turn;
 use super::entries::Entries;
 use super::ids::OpId;
 use super::io::IoTable;
 use super::log::{Unit, Zeroed};
-use super::ops::{Op, Owner, Staging, Task, unit_of_move};
+use super::op::{Convert, Op, Owner, Staging, Task};
+use super::ops::unit_of_move;
 use super::overlay::Overlay;
 use super::pages::PageCache;
 use super::records::written_blocks;
-use super::room::Needs;
 
 /// Blocks of a lane that are in place and whose entries are in memory only. From this number on a checkpoint begins: 64
 /// MiB. The checkpoint goes through all of them at once, and commits on the same thread wait for it. At four times this
@@ -44,19 +42,6 @@ pub(super) const IN_PLACE_MAX: u64 = 16_384;
 
 /// Bytes of a unit's descriptors at most: several units, and the other parts of a batch, fit into one header.
 const UNIT_BYTES_MAX: usize = 4 << 10;
-
-/// The state of an operation that writes in place.
-#[derive(Clone, Debug)]
-pub(super) struct Direct {
-    /// Plain CRC-32C of the blocks that it writes, in the order of [`written_blocks`].
-    pub(super) sums: Vec<u32>,
-    /// A drive has failed one of the writes.
-    pub(super) failed: bool,
-    /// The turn in which it was planned.
-    pub(super) turn: Turn,
-    /// What a conversion has been charged with, by drive.
-    pub(super) charged: Needs,
-}
 
 /// The number of blocks of each element that one unit describes, in a stripe of so many elements; `None` if not even
 /// one fits.
@@ -230,7 +215,7 @@ mod tests {
 
     use super::*;
     use crate::blocks::block;
-    use crate::ops::{Destination, Prepared};
+    use crate::op::{Destination, Prepared};
     use crate::overlay::{Bytes, Logged};
 
     const ID: OpId = OpId(1);

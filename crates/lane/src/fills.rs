@@ -15,7 +15,7 @@ use format::{BlockName, Entry, PageName};
 use plan::action::Event;
 
 use super::context::Context;
-use super::ops::Op;
+use super::op::Op;
 use super::overlay::{Bytes, Overlay};
 use super::pages::PageCache;
 
@@ -122,8 +122,8 @@ mod tests {
     use super::*;
     use crate::blocks::block;
     use crate::ids::JobId;
-    use crate::jobs::Held;
-    use crate::ops::{Owner, Task};
+    use crate::op::Held;
+    use crate::op::{Owner, Task};
     use crate::overlay::Logged;
 
     /// A step of a fill of column 2 of a small lane, and the pages of its group: blocks 0 and 1 of the column are written.

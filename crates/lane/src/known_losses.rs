@@ -12,18 +12,14 @@ use std::ops::Range;
 use block::BLOCK_BYTES;
 use format::{BlockName, Form};
 use plan::action::Event;
-use plan::{AssessedRow, Losses, LostRange};
+use plan::{Losses, LostRange};
 
 use super::context::Context;
 use super::maps::StripeMaps;
-use super::ops::{Op, Task};
+use super::op::{Assessed, Op, Task};
 
 /// Ranges that a lane remembers: 1.5 MiB at most. Further losses are reported again each time they are found.
 const LANE_RANGES_MAX: usize = 16_384;
-
-/// By stripe and byte of its elements: the data elements that are lost there, and those that the repair writes again.
-/// Other elements are not listed: not all blocks that count as readable have been read.
-pub(super) type Assessed = Vec<(u64, AssessedRow)>;
 
 /// The losses of one lane.
 #[derive(Clone, Debug, Default)]
@@ -228,9 +224,11 @@ impl KnownLosses {
 
 #[cfg(test)]
 mod tests {
+    use plan::AssessedRow;
+
     use super::*;
     use crate::ids::JobId;
-    use crate::ops::Owner;
+    use crate::op::Owner;
 
     fn begun() -> (KnownLosses, Context) {
         (KnownLosses::default(), Context::of_test("raid6", 6))

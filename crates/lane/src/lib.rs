@@ -27,6 +27,7 @@ mod known_losses;
 mod locks;
 mod log;
 mod maps;
+mod op;
 mod ops;
 mod overlay;
 mod pages;

@@ -9,7 +9,7 @@ use plan::action::Slice;
 use super::context::Context;
 use super::ids::OpId;
 use super::log::{Unit, Zeroed, derived};
-use super::ops::{Op, Task};
+use super::op::{Op, Task};
 use super::overlay::Overlay;
 use super::preserved;
 use super::verify::blocks_of;
@@ -132,7 +132,7 @@ mod tests {
 
     use super::*;
     use crate::blocks::block;
-    use crate::ops::{Owner, Prepared, Staging};
+    use crate::op::{Owner, Prepared, Staging};
     use crate::overlay::{Bytes, Logged};
 
     const ID: OpId = OpId(1);

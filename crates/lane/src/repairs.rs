@@ -20,7 +20,7 @@ use plan::action::Event;
 
 use super::context::Context;
 use super::entries::Entries;
-use super::ops::{Op, Owner, Task};
+use super::op::{Op, Owner, Task};
 use super::overlay::Bytes;
 
 /// The repairs of a lane.

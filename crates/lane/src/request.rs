@@ -6,7 +6,7 @@ use plan::{Geometry, GroupRequest, Piece, RequestId, Service};
 
 use super::coalesce::Part;
 use super::context::Context;
-use super::ops::{Op, Owner, Prepared, Task};
+use super::op::{Op, Owner, Prepared, Task};
 
 /// The largest number of stripes that one operation zeroes: it holds all their locks at once.
 const ZERO_STRIPES_MAX: u64 = 64;

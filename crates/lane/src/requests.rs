@@ -13,7 +13,7 @@ use plan::{RequestId, ScratchId};
 
 use super::context::Context;
 use super::io::IoTable;
-use super::ops::BounceBuffer;
+use super::op::BounceBuffer;
 
 /// A request in flight.
 #[derive(Clone, Debug)]

@@ -11,7 +11,7 @@ use format::{BlockName, ENTRIES_PER_META_PAGE, PageName};
 use plan::Geometry;
 
 use super::context::Context;
-use super::ops::{Op, Task};
+use super::op::{Op, Task};
 use super::overlay::Overlay;
 use super::pages::PageCache;
 
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
     use crate::blocks::block;
     use crate::ids::JobId;
-    use crate::ops::Owner;
+    use crate::op::Owner;
     use crate::overlay::{Bytes, Logged};
 
     /// A step of a fill in a pool whose content is right by definition.

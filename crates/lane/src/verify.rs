@@ -14,7 +14,7 @@ use super::context::Context;
 use super::entries::Entries;
 use super::known_losses::KnownLosses;
 use super::maps::StripeMaps;
-use super::ops::{Op, Task};
+use super::op::{Op, Task};
 use super::overlay::Bytes;
 
 /// A block whose content is not what was written there.
@@ -147,7 +147,7 @@ mod tests {
     use super::*;
     use crate::blocks::block;
     use crate::ids::JobId;
-    use crate::ops::{Lock, Owner};
+    use crate::op::{Lock, Owner};
     use crate::overlay::{Logged, Overlay};
     use crate::pages::{PageCache, sum_of};
 

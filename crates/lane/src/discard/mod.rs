@@ -50,6 +50,7 @@ use super::ids::OpId;
 use super::io::IoTable;
 use super::jobs::stripes_in;
 use super::maps::StripeMaps;
+use super::op::Discarded;
 use super::purpose::Purpose;
 
 /// Bytes of one cell that one operation discards. Writes to these stripes wait until the drives have ended the discard.
@@ -61,18 +62,6 @@ pub(crate) struct Emptied {
     pub(crate) only: Option<Form>,
     pub(crate) group: u64,
     pub(crate) stripe: u64,
-}
-
-/// Why an operation discards its stripes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Discarded {
-    /// They were made unwritten.
-    Stripes,
-    /// What only this form of them keeps was made unwritten: they were converted, or were copies when they were made
-    /// unwritten.
-    Form(Form),
-    /// Their group belongs to no volume any more.
-    Group,
 }
 
 /// Stripes of a group that are discarded together.

@@ -4,94 +4,19 @@
 //! than the batch up to which the drive has everything, and the drive's own page has the same entry
 //! (`docs/design/catch-up.md` explains why that is enough). All other blocks are filled as on a fresh drive.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
 use std::sync::Arc;
 
-use block::{BLOCK_BYTES, Outcome, Seat};
-use format::{BlockName, ENTRIES_PER_META_PAGE, Entry, MetaPage, PAGE_BYTES, PageName};
+use block::{Outcome, Seat};
+use format::{MetaPage, PAGE_BYTES, PageName};
 use layout::Cell;
-use plan::Geometry;
 use plan::action::{Action, BufferId, Compute, Computed, IoKind, Origin, Service, Slice};
 
 use super::GroupJobs;
 use crate::context::Context;
 use crate::ids::JobId;
 use crate::io::{FaultReport, IoTable};
+use crate::op::{Held, pages_beside};
 use crate::purpose::{Computing, Purpose};
-
-/// What the target of a fill has already.
-#[derive(Clone, Debug)]
-pub(crate) struct Held {
-    /// The column whose blocks it may hold.
-    pub(crate) column: u16,
-    /// Everything logged before this batch is on it.
-    before: u64,
-    /// Its pages of the column, and those of the columns before it in the group.
-    pages: BTreeMap<PageName, MetaPage>,
-}
-
-impl Held {
-    /// True if the target has the block that this entry of the column describes.
-    pub(crate) fn holds(&self, name: BlockName, entry: Entry) -> bool {
-        entry.is_before(self.before) && self.has_entry(name, entry)
-    }
-
-    /// True if the entry is known, and the target's own page has the same one.
-    pub(crate) fn has_entry(&self, name: BlockName, entry: Entry) -> bool {
-        let page = self.pages.get(&name.page());
-        entry != Entry::UNKNOWN && page.is_some_and(|page| page.get(name.entry()) == entry)
-    }
-
-    /// The target's own page.
-    pub(crate) fn page(&self, name: PageName) -> Option<&MetaPage> {
-        self.pages.get(&name)
-    }
-
-    /// The pages beside the target that describe these stripes, in their order on the drive.
-    pub(crate) fn pages_of(
-        &self,
-        geometry: &Geometry,
-        group: u64,
-        stripes: &Range<u64>,
-    ) -> Vec<PageName> {
-        let per_column = usize::try_from(geometry.pages_per_cell()).expect("few pages");
-        let copies = usize::try_from(geometry.page_copies()).expect("few copies");
-        let per_chunk = geometry.chunk_bytes() / BLOCK_BYTES;
-        // The places of both forms: what a form does not keep must be *unwritten* at the target, too.
-        let places =
-            { stripes.clone() }.flat_map(|stripe| geometry.places_of_stripe(group, stripe));
-        let chunks = places.filter(|&(column, _)| column == self.column);
-        let mut indexes: BTreeSet<usize> = BTreeSet::new();
-        for (_, chunk) in chunks {
-            let page = |block: u64| {
-                usize::try_from(block / u64::from(ENTRIES_PER_META_PAGE)).expect("few pages")
-            };
-            indexes.extend(page(chunk * per_chunk)..=page((chunk + 1) * per_chunk - 1));
-        }
-        if stripes.end == geometry.stripes_per_group() {
-            // Behind the last stripe a cell may have blocks that no stripe uses.
-            let last = indexes.last().copied().unwrap_or(0);
-            indexes.extend(last..per_column);
-        }
-        let beside = pages_beside(geometry, group, self.column).into_iter();
-        let names = beside.filter(|name| indexes.contains(&(name.index as usize)));
-        let names: Vec<PageName> = names.collect();
-        debug_assert_eq!(names.len(), indexes.len() * copies);
-        names
-    }
-}
-
-/// The pages beside a cell that holds this column, in their order on the drive.
-fn pages_beside(geometry: &Geometry, group: u64, column: u16) -> Vec<PageName> {
-    let beside = geometry.pages_beside(column).into_iter();
-    let names = beside.map(|(column, index)| PageName {
-        group,
-        column,
-        index,
-    });
-    names.collect()
-}
 
 /// A scan of a target's pages that is under way.
 #[derive(Clone, Debug)]
@@ -187,11 +112,7 @@ impl GroupJobs {
         let page = bytes.chunks(usize::try_from(PAGE_BYTES).expect("a page is small"));
         let pages = names.iter().zip(page);
         let pages = pages.map(|(&name, bytes)| (name, MetaPage::merge(pool, name, &[bytes]).0));
-        let held = Held {
-            column,
-            before,
-            pages: pages.collect(),
-        };
+        let held = Held::new(column, before, pages.collect());
         self.end_scan(cx, ios, id, Some(Arc::new(held)));
     }
 
@@ -224,23 +145,5 @@ impl GroupJobs {
         }
         let column = job.column_filled().expect("it fills a column");
         pages_beside(&cx.geometry, job.group, column)
-    }
-}
-
-#[cfg(test)]
-impl Held {
-    /// Of a target that has no page of its own.
-    pub(crate) const fn of_test(column: u16) -> Self {
-        Self {
-            column,
-            before: 0,
-            pages: BTreeMap::new(),
-        }
-    }
-
-    /// The same with one more page.
-    pub(crate) fn with_page(mut self, name: PageName, page: MetaPage) -> Self {
-        self.pages.insert(name, page);
-        self
     }
 }

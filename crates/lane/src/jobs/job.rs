@@ -10,9 +10,10 @@ use format::{Form, PageName};
 use layout::Cell;
 use plan::action::FormCounts;
 
-use super::catchup::{Held, PageScan};
-use crate::convert::Convert;
-use crate::ops::Task;
+use super::catchup::PageScan;
+use crate::op::Convert;
+use crate::op::Held;
+use crate::op::Task;
 
 /// Bytes of one cell that a step of a scrub or resync reads. Clients wait for its stripes' locks.
 /// A scrub's is shorter while clients ask (`pace.rs`).

@@ -30,14 +30,13 @@ use layout::Cell;
 use plan::Geometry;
 use plan::action::{Event, FormCounts, Steer};
 
-pub(super) use self::catchup::Held;
 pub(super) use self::job::Job;
 use self::job::{CONVERT_STEP_BYTES, Kind, STEP_BYTES};
 use self::pace::Pacer;
 use super::context::Context;
 use super::ids::JobId;
 use super::io::IoTable;
-use super::ops::Task;
+use super::op::Task;
 
 /// How a job begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

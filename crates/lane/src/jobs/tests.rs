@@ -4,6 +4,7 @@ use plan::action::{Action, Computed, Io, IoKind};
 
 use super::*;
 use crate::io::{Answered, Ended as IoEnded};
+use crate::op::Held;
 use crate::purpose::{Computing, Purpose};
 
 /// The jobs of a small lane: cells of 16 MiB, 1,024 stripes.

@@ -30,7 +30,7 @@ use plan::action::{BufferId, ComputeStep, Slice};
 use super::Unit;
 use super::buffer::BatchBuffer;
 use crate::context::Context;
-use crate::ops::{Op, Task};
+use crate::op::{Op, Task};
 
 /// How many blocks of a batch are derived.
 pub(crate) fn blocks(header: &BatchHeader) -> u64 {

@@ -53,7 +53,7 @@ pub(super) use self::unit::{Unit, Zeroed};
 use self::waiting::{Lot, Waiting};
 use super::context::Context;
 use super::ids::OpId;
-use super::ops::{Op, Task};
+use super::op::{Op, Task};
 use super::overlay::Overlay;
 use super::ring::Ring;
 

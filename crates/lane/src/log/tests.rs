@@ -9,7 +9,7 @@ use plan::{RequestId, ScratchId};
 use super::*;
 use crate::blocks::block;
 use crate::io::IoTable;
-use crate::ops::{Owner, Prepared};
+use crate::op::{Owner, Prepared};
 use crate::purpose::Computing;
 
 /// The log of a small lane of six drives, of which two may fail. Its ring has room for 32 of the smallest batches: one

@@ -21,7 +21,7 @@ use format::VolumeId;
 
 use super::Unit;
 use crate::fair_queue::FairQueue;
-use crate::ops::Op;
+use crate::op::Op;
 use crate::shares::Volumes;
 
 /// If no commit has come for this time, commits count as absent.

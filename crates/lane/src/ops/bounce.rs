@@ -5,17 +5,9 @@ use block::BLOCK_BYTES;
 use plan::action::{Action, BufferId, Slice};
 use plan::{Piece, ScratchId};
 
-use super::{Op, Staging, Task};
 use crate::context::Context;
 use crate::io::IoTable;
-
-/// The memory of a read whose bytes are not in the memory of its request.
-#[derive(Clone, Debug)]
-pub(crate) struct BounceBuffer {
-    pub(crate) scratch: ScratchId,
-    /// Where the bytes of each piece belong.
-    pub(crate) home: Vec<Slice>,
-}
+use crate::op::{BounceBuffer, Op, Staging, Task};
 
 /// Before an operation is planned: moves its reads to memory that no straggler writes into.
 pub(crate) fn avoid_stragglers(cx: &mut Context, ios: &mut IoTable, op: &mut Op) {
@@ -73,7 +65,7 @@ mod tests {
 
     use super::*;
     use crate::ids::OpId;
-    use crate::ops::{Owner, Prepared};
+    use crate::op::{Owner, Prepared};
     use crate::purpose::Purpose;
 
     /// A lane whose drive 1 has abandoned reads.

@@ -8,11 +8,11 @@ use format::{BlockName, PageName};
 use plan::action::Slice;
 use plan::{Plan, Row, Scratch, ScratchId, Stripe, SubStripePlans};
 
-use super::{Op, Owner, Task};
 use crate::arbitration::Reconstructed;
 use crate::blocks::LaneBlocks;
 use crate::context::Context;
 use crate::entries::Entries;
+use crate::op::{Op, Owner, Task};
 use crate::records;
 
 /// The result of comparing the blocks that an operation reconstructs.

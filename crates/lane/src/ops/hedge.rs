@@ -14,11 +14,12 @@
 use block::Outcome;
 use plan::action::{Action, IoId, IoKind};
 
-use super::bounce::{BounceBuffer, move_pieces};
-use super::{Hedge, Lock, Op, Operations, Owner, Task};
+use super::Operations;
+use super::bounce::move_pieces;
 use crate::context::Context;
 use crate::ids::OpId;
 use crate::io::IoTable;
+use crate::op::{BounceBuffer, Hedge, Lock, Op, Owner, Task};
 use crate::purpose::Purpose;
 
 /// The largest number of second reads at a time, so that a slow drive does not slow down the others.

@@ -6,10 +6,10 @@ use format::Form;
 use plan::action::{BufferId, IoKind, Slice};
 use plan::{Kind, Piece, Plan, RequestId, Row, ScratchId, Source, SubStripePlans, Transfer};
 
-use super::{Op, Owner, Task};
 use crate::context::Context;
 use crate::entries::Entries;
 use crate::io::IoTable;
+use crate::op::{Op, Owner, Task};
 use crate::overlay::Overlay;
 use crate::pages::PageCache;
 

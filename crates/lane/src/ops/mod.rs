@@ -1,19 +1,9 @@
 //! Operations: what a lane does for requests and jobs, a stripe at a time.
 //!
-//! ```text
-//!      ┌─ pages ─► Fetching ─┐    ┌─ a read failed, or is not what was written: plan around it
-//!      ▼                     │    │
-//!   Locking ──── plan ───────┴─► Reading ─► Verifying ─► Computing ─┬─► Logging ─► (end)
-//!      ▲                                                            ├─► Writing ─► (end)
-//!      └────────────────── blocks staged ───────────────────────────┘
-//! ```
-//!
-//! Writes of requests are logged. Whole stripes that a stream writes onto unwritten space are logged after they are in
-//! place (`direct.rs`). Fills write a cell that does not count yet, so they write in place. In a pool without a journal
-//! everything is written in place.
-//!
 //! [`Operations`] holds the operations in flight, the locks of their stripes, and the queue of those that can be
-//! planned. An operation is defined in `op.rs`, the bytes that it writes in `prepared.rs`.
+//! planned. An operation as data is in `op/`, with a picture of its phases in `op/phase.rs`. The files here decide how
+//! it goes on: `plan.rs`, `way.rs`, `reads.rs`, `writes.rs`, `compare.rs`; where its data is: `moves.rs`; and what is
+//! done about drives that are late: `hedge.rs`, `bounce.rs`.
 //!
 //! Invariants:
 //! - An operation in the queue to be planned has its locks, or needs none.
@@ -23,9 +13,7 @@ mod bounce;
 mod compare;
 mod hedge;
 mod moves;
-mod op;
 mod plan;
-mod prepared;
 mod reads;
 mod way;
 mod writes;
@@ -37,20 +25,16 @@ use ::plan::SubStripePlans;
 use format::Form;
 use format::seeded::{self, SeededFault};
 
-pub(super) use self::bounce::{BounceBuffer, avoid_stragglers};
+pub(super) use self::bounce::avoid_stragglers;
 pub(super) use self::compare::{
     Compared, Trials, compare, must_check, plan_trials, tried, writes_what_it_recovers,
 };
 pub(super) use self::moves::{
     Located, depends_on_forms, forms, is_located, locate, split, unit_of_move,
 };
-pub(super) use self::op::{
-    Destination, Forms, Hedge, Lock, Op, Owner, Phase, Probe, Task, waits_for_verdict,
-};
 pub(super) use self::plan::{
     Beginning, Planned, begin as begin_plan, closely, fault_of_loss, finds_losses,
 };
-pub(super) use self::prepared::{Prepared, Staging};
 pub(super) use self::reads::{AfterRead, is_news, note_verified, read_ended, sums_to_verify};
 pub(super) use self::way::{Way, provide_memory, way};
 pub(super) use self::writes::{
@@ -60,6 +44,7 @@ pub(super) use self::writes::{
 use super::context::Context;
 use super::ids::OpId;
 use super::locks::StripeLocks;
+use super::op::{Lock, Op, Phase, Task};
 use super::sequence_map::SequenceMap;
 
 /// The operations of a lane.

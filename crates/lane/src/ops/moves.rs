@@ -31,11 +31,12 @@ use format::seeded::{self, SeededFault};
 use format::{BlockName, Descriptor, HeldIn};
 use plan::Geometry;
 
-use super::{Destination, Forms, Lock, Op, Operations, Owner, Phase, Task};
+use super::Operations;
 use crate::context::Context;
 use crate::ids::OpId;
 use crate::log::{Unit, Zeroed};
 use crate::maps::StripeMaps;
+use crate::op::{Destination, Forms, Lock, Op, Owner, Phase, Task};
 
 /// Bytes of the descriptors of a stripe that moves at most: they must be in one batch, whose header has four blocks.
 const MOVE_BYTES_MAX: usize = 10 << 10;
@@ -217,7 +218,7 @@ mod tests {
 
     use super::*;
     use crate::maps::MapEntries;
-    use crate::ops::Prepared;
+    use crate::op::Prepared;
     use crate::overlay::Overlay;
     use crate::pages::PageCache;
 

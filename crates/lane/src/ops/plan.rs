@@ -22,15 +22,15 @@ use format::PageName;
 use plan::{AssessedRow, Lost, Plan, Scratch, ScratchId, Stripe, SubStripePlans};
 
 use super::hedge::avoided;
-use super::{Op, Owner, Probe, Task};
 use crate::balance::{Balance, Known, Sound};
 use crate::blocks::LaneBlocks;
 use crate::context::Context;
-use crate::convert::Convert;
-use crate::discard::Discarded;
 use crate::entries::Entries;
 use crate::io::IoTable;
 use crate::maps::StripeMaps;
+use crate::op::Convert;
+use crate::op::Discarded;
+use crate::op::{Op, Owner, Probe, Task};
 use crate::trusted;
 
 /// How often blocks that a drive could not read are read again before their loss is reported. While they can be

@@ -6,10 +6,10 @@ use format::seeded::{self, SeededFault};
 use plan::Transfer;
 use plan::action::Slice;
 
-use super::{Op, Phase, Task};
 use crate::context::Context;
 use crate::known_losses::KnownLosses;
 use crate::maps::StripeMaps;
+use crate::op::{Op, Phase, Task};
 use crate::verify::BadBlock;
 
 /// The next step when a read has ended.
@@ -138,7 +138,7 @@ mod tests {
 
     use super::super::lab::{self, Lab};
     use super::*;
-    use crate::ops::Lock;
+    use crate::op::Lock;
 
     /// A read of so many blocks of columns 1 and 2.
     fn reading(blocks: u64) -> Lab {

@@ -3,6 +3,7 @@ use ::plan::{Piece, RequestId};
 use block::{BLOCK_BYTES, Fault, Instant, Seat};
 
 use super::*;
+use crate::op::Owner;
 
 /// The operations of a small lane.
 struct Lab {

@@ -8,11 +8,11 @@ use plan::action::Action;
 use plan::{Kind, Plan, ScratchId};
 
 use super::moves::may_move;
-use super::{Op, Task};
 use crate::context::Context;
 use crate::direct;
 use crate::entries::Entries;
 use crate::io::IoTable;
+use crate::op::{Op, Task};
 
 /// The way of a planned operation.
 #[derive(Debug, PartialEq, Eq)]
@@ -82,7 +82,7 @@ mod tests {
     use super::super::lab::{self, Lab};
     use super::super::plan::tests::{reads, slots};
     use super::*;
-    use crate::ops::{Destination, Lock, Prepared, Staging};
+    use crate::op::{Destination, Lock, Prepared, Staging};
     use crate::pages::PageCache;
 
     /// A write of a whole stripe, as part of a stream, in a pool with free stripes.

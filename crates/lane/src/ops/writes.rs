@@ -8,8 +8,8 @@ use plan::action::Compute;
 use plan::{SubStripePlans, Transfer};
 
 use super::compare::{must_check, sums_to_check};
-use super::{Op, Owner, Phase, Task};
 use crate::context::Context;
+use crate::op::{Op, Owner, Phase, Task};
 use crate::records;
 
 /// The computation of an operation.
@@ -161,10 +161,10 @@ mod tests {
 
     use super::super::lab::{self, Lab};
     use super::*;
-    use crate::direct::Direct;
     use crate::direct_writes::DirectWrites;
     use crate::ids::JobId;
-    use crate::ops::{Prepared, Staging};
+    use crate::op::Direct;
+    use crate::op::{Prepared, Staging};
 
     fn step() -> ComputeStep {
         ComputeStep {

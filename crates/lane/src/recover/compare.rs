@@ -29,7 +29,7 @@ use plan::action::{Action, BufferId, Compute, Slice};
 
 use super::{Lent, Next, Phase, Recovery};
 use crate::context::Context;
-use crate::ops::{Op, Owner};
+use crate::op::{Op, Owner};
 use crate::overlay::Bytes;
 use crate::purpose::Computing;
 

@@ -36,7 +36,7 @@ use self::compare::Comparison;
 use super::context::Context;
 use super::io::{FaultReport, IoTable};
 use super::log::{BatchBuffer, ColumnCodes, HEADER_BLOCKS_MAX, Recovered};
-use super::ops::Op;
+use super::op::Op;
 use super::overlay::Overlay;
 use super::purpose::{Computing, Purpose};
 use super::ring::Ring;

@@ -5,7 +5,7 @@ use plan::action::ComputeStep;
 
 use super::*;
 use crate::blocks::block;
-use crate::ops::Owner;
+use crate::op::Owner;
 use crate::overlay::{Bytes, Logged};
 
 /// The recovery of a small lane of six drives that may lose two. The drives have no content: each test gives the

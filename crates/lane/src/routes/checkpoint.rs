@@ -14,7 +14,7 @@ use crate::entries::Entries;
 use crate::flush::Waiter;
 use crate::ids::OpId;
 use crate::log::batch_memory;
-use crate::ops::{Op, Owner, Task};
+use crate::op::{Op, Owner, Task};
 use crate::preserved::Limits;
 use crate::{Lane, records};
 

@@ -8,10 +8,11 @@ use format::seeded::{self, SeededFault};
 use plan::Transfer;
 
 use crate::Lane;
-use crate::direct::{self, Direct};
+use crate::direct::{self};
 use crate::flush::Waiter;
 use crate::ids::OpId;
-use crate::ops::{Phase, Task};
+use crate::op::Direct;
+use crate::op::{Phase, Task};
 use crate::room::Needs;
 
 impl Lane {

@@ -1,10 +1,11 @@
 //! Routes for discards: a run of stripes is discarded by an operation that has their locks.
 
 use crate::Lane;
-use crate::discard::{Begun, Discarded, KnownSpace, RingUse, Run};
+use crate::discard::{Begun, KnownSpace, RingUse, Run};
 use crate::entries::Entries;
 use crate::ids::OpId;
-use crate::ops::{Op, Owner, Phase, Task};
+use crate::op::Discarded;
+use crate::op::{Op, Owner, Phase, Task};
 
 impl Lane {
     /// Begins to discard the next run, if none is under way.

@@ -9,7 +9,7 @@ use crate::checkpoint::CheckpointWaiter;
 use crate::flush::Waiter;
 use crate::ids::{JobId, OpId};
 use crate::jobs::{Begun, Ended, Job, Next};
-use crate::ops::{Op, Owner};
+use crate::op::{Op, Owner};
 use crate::{Lane, fills, records};
 
 impl Lane {

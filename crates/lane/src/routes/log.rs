@@ -7,7 +7,7 @@ use crate::backoff::Work;
 use crate::direct::IN_PLACE_MAX;
 use crate::ids::OpId;
 use crate::log::{Applied, BatchBuffer, Begun, Inputs, Unit};
-use crate::ops::{Phase, Task};
+use crate::op::{Phase, Task};
 use crate::{Lane, records};
 
 impl Lane {

@@ -7,9 +7,8 @@ use crate::Lane;
 use crate::flush::Waiter;
 use crate::ids::OpId;
 use crate::maps::{Progress, Taken};
-use crate::ops::{
-    Located, Op, Owner, Phase, depends_on_forms, forms, is_located, locate, needs_no_lock, split,
-};
+use crate::op::{Op, Owner, Phase};
+use crate::ops::{Located, depends_on_forms, forms, is_located, locate, needs_no_lock, split};
 
 impl Lane {
     /// Finds the stripe of a client's operation, and queues the operation for its lock. True if the operation may be

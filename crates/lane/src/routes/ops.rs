@@ -1,4 +1,4 @@
-//! Routes for the phases of an operation, which `ops/mod.rs` draws: the result of each step goes to the state machine
+//! Routes for the phases of an operation, which `op/phase.rs` draws: the result of each step goes to the state machine
 //! that has the next one.
 
 use std::ops::Range;
@@ -12,11 +12,11 @@ use crate::Lane;
 use crate::entries::Entries;
 use crate::ids::OpId;
 use crate::io::FaultReport;
+use crate::op::{Hedge, Lock, Op, Owner, Phase, Task, waits_for_verdict};
 use crate::ops::{
-    self, AfterComputation, AfterRead, AfterWrites, Compared, Computation, Hedge, Lock, Op, Owner,
-    Phase, Task, begin_writes, compare, computation, is_news, lacks_target, must_check,
-    needs_no_lock, note_verified, read_ended, sums_to_verify, tried, waits_for_verdict,
-    writes_what_it_recovers, written,
+    self, AfterComputation, AfterRead, AfterWrites, Compared, Computation, begin_writes, compare,
+    computation, is_news, lacks_target, must_check, needs_no_lock, note_verified, read_ended,
+    sums_to_verify, tried, writes_what_it_recovers, written,
 };
 use crate::purpose::{Computing, Purpose};
 use crate::verify::{Verified, report_bad, verify};

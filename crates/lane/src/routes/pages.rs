@@ -9,7 +9,7 @@ use plan::action::Computed;
 use crate::Lane;
 use crate::ids::OpId;
 use crate::maps::MapEntries;
-use crate::ops::{Owner, Phase, Task};
+use crate::op::{Owner, Phase, Task};
 use crate::pages::{Loaded, PageCache};
 
 impl Lane {

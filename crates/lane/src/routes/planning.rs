@@ -11,9 +11,10 @@ use crate::balance::Known;
 use crate::blank::plan_blank;
 use crate::entries::Entries;
 use crate::ids::OpId;
+use crate::op::{Owner, Phase, Probe, Task};
 use crate::ops::{
-    Beginning, Owner, Phase, Planned, Probe, Task, Trials, Way, avoid_stragglers, begin_plan,
-    closely, fault_of_loss, finds_losses, plan_trials, provide_memory, way,
+    Beginning, Planned, Trials, Way, avoid_stragglers, begin_plan, closely, fault_of_loss,
+    finds_losses, plan_trials, provide_memory, way,
 };
 use crate::purpose::Purpose;
 use crate::repairs::left_to_repair;

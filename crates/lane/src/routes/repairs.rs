@@ -6,7 +6,7 @@ use format::seeded::{self, SeededFault};
 
 use crate::Lane;
 use crate::entries::Entries;
-use crate::ops::{Op, Owner, Task};
+use crate::op::{Op, Owner, Task};
 
 impl Lane {
     /// Starts the repairs of blocks that an operation has found bad or unknown.

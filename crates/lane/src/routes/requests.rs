@@ -12,7 +12,7 @@ use crate::Lane;
 use crate::backoff::Work;
 use crate::coalesce::{Coalescing, Part, Stripes};
 use crate::flush::Waiter;
-use crate::ops::Op;
+use crate::op::Op;
 use crate::purpose::Computing;
 use crate::request::{read_ops, service_for, write_ops, write_parts, zero_ops};
 use crate::requests::Done;

@@ -1,0 +1,281 @@
+//! An operation on one stripe (or a run of stripes), as data: what it does (`task.rs`), how far it is (`phase.rs`), what
+//! carries out its plan (`work.rs`), and what it has found (`findings.rs`).
+//!
+//! State machines read it and change it, so nothing here names a machine of the lane that does. `ops/` moves operations
+//! from phase to phase.
+
+mod findings;
+mod held;
+mod phase;
+mod prepared;
+mod task;
+mod work;
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::sync::Arc;
+
+use block::{Fault, Instant};
+use format::Form;
+use plan::action::{Origin, Service, Slice};
+use plan::{Geometry, Plan, RequestId, ScratchId};
+
+pub(super) use self::findings::{Assessed, Probe, Repair};
+pub(super) use self::held::{Held, pages_beside};
+pub(super) use self::phase::{Phase, waits_for_verdict};
+pub(super) use self::prepared::{Prepared, Staging};
+pub(super) use self::task::{Convert, Discarded, Task};
+pub(super) use self::work::{BounceBuffer, Direct};
+use super::arbitration::Arbitration;
+use super::coalesce::Part;
+use super::epochs::Epoch;
+use super::ids::{JobId, OpId};
+use super::rare::Rare;
+
+/// The owner of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    Request(RequestId),
+    Job(JobId),
+    /// A second read of the bytes that this operation reads, because the operation is late.
+    Hedge(OpId),
+    /// The lane itself; nothing waits for the operation: a repair, the logging of preserved blocks, a discard.
+    Background,
+    /// Recovery, which has found the stripe torn.
+    Recovery,
+}
+
+/// The owner of the locks that an operation has, or waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lock {
+    /// It has no locks.
+    None,
+    /// Its own.
+    Own,
+    /// The locks of its reader: no other operation can have them meanwhile.
+    Borrowed,
+}
+
+/// The stripe that a write goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Destination {
+    /// The stripe that holds its data, or a free one if it may go there.
+    Open,
+    /// A free stripe, in place of `from`.
+    Free { from: u64 },
+    /// The stripe that holds its data.
+    Home,
+}
+
+/// How an operation avoids drives that are late.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Detour {
+    /// Blocks that are read only if there is no other way, because their drive is late.
+    pub(crate) avoid: BTreeSet<(u16, u64)>,
+    /// It waits for late drives, because there is no way around them.
+    pub(crate) waits: bool,
+    pub(crate) hedge: Hedge,
+}
+
+/// The state of the one hedge of a late read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Hedge {
+    #[default]
+    None,
+    /// This second read is under way.
+    Running(OpId),
+    /// The second read has ended, or the operation was planned again around the late blocks.
+    Over,
+}
+
+/// The forms of some neighbouring stripes. Nearly always all of them are parity, which takes no memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Forms(Option<Box<[Form]>>);
+
+impl Forms {
+    /// All stripes are parity.
+    pub(crate) const PARITY: Self = Self(None);
+
+    /// The forms of stripes, in their order.
+    pub(crate) fn of_stripe(&self, index: u64) -> Form {
+        let forms = self.0.as_ref();
+        let form = forms.and_then(|forms| forms.get(usize::try_from(index).ok()?));
+        form.copied().unwrap_or_default()
+    }
+}
+
+impl FromIterator<Form> for Forms {
+    fn from_iter<I: IntoIterator<Item = Form>>(forms: I) -> Self {
+        let forms: Box<[Form]> = forms.into_iter().collect();
+        let all_parity = forms.iter().all(|&form| form == Form::Parity);
+        Self((!all_parity).then_some(forms))
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Op {
+    pub(crate) owner: Owner,
+    /// The parts of each request, if it writes for several requests: the owner is the first of them.
+    pub(crate) parts: Option<Box<[Part]>>,
+    /// The service class of its drive operations.
+    pub(crate) service: Service,
+    pub(crate) group: u64,
+    /// In an operation for a client: the first stripe of the group's data that it works on.
+    pub(crate) data: Option<u64>,
+    /// The stripes that it is planned for and locks. In an operation for a client these are the stripes that hold its
+    /// data, once it is `located`.
+    pub(crate) stripes: Range<u64>,
+    /// The forms of these stripes when it was planned.
+    pub(crate) forms: Forms,
+    /// The version of the maps by which the place of its data was found.
+    pub(crate) located: Option<u64>,
+    pub(crate) destination: Destination,
+    /// Later writes to its stripe wait for their neighbours while it runs.
+    pub(crate) occupies: bool,
+    pub(crate) task: Task,
+    pub(crate) phase: Phase,
+    /// When it began.
+    pub(crate) begun: Instant,
+    pub(crate) lock: Lock,
+    pub(crate) plan: Option<Plan>,
+    pub(crate) scratch: Option<ScratchId>,
+    /// Blocks (column, block of its cell) that could not be read, or were wrong: the plan avoids them.
+    pub(crate) bad: BTreeSet<(u16, u64)>,
+    pub(crate) detour: Detour,
+    /// Its reader has ended: its result is not needed any more.
+    pub(crate) orphan: bool,
+    /// Blocks whose entry was UNKNOWN although their column is readable.
+    pub(crate) unknown: BTreeSet<(u16, u64)>,
+    /// The search for stale blocks among the blocks that it reads.
+    pub(crate) arbitration: Rare<Arbitration>,
+    /// The blocks that its plan reconstructs have been compared with their entries.
+    pub(crate) checked: bool,
+    /// The input and the results of a repair.
+    pub(crate) repair: Rare<Repair>,
+    /// The number of blocks that were compared with their checksums.
+    pub(crate) verified: u64,
+    /// Batches whose buffers its plan reads.
+    pub(crate) pinned: Vec<u64>,
+    /// Bytes that are copied into memory before its computation.
+    pub(crate) puts: Vec<(Slice, Arc<[u8]>)>,
+    /// Set if its blocks go in place before they are logged.
+    pub(crate) direct: Option<Box<Direct>>,
+    /// The number of times that failed reads have been tried again.
+    pub(crate) retries: u8,
+    pub(crate) probe: Probe,
+    /// The worst fault of its reads.
+    pub(crate) read_fault: Option<Fault>,
+    /// The fault with which the operation will end.
+    pub(crate) fault: Option<Fault>,
+    /// The bounce buffer of a read, if a straggler may write into the read's own memory.
+    pub(crate) bounce_buffer: Option<BounceBuffer>,
+    /// The epoch of its latest plan.
+    pub(crate) epoch: Option<Epoch>,
+}
+
+impl Op {
+    pub(crate) fn new(owner: Owner, group: u64, stripes: Range<u64>, task: Task) -> Self {
+        Self {
+            service: service_of(owner, &task),
+            owner,
+            parts: None,
+            group,
+            data: None,
+            stripes,
+            forms: Forms::PARITY,
+            located: None,
+            destination: Destination::Open,
+            occupies: false,
+            task,
+            phase: Phase::Locking,
+            begun: Instant::ZERO,
+            lock: Lock::None,
+            plan: None,
+            scratch: None,
+            bad: BTreeSet::new(),
+            detour: Detour::default(),
+            orphan: false,
+            unknown: BTreeSet::new(),
+            arbitration: Rare::BLANK,
+            checked: false,
+            repair: Rare::BLANK,
+            verified: 0,
+            pinned: Vec::new(),
+            puts: Vec::new(),
+            direct: None,
+            retries: 0,
+            probe: Probe::None,
+            read_fault: None,
+            fault: None,
+            bounce_buffer: None,
+            epoch: None,
+        }
+    }
+
+    pub(crate) fn is_locked(&self) -> bool {
+        self.lock != Lock::None
+    }
+
+    /// The stripe that it leaves, if it is planned for a free stripe.
+    pub(crate) const fn moves_from(&self) -> Option<u64> {
+        match self.destination {
+            Destination::Free { from } => Some(from),
+            Destination::Open | Destination::Home => None,
+        }
+    }
+
+    /// Its stripes have these forms now. What was found out about places of other forms does not count any more.
+    pub(crate) fn has_forms(&mut self, geometry: &Geometry, forms: Forms) {
+        if self.forms == forms {
+            return;
+        }
+        self.forms = forms;
+        self.bad.clear();
+        self.unknown.clear();
+        self.detour.avoid.clear();
+        self.arbitration = Rare::BLANK;
+        if let Task::Repair(blocks) = &mut self.task {
+            // Data has the same slots in both forms.
+            let data = geometry.code().data().len();
+            blocks.retain(|&(slot, _)| slot < data);
+        }
+    }
+
+    /// The form of one of its stripes.
+    pub(crate) fn form_of(&self, stripe: u64) -> Form {
+        self.forms
+            .of_stripe(stripe.wrapping_sub(self.stripes.start))
+    }
+
+    /// The form of its first stripe; nearly all operations have only one.
+    pub(crate) fn form(&self) -> Form {
+        self.form_of(self.stripes.start)
+    }
+
+    /// Declares that its stripes are stripes of the group's data.
+    pub(crate) const fn of_data(mut self) -> Self {
+        self.data = Some(self.stripes.start);
+        self
+    }
+
+    /// The stripes of the group's data that it works on.
+    pub(crate) fn data_stripes(&self) -> Option<Range<u64>> {
+        let count = self.stripes.end - self.stripes.start;
+        self.data.map(|first| first..first + count)
+    }
+
+    /// A repair, which reconstructs blocks (element, first byte in it) of a stripe and writes them again.
+    pub(crate) fn repair(owner: Owner, group: u64, stripe: u64, blocks: Vec<(usize, u64)>) -> Self {
+        Self::new(owner, group, stripe..stripe + 1, Task::Repair(blocks))
+    }
+}
+
+fn service_of(owner: Owner, task: &Task) -> Service {
+    match (owner, task) {
+        (Owner::Request(_) | Owner::Hedge(_), _) => Service::prompt(Origin::Client),
+        (_, Task::Scrub) => Service::bulk(Origin::Scrub),
+        (_, Task::Discard(_)) => Service::bulk(Origin::Checkpoint),
+        (Owner::Job(_), _) => Service::bulk(Origin::Rebuild),
+        (Owner::Background | Owner::Recovery, _) => Service::prompt(Origin::Scrub),
+    }
+}
