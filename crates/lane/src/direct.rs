@@ -30,7 +30,6 @@ use super::ids::OpId;
 use super::io::IoTable;
 use super::log::{Unit, Zeroed};
 use super::op::{Convert, Op, Owner, Staging, Task};
-use super::ops::unit_of_move;
 use super::overlay::Overlay;
 use super::pages::PageCache;
 use super::records::written_blocks;
@@ -158,6 +157,25 @@ pub(super) fn units(cx: &Context, (id, op): (OpId, &Op), sums: &[u32]) -> Vec<Un
             }
         })
         .collect()
+}
+
+/// The unit of an operation that moves from a stripe to the one for which it is planned: either all of it counts, or
+/// nothing.
+fn unit_of_move(id: OpId, op: &Op, from: u64, direct: Vec<(BlockName, Vec<u32>)>) -> Unit {
+    let data = op.data.expect("what moves is data");
+    // A stripe that is written whole takes the form of parity.
+    let to = HeldIn::parity(u32::try_from(op.stripes.start).expect("fewer than 2^32 stripes"));
+    let vacates = !seeded::is(SeededFault::MovedNotVacated);
+    Unit {
+        direct,
+        zeroed: vacates.then_some(Zeroed {
+            group: op.group,
+            stripes: from..from + 1,
+            only: None,
+        }),
+        moved: Some((op.group, data, to)),
+        ..Unit::of(id)
+    }
 }
 
 /// The units of stripes that have been converted, one for each.

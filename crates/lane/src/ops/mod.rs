@@ -29,9 +29,7 @@ pub(super) use self::bounce::avoid_stragglers;
 pub(super) use self::compare::{
     Compared, Trials, compare, must_check, plan_trials, tried, writes_what_it_recovers,
 };
-pub(super) use self::moves::{
-    Located, depends_on_forms, forms, is_located, locate, split, unit_of_move,
-};
+pub(super) use self::moves::{Located, depends_on_forms, forms, is_located, locate, split};
 pub(super) use self::plan::{
     Beginning, Planned, begin as begin_plan, closely, fault_of_loss, finds_losses,
 };

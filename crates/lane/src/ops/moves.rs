@@ -27,14 +27,13 @@
 use std::ops::Range;
 
 use block::BLOCK_BYTES;
+use format::Descriptor;
 use format::seeded::{self, SeededFault};
-use format::{BlockName, Descriptor, HeldIn};
 use plan::Geometry;
 
 use super::Operations;
 use crate::context::Context;
 use crate::ids::OpId;
-use crate::log::{Unit, Zeroed};
 use crate::maps::StripeMaps;
 use crate::op::{Destination, Forms, Lock, Op, Owner, Phase, Task};
 
@@ -186,33 +185,9 @@ impl Operations {
     }
 }
 
-/// The unit of an operation that moves from a stripe to the one for which it is planned: either all of it counts, or
-/// nothing.
-pub(crate) fn unit_of_move(
-    id: OpId,
-    op: &Op,
-    from: u64,
-    direct: Vec<(BlockName, Vec<u32>)>,
-) -> Unit {
-    let data = op.data.expect("what moves is data");
-    // A stripe that is written whole takes the form of parity.
-    let to = HeldIn::parity(u32::try_from(op.stripes.start).expect("fewer than 2^32 stripes"));
-    let vacates = !seeded::is(SeededFault::MovedNotVacated);
-    Unit {
-        direct,
-        zeroed: vacates.then_some(Zeroed {
-            group: op.group,
-            stripes: from..from + 1,
-            only: None,
-        }),
-        moved: Some((op.group, data, to)),
-        ..Unit::of(id)
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use format::{Entry, MetaPage};
+    use format::{Entry, HeldIn, MetaPage};
     use plan::action::{BufferId, Slice};
     use plan::{RequestId, ScratchId, Source};
 
