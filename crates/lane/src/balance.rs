@@ -135,9 +135,9 @@ impl Balance {
         let Task::Read(pieces) = &op.task else {
             return None;
         };
-        if !op.bad.is_empty()
+        if !op.found.bad.is_empty()
             || !op.detour.avoid.is_empty()
-            || !op.arbitration.distrusted().is_empty()
+            || !op.found.arbitration.distrusted().is_empty()
         {
             return None;
         }
@@ -362,7 +362,7 @@ mod tests {
         let lab = Lab::raid6();
         let mut op = op(vec![piece(0, 0, 1)]);
         assert!(lab.plan(&op).is_some());
-        op.bad.insert((5, 9));
+        op.found.bad.insert((5, 9));
         assert!(lab.plan(&op).is_none());
     }
 

@@ -166,7 +166,7 @@ impl KnownLosses {
                 let readable = cx.view().column(&cx.geometry, op.group, column).readable();
                 for block in here {
                     let at = (column, chunk * per_chunk + (block - first));
-                    if readable && !op.bad.contains(&at) && !op.unknown.contains(&at) {
+                    if readable && !op.found.bad.contains(&at) && !op.found.unknown.contains(&at) {
                         self.found(cx, op.group, block..block + 1);
                     }
                 }
@@ -372,8 +372,10 @@ mod tests {
         let (first, name) = first_block(&cx, 0);
         losses.know(&[range(0, first, 3)]);
         let mut op = Op::new(Owner::Job(JobId(1)), 0, 0..2, Task::Scrub);
-        op.bad.insert((name.column, name.block.into()));
-        op.unknown.insert((name.column, u64::from(name.block) + 1));
+        op.found.bad.insert((name.column, name.block.into()));
+        op.found
+            .unknown
+            .insert((name.column, u64::from(name.block) + 1));
         losses.op_ended_well(&mut cx, &maps, &op);
         assert_eq!(cx.take_events(), [found(0, first + 2, 1)]);
         // The column is absent, so it was not read.

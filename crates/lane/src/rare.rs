@@ -29,6 +29,12 @@ impl<T> Rare<T> {
     }
 }
 
+impl<T> Default for Rare<T> {
+    fn default() -> Self {
+        Self::BLANK
+    }
+}
+
 impl<T: Blank> Deref for Rare<T> {
     type Target = T;
 

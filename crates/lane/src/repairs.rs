@@ -35,9 +35,12 @@ fn is_to_be_repaired(op: &Op, outcome: Outcome) -> bool {
     // Blocks that a client's request failed on are repaired too, to find out whether they are lost.
     let asked = matches!(op.task, Task::Read(_) | Task::Write(_));
     let refused = matches!(outcome, Err(Fault::Lost | Fault::Medium));
-    let gone = op.read_fault == Some(Fault::Gone);
+    let gone = op.found.read_fault == Some(Fault::Gone);
     let ended = outcome.is_ok() || asked && refused && !gone;
-    ended && !(op.bad.is_empty() && op.unknown.is_empty() && op.arbitration.is_blank())
+    ended
+        && !(op.found.bad.is_empty()
+            && op.found.unknown.is_empty()
+            && op.found.arbitration.is_blank())
 }
 
 impl Repairs {
@@ -53,10 +56,10 @@ impl Repairs {
         if !is_to_be_repaired(op, outcome) {
             return Vec::new();
         }
-        let mut bad = op.bad.clone();
-        bad.extend(&op.unknown);
+        let mut bad = op.found.bad.clone();
+        bad.extend(&op.found.unknown);
         let stale = match outcome {
-            Ok(()) => op.arbitration.rows_to_repair(cx, op.group),
+            Ok(()) => op.found.arbitration.rows_to_repair(cx, op.group),
             Err(_) => BTreeSet::new(),
         };
         if bad.is_empty() && stale.is_empty() {
@@ -79,7 +82,7 @@ impl Repairs {
             repair.forms = std::iter::once(op.form_of(stripe)).collect();
             // The repair itself finds out under its own lock which blocks are stale.
             if !doubts.is_empty() {
-                repair.arbitration.begin(doubts);
+                repair.found.arbitration.begin(doubts);
             }
             let known = found.into_iter();
             repair.repair.entries = known.filter_map(|(at, entry)| Some((at, entry?))).collect();
@@ -141,7 +144,7 @@ fn blocks_to_repair(
             let logged = entries.overlay.get(name).map(|logged| logged.bytes);
             // A newer content of the block may have been logged meanwhile, also by the operation itself.
             let anew = matches!(logged, Some(Bytes::Memory(_)));
-            if !anew && (!known || op.bad.contains(&(column, block))) {
+            if !anew && (!known || op.found.bad.contains(&(column, block))) {
                 found.push(((slot, (block - first) * BLOCK_BYTES), entry));
             }
         }
@@ -208,7 +211,7 @@ mod tests {
     }
 
     fn with_bad(mut op: Op, bad: &[(u16, u64)]) -> Op {
-        op.bad.extend(bad);
+        op.found.bad.extend(bad);
         op
     }
 
@@ -286,7 +289,7 @@ mod tests {
         let mut lab = Lab::new();
         lab.pages.set(block(3, 6), Entry::UNKNOWN);
         let mut op = read(&[(2, 4)]);
-        op.unknown.insert((3, 6));
+        op.found.unknown.insert((3, 6));
         let mut found = lab.found(&op, Ok(()));
         found[0].1.sort_unstable();
         assert_eq!(found, [(1, vec![(2, 4), (3, 6)])]);
@@ -296,7 +299,7 @@ mod tests {
     fn a_block_that_is_known_by_now_is_not_repaired_if_it_was_only_unknown() {
         let mut lab = Lab::new();
         let mut op = read(&[]);
-        op.unknown.insert((3, 6));
+        op.found.unknown.insert((3, 6));
         assert_eq!(lab.found(&op, Ok(())), []);
     }
 
@@ -353,7 +356,7 @@ mod tests {
     fn what_failed_for_a_drive_that_is_gone_waits_for_the_pool() {
         let mut lab = Lab::new();
         let mut op = read(&[(2, 4)]);
-        op.read_fault = Some(Fault::Gone);
+        op.found.read_fault = Some(Fault::Gone);
         assert_eq!(lab.found(&op, Err(Fault::Lost)), []);
         assert_eq!(lab.found(&op, Ok(())).len(), 1, "it was read around");
     }
@@ -367,11 +370,11 @@ mod tests {
             form: Form::Parity,
             low: 0,
         };
-        op.arbitration.begin(BTreeMap::from([(row, 1)]));
+        op.found.arbitration.begin(BTreeMap::from([(row, 1)]));
         let repairs = lab.repairs(&op, Ok(()));
         assert_eq!(repairs.len(), 1);
         assert_eq!(repairs[0].stripes, 2..3);
-        let next = repairs[0].arbitration.next_rows(6);
+        let next = repairs[0].found.arbitration.next_rows(6);
         assert_eq!(next, (vec![row], 0), "the search starts again");
     }
 

@@ -26,8 +26,9 @@ fn blocks_of_stripes(geometry: &Geometry, op: &Op) -> Range<u32> {
 /// True if a fill can be planned without looking up single blocks.
 pub(super) fn is_plain_fill(cx: &Context, overlay: &Overlay, op: &Op) -> bool {
     let fills = matches!(op.task, Task::Fill { .. }) && op.task.held().is_none();
-    let sound =
-        op.bad.is_empty() && op.detour.avoid.is_empty() && op.arbitration.distrusted().is_empty();
+    let sound = op.found.bad.is_empty()
+        && op.detour.avoid.is_empty()
+        && op.found.arbitration.distrusted().is_empty();
     // Rows and slots are the same in all columns, except in layouts that keep several copies on one drive.
     let alike =
         cx.geometry.layout().columns() == cx.geometry.code().columns() && !cx.geometry.is_elastic();
@@ -106,7 +107,7 @@ mod tests {
     #[test]
     fn a_block_that_was_found_bad_is_looked_at() {
         let (cx, overlay, mut op) = begun(0..4);
-        op.bad.insert((3, 1));
+        op.found.bad.insert((3, 1));
         assert!(!is_plain_fill(&cx, &overlay, &op));
     }
 

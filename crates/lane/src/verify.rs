@@ -73,7 +73,7 @@ pub(super) fn verify(cx: &Context, entries: Entries<'_>, op: &Op, sums: &[u32]) 
         for (name, offset, _) in blocks_of(&cx.geometry, group, read) {
             let sum = *sums.next().expect("one for each block");
             blocks += 1;
-            if op.bad.contains(&(name.column, name.block.into())) {
+            if op.found.bad.contains(&(name.column, name.block.into())) {
                 // The block's read has failed; a scrub goes on with the rest.
                 continue;
             }
@@ -325,7 +325,7 @@ mod tests {
         let mut lab = Lab::new(&[(1, 4, 4)]);
         lab.op.task = Task::Scrub;
         lab.op.owner = Owner::Job(JobId(1));
-        lab.op.bad.insert((1, 5));
+        lab.op.found.bad.insert((1, 5));
         assert_eq!(lab.bad(&[(1, 5), (1, 6)], 4), [(1, 6)]);
     }
 

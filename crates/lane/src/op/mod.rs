@@ -20,13 +20,12 @@ use format::Form;
 use plan::action::{Origin, Service, Slice};
 use plan::{Geometry, Plan, RequestId, ScratchId};
 
-pub(super) use self::findings::{Assessed, Probe, Repair};
+pub(super) use self::findings::{Assessed, Findings, Probe, Repair};
 pub(super) use self::held::{Held, pages_beside};
 pub(super) use self::phase::{Phase, waits_for_verdict};
 pub(super) use self::prepared::{Prepared, Staging};
 pub(super) use self::task::{Convert, Discarded, Task};
 pub(super) use self::work::{BounceBuffer, Direct};
-use super::arbitration::Arbitration;
 use super::coalesce::Part;
 use super::epochs::Epoch;
 use super::ids::{JobId, OpId};
@@ -139,32 +138,18 @@ pub(crate) struct Op {
     pub(crate) lock: Lock,
     pub(crate) plan: Option<Plan>,
     pub(crate) scratch: Option<ScratchId>,
-    /// Blocks (column, block of its cell) that could not be read, or were wrong: the plan avoids them.
-    pub(crate) bad: BTreeSet<(u16, u64)>,
     pub(crate) detour: Detour,
     /// Its reader has ended: its result is not needed any more.
     pub(crate) orphan: bool,
-    /// Blocks whose entry was UNKNOWN although their column is readable.
-    pub(crate) unknown: BTreeSet<(u16, u64)>,
-    /// The search for stale blocks among the blocks that it reads.
-    pub(crate) arbitration: Rare<Arbitration>,
-    /// The blocks that its plan reconstructs have been compared with their entries.
-    pub(crate) checked: bool,
+    pub(crate) found: Findings,
     /// The input and the results of a repair.
     pub(crate) repair: Rare<Repair>,
-    /// The number of blocks that were compared with their checksums.
-    pub(crate) verified: u64,
     /// Batches whose buffers its plan reads.
     pub(crate) pinned: Vec<u64>,
     /// Bytes that are copied into memory before its computation.
     pub(crate) puts: Vec<(Slice, Arc<[u8]>)>,
     /// Set if its blocks go in place before they are logged.
     pub(crate) direct: Option<Box<Direct>>,
-    /// The number of times that failed reads have been tried again.
-    pub(crate) retries: u8,
-    pub(crate) probe: Probe,
-    /// The worst fault of its reads.
-    pub(crate) read_fault: Option<Fault>,
     /// The fault with which the operation will end.
     pub(crate) fault: Option<Fault>,
     /// The bounce buffer of a read, if a straggler may write into the read's own memory.
@@ -192,20 +177,13 @@ impl Op {
             lock: Lock::None,
             plan: None,
             scratch: None,
-            bad: BTreeSet::new(),
             detour: Detour::default(),
             orphan: false,
-            unknown: BTreeSet::new(),
-            arbitration: Rare::BLANK,
-            checked: false,
+            found: Findings::default(),
             repair: Rare::BLANK,
-            verified: 0,
             pinned: Vec::new(),
             puts: Vec::new(),
             direct: None,
-            retries: 0,
-            probe: Probe::None,
-            read_fault: None,
             fault: None,
             bounce_buffer: None,
             epoch: None,
@@ -230,10 +208,10 @@ impl Op {
             return;
         }
         self.forms = forms;
-        self.bad.clear();
-        self.unknown.clear();
+        self.found.bad.clear();
+        self.found.unknown.clear();
         self.detour.avoid.clear();
-        self.arbitration = Rare::BLANK;
+        self.found.arbitration = Rare::BLANK;
         if let Task::Repair(blocks) = &mut self.task {
             // Data has the same slots in both forms.
             let data = geometry.code().data().len();

@@ -42,7 +42,7 @@ pub(crate) enum Trials {
 pub(crate) fn must_check(cx: &Context, op: &Op) -> bool {
     let plan = op.plan.as_ref();
     let recovers = plan.is_some_and(|plan| !plan.recovered.is_empty());
-    recovers && !op.checked && !cx.trusted && cx.geometry.regions().is_some()
+    recovers && !op.found.checked && !cx.trusted && cx.geometry.regions().is_some()
 }
 
 /// True if an operation writes all the blocks that it reconstructs, so that one checksum serves both.
@@ -53,8 +53,8 @@ pub(crate) fn writes_what_it_recovers(op: &Op) -> bool {
 /// The blocks whose checksums are computed before the operation goes on, and the number of steps before that.
 pub(super) fn sums_to_check(cx: &Context, op: &Op) -> (Vec<Slice>, usize) {
     let plan = op.plan.as_ref().expect("it was planned");
-    if op.arbitration.is_trying() {
-        return (op.arbitration.results().collect(), plan.steps.len());
+    if op.found.arbitration.is_trying() {
+        return (op.found.arbitration.results().collect(), plan.steps.len());
     }
     if writes_what_it_recovers(op) {
         return (records::sums_of_writes(cx, op), plan.steps.len());
@@ -105,8 +105,8 @@ pub(crate) fn compare(cx: &Context, entries: Entries<'_>, op: &mut Op, sums: &[u
         Some(Reconstructed { name, row, sum })
     });
     let scrubs = matches!(op.task, Task::Scrub);
-    let bad = scrubs.then_some(&op.bad);
-    let doubts = { &op.arbitration }.compare(cx, entries, op.group, blocks, bad);
+    let bad = scrubs.then_some(&op.found.bad);
+    let doubts = { &op.found.arbitration }.compare(cx, entries, op.group, blocks, bad);
     let Some(doubts) = doubts else {
         return Compared::Again;
     };
@@ -115,14 +115,14 @@ pub(crate) fn compare(cx: &Context, entries: Entries<'_>, op: &mut Op, sums: &[u
     }
     if scrubs || doubts.is_empty() {
         if !doubts.is_empty() {
-            op.arbitration.begin(doubts);
-        } else if let Some(arbitration) = op.arbitration.written() {
+            op.found.arbitration.begin(doubts);
+        } else if let Some(arbitration) = op.found.arbitration.written() {
             arbitration.begin(doubts);
         }
-        op.checked = true;
+        op.found.checked = true;
         return Compared::Right;
     }
-    op.arbitration.doubt(&cx.geometry, op.group, doubts);
+    op.found.arbitration.doubt(&cx.geometry, op.group, doubts);
     Compared::Again
 }
 
@@ -134,7 +134,7 @@ pub(crate) fn plan_trials(
 ) -> Trials {
     let scratch = cx.fresh_scratch();
     let columns = cx.geometry.layout().columns();
-    let (rows, doubted) = op.arbitration.next_rows(columns);
+    let (rows, doubted) = op.found.arbitration.next_rows(columns);
     let columns = cx.view().columns(&cx.geometry, op.group);
     let blocks = LaneBlocks::new(entries, op);
     let stripe = Stripe {
@@ -153,12 +153,12 @@ pub(crate) fn plan_trials(
     }
     if trials.is_empty() {
         for row in rows {
-            op.arbitration.despair(&cx.geometry, op.group, row);
+            op.found.arbitration.despair(&cx.geometry, op.group, row);
         }
         return Trials::Unrecoverable;
     }
     op.pinned = pinned.into_iter().collect();
-    op.arbitration.begin_trials(trials);
+    op.found.arbitration.begin_trials(trials);
     Trials::Plan(plan, scratch)
 }
 
@@ -172,7 +172,7 @@ pub(crate) fn tried(
     next_sequence: u64,
 ) {
     let group = op.group;
-    let stale = { &mut op.arbitration }.tried(cx, entries, group, sums, next_sequence);
+    let stale = { &mut op.found.arbitration }.tried(cx, entries, group, sums, next_sequence);
     if let Task::Repair(blocks) = &mut op.task {
         for at in stale {
             if !blocks.contains(&at) {
@@ -263,8 +263,8 @@ mod tests {
         let mut lab = reads();
         let [first, second] = right();
         assert_eq!(lab.compare(&[first, second + 1]), Compared::Again);
-        assert_eq!(lab.op.arbitration.next_rows(6), (vec![NEXT], 1));
-        assert!(!lab.op.checked);
+        assert_eq!(lab.op.found.arbitration.next_rows(6), (vec![NEXT], 1));
+        assert!(!lab.op.found.checked);
     }
 
     #[test]
@@ -272,7 +272,7 @@ mod tests {
         let mut lab = reads();
         lab.op.owner = Owner::Hedge(OpId(1));
         assert_eq!(lab.compare(&[1, 2]), Compared::LeftToReader);
-        assert_eq!(lab.op.arbitration.in_doubt(), 0);
+        assert_eq!(lab.op.found.arbitration.in_doubt(), 0);
     }
 
     #[test]
@@ -280,22 +280,22 @@ mod tests {
         let mut lab = reads();
         lab.pages = PageCache::new(64);
         assert_eq!(lab.compare(&right()), Compared::Again);
-        assert_eq!(lab.op.arbitration.in_doubt(), 0);
+        assert_eq!(lab.op.found.arbitration.in_doubt(), 0);
     }
 
     #[test]
     fn a_scrub_notes_doubts_and_goes_on() {
         let mut lab = recovers(Task::Scrub);
         assert_eq!(lab.compare(&[1, 2]), Compared::Right);
-        assert!(lab.op.checked && lab.op.arbitration.in_doubt() == 2);
+        assert!(lab.op.found.checked && lab.op.found.arbitration.in_doubt() == 2);
     }
 
     #[test]
     fn a_scrub_leaves_rows_with_a_bad_block_to_their_repair() {
         let mut lab = recovers(Task::Scrub);
-        lab.op.bad.insert((1, 4));
+        lab.op.found.bad.insert((1, 4));
         assert_eq!(lab.compare(&[1, 2]), Compared::Right);
-        assert_eq!(lab.op.arbitration.in_doubt(), 1);
+        assert_eq!(lab.op.found.arbitration.in_doubt(), 1);
     }
 
     #[test]
@@ -303,7 +303,7 @@ mod tests {
         let mut lab = reads();
         lab.compare(&[1, 2]);
         assert_eq!(lab.compare(&right()), Compared::Right);
-        assert_eq!(lab.op.arbitration.in_doubt(), 0);
+        assert_eq!(lab.op.found.arbitration.in_doubt(), 0);
     }
 
     #[test]
@@ -314,7 +314,7 @@ mod tests {
         assert!(writes_what_it_recovers(&lab.op));
         assert_eq!(sums_to_check(&lab.cx, &lab.op).0.len(), 2);
         assert_eq!(lab.compare(&right()), Compared::Right);
-        lab.op.checked = false;
+        lab.op.found.checked = false;
         lab.plan().writes.clear();
         assert_eq!(lab.compare(&[]), Compared::Right, "it has no place");
     }
@@ -337,8 +337,8 @@ mod tests {
         assert!(scratch > before);
         let columns: BTreeSet<u16> = plan.reads.iter().map(|read| read.column).collect();
         assert_eq!(columns.len(), 6);
-        assert!(lab.op.arbitration.is_trying());
-        let results = lab.op.arbitration.results().count();
+        assert!(lab.op.found.arbitration.is_trying());
+        let results = lab.op.found.arbitration.results().count();
         assert_eq!(sums_to_check(&lab.cx, &lab.op).0.len(), results);
     }
 
@@ -351,7 +351,7 @@ mod tests {
             panic!("no page is here");
         };
         assert_eq!(names.len(), 6);
-        assert!(!lab.op.arbitration.is_trying());
+        assert!(!lab.op.found.arbitration.is_trying());
     }
 
     #[test]
@@ -362,25 +362,29 @@ mod tests {
             lab.out(column);
         }
         assert!(matches!(lab.trials(), Trials::Unrecoverable));
-        assert_eq!(lab.op.arbitration.in_doubt(), 0);
-        assert!(lab.op.arbitration.distrusted().contains(&(3, 4)));
+        assert_eq!(lab.op.found.arbitration.in_doubt(), 0);
+        assert!(lab.op.found.arbitration.distrusted().contains(&(3, 4)));
     }
 
     #[test]
     fn what_trials_show_to_be_stale_a_repair_writes_anew() {
         let mut lab = recovers(Task::Repair(vec![(0, 0)]));
-        lab.op.arbitration.begin([(ROW, 1)].into());
+        lab.op.found.arbitration.begin([(ROW, 1)].into());
         let Trials::Plan(..) = lab.trials() else {
             panic!("all pages are here");
         };
-        let count = lab.op.arbitration.results().count();
+        let count = lab.op.found.arbitration.results().count();
         let sums = vec![7; count];
         let entries = Entries {
             overlay: &lab.overlay,
             pages: &lab.pages,
         };
         tried(&mut lab.cx, entries, &mut lab.op, &sums, 10);
-        assert!(!lab.op.arbitration.is_trying());
-        assert_eq!(lab.op.arbitration.next_rows(6).1, 2, "two columns next");
+        assert!(!lab.op.found.arbitration.is_trying());
+        assert_eq!(
+            lab.op.found.arbitration.next_rows(6).1,
+            2,
+            "two columns next"
+        );
     }
 }

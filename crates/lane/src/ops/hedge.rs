@@ -87,7 +87,7 @@ impl Operations {
         let mut second = Op::new(Owner::Hedge(id), op.group, op.stripes.clone(), read);
         second.data = op.data;
         second.located = op.located;
-        second.bad = op.bad.clone();
+        second.found.bad = op.found.bad.clone();
         second.detour.avoid = op.detour.avoid.clone();
         second.detour.avoid.extend(late);
         second.bounce_buffer = Some(BounceBuffer { scratch, home });

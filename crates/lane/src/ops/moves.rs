@@ -100,9 +100,9 @@ pub(crate) fn locate(cx: &Context, maps: &StripeMaps, op: &mut Op) -> Located {
     }
     let locked = std::mem::replace(&mut op.lock, Lock::None) == Lock::Own;
     let before = std::mem::replace(&mut op.stripes, first..first + count);
-    op.bad.clear();
+    op.found.bad.clear();
     op.detour.avoid.clear();
-    op.unknown.clear();
+    op.found.unknown.clear();
     op.forms = forms(cx, maps, op);
     Located::Elsewhere {
         locked: locked.then_some(before),
@@ -294,13 +294,13 @@ mod tests {
         let mut lab = Lab::read();
         lab.locate();
         lab.op.lock = Lock::Own;
-        lab.op.bad.insert((1, 4));
+        lab.op.found.bad.insert((1, 4));
         let to = lab.data_moves(1);
         let locked = Some(1..2);
         assert_eq!(lab.locate(), Located::Elsewhere { locked });
         assert_eq!(lab.op.stripes, to..to + 1);
         assert_eq!(lab.op.lock, Lock::None);
-        assert!(lab.op.bad.is_empty(), "it was bad where it was");
+        assert!(lab.op.found.bad.is_empty(), "it was bad where it was");
     }
 
     #[test]

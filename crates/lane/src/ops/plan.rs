@@ -86,7 +86,7 @@ pub(crate) fn begin(balance: &Balance, known: &Known<'_>, op: &Op) -> Beginning 
         (&Task::Discard(what), _) => return Beginning::Discard(what),
         _ => {}
     }
-    if op.arbitration.in_doubt() > 0 {
+    if op.found.arbitration.in_doubt() > 0 {
         return Beginning::Trials;
     }
     match balance.plan(known, op) {
@@ -159,7 +159,7 @@ pub(crate) fn closely(
     }
     // Blocks of a readable column should be known: they are repaired when this operation has ended.
     let here = |&(column, _): &(u16, u64)| columns[usize::from(column)].readable();
-    op.unknown = unknown.into_iter().filter(here).collect();
+    op.found.unknown = unknown.into_iter().filter(here).collect();
     if let Some(convert) = converts {
         op.task = Task::Convert(convert);
     }
@@ -174,11 +174,11 @@ pub(crate) fn closely(
     }
     let lossy = planned.as_ref().map_or(true, |plan| !plan.lost.is_empty());
     let around = !avoided.is_empty() || !op.detour.avoid.is_empty();
-    let again = op.read_fault == Some(Fault::Medium) && op.retries < READ_RETRIES;
-    let gone = op.read_fault == Some(Fault::Gone);
+    let again = op.found.read_fault == Some(Fault::Medium) && op.found.retries < READ_RETRIES;
+    let gone = op.found.read_fault == Some(Fault::Gone);
     if !(around || again) && decides_by_bad_reads(op, &planned) {
         let of = |&(column, _): &(u16, u64)| columns[usize::from(column)].source;
-        let seats = op.bad.iter().filter_map(of).map(|cell| cell.seat);
+        let seats = op.found.bad.iter().filter_map(of).map(|cell| cell.seat);
         let seats: BTreeSet<Seat> = seats.filter(|&seat| !cx.view().is_out(seat)).collect();
         // Drives that have gone out since cannot be asked.
         if !seats.is_empty() {
@@ -199,8 +199,8 @@ pub(crate) fn closely(
             Planned::Wait
         }
         Ok(_) | Err(Lost) if again => {
-            op.retries += 1;
-            op.bad.clear();
+            op.found.retries += 1;
+            op.found.bad.clear();
             Planned::Retry
         }
         Ok(_) | Err(Lost) => Planned::Lost,
@@ -216,8 +216,8 @@ fn decides_by_bad_reads(op: &Op, planned: &Result<Plan, Lost>) -> bool {
         (Task::Fill { .. }, Err(Lost)) => true,
         _ => false,
     };
-    let failed = op.read_fault == Some(Fault::Medium) && !op.bad.is_empty();
-    decides && failed && op.probe == Probe::None
+    let failed = op.found.read_fault == Some(Fault::Medium) && !op.found.bad.is_empty();
+    decides && failed && op.found.probe == Probe::None
 }
 
 /// The plan of a step of a conversion.
@@ -270,7 +270,7 @@ fn plan_task(
                     let (column, chunk) = place;
                     let block = (chunk * cx.geometry.chunk_bytes() + row.low) / BLOCK_BYTES;
                     blocks.contains(&(slot, row.low))
-                        || !op.arbitration.distrusted().contains(&(column, block))
+                        || !op.found.arbitration.distrusted().contains(&(column, block))
                 });
             }
             return (
@@ -302,7 +302,7 @@ fn keeps_absent_columns(cx: &Context, op: &Op) -> bool {
 pub(crate) fn fault_of_loss(cx: &Context, op: &Op) -> Fault {
     let columns = cx.view().columns(&cx.geometry, op.group);
     let whole = columns.iter().all(|column| column.source.is_some());
-    match whole && op.read_fault == Some(Fault::Medium) {
+    match whole && op.found.read_fault == Some(Fault::Medium) {
         true => Fault::Medium,
         false => Fault::Lost,
     }
@@ -398,14 +398,14 @@ pub(super) mod tests {
         };
         assert_eq!(plan.reads.len(), 1);
         assert_eq!(plan.reads[0].column, column);
-        lab.op.bad.insert((column, 4));
+        lab.op.found.bad.insert((column, 4));
         assert!(matches!(lab.begin(), Beginning::Closely));
     }
 
     #[test]
     fn rows_in_doubt_are_read_before_all_else() {
         let (mut lab, _) = reads();
-        lab.op.arbitration.begin([(lab::ROW, 1)].into());
+        lab.op.found.arbitration.begin([(lab::ROW, 1)].into());
         assert!(matches!(lab.begin(), Beginning::Trials));
     }
 
@@ -466,12 +466,12 @@ pub(super) mod tests {
             lab.out(*other);
         }
         for _ in 0..READ_RETRIES {
-            lab.op.bad.insert((column, 4));
-            lab.op.read_fault = Some(Fault::Medium);
+            lab.op.found.bad.insert((column, 4));
+            lab.op.found.read_fault = Some(Fault::Medium);
             assert!(matches!(lab.closely(), Planned::Retry));
-            assert!(lab.op.bad.is_empty());
+            assert!(lab.op.found.bad.is_empty());
         }
-        lab.op.bad.insert((column, 4));
+        lab.op.found.bad.insert((column, 4));
         assert!(matches!(lab.closely(), Planned::Lost));
     }
 
@@ -483,11 +483,11 @@ pub(super) mod tests {
         for other in &others(column)[..2] {
             lab.out(*other);
         }
-        lab.op.bad.insert((column, 4));
+        lab.op.found.bad.insert((column, 4));
         assert!(!lab.planned().lost.is_empty(), "it is lost");
         let lost = lab.op.repair.assessed.len();
         assert_eq!(lost, 1, "and named by the data of the stripe");
-        lab.op.read_fault = Some(Fault::Gone);
+        lab.op.found.read_fault = Some(Fault::Gone);
         assert!(matches!(lab.closely(), Planned::Lost));
     }
 
@@ -496,10 +496,10 @@ pub(super) mod tests {
         let (mut lab, column) = reads();
         lab.pages.set(block(column, 4), Entry::UNKNOWN);
         lab.planned();
-        assert_eq!(lab.op.unknown, [(column, 4)].into());
+        assert_eq!(lab.op.found.unknown, [(column, 4)].into());
         lab.out(column);
         lab.planned();
-        assert!(lab.op.unknown.is_empty());
+        assert!(lab.op.found.unknown.is_empty());
     }
 
     #[test]
@@ -520,7 +520,7 @@ pub(super) mod tests {
     fn a_loss_without_missing_columns_is_a_medium_error() {
         let (mut lab, column) = reads();
         assert_eq!(fault_of_loss(&lab.cx, &lab.op), Fault::Lost);
-        lab.op.read_fault = Some(Fault::Medium);
+        lab.op.found.read_fault = Some(Fault::Medium);
         assert_eq!(fault_of_loss(&lab.cx, &lab.op), Fault::Medium);
         lab.out(others(column)[0]);
         assert_eq!(fault_of_loss(&lab.cx, &lab.op), Fault::Lost);

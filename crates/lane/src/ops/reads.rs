@@ -47,10 +47,12 @@ pub(crate) fn read_ended(
     if let Err(fault) = outcome {
         let block = cx.geometry.block_of(transfer.offset);
         let blocks = block..block + transfer.length / BLOCK_BYTES;
-        op.bad.extend(blocks.map(|block| (transfer.column, block)));
+        op.found
+            .bad
+            .extend(blocks.map(|block| (transfer.column, block)));
         *failed = true;
-        if op.read_fault != Some(Fault::Gone) {
-            op.read_fault = Some(fault);
+        if op.found.read_fault != Some(Fault::Gone) {
+            op.found.read_fault = Some(fault);
         }
     }
     *in_flight -= 1;
@@ -124,9 +126,10 @@ pub(crate) fn sums_to_verify(cx: &Context, op: &Op) -> Option<Vec<Slice>> {
 /// So many blocks of an operation were verified, and these are bad. True if the operation goes on with the blocks that
 /// it has read; else it is planned again, without the bad ones.
 pub(crate) fn note_verified(op: &mut Op, blocks: u64, bad: &[BadBlock]) -> bool {
-    op.verified += blocks;
+    op.found.verified += blocks;
     let names = bad.iter().map(|bad| bad.name);
-    op.bad
+    op.found
+        .bad
         .extend(names.map(|name| (name.column, name.block.into())));
     bad.is_empty() || matches!(op.task, Task::Scrub)
 }
@@ -182,7 +185,7 @@ mod tests {
         let mut lab = reading(1);
         assert_eq!(lab.read_ends(1, Ok(()), false), AfterRead::Wait);
         assert_eq!(lab.read_ends(2, Ok(()), false), AfterRead::Verify);
-        assert!(lab.op.bad.is_empty());
+        assert!(lab.op.found.bad.is_empty());
     }
 
     #[test]
@@ -191,8 +194,8 @@ mod tests {
         let fault = Err(Fault::Medium);
         assert_eq!(lab.read_ends(1, fault, false), AfterRead::Wait);
         assert_eq!(lab.read_ends(2, Ok(()), false), AfterRead::Again);
-        assert_eq!(lab.op.bad, [(1, 4)].into());
-        assert_eq!(lab.op.read_fault, Some(Fault::Medium));
+        assert_eq!(lab.op.found.bad, [(1, 4)].into());
+        assert_eq!(lab.op.found.read_fault, Some(Fault::Medium));
     }
 
     #[test]
@@ -206,7 +209,7 @@ mod tests {
         let second = (offset + BLOCK_BYTES, 2 * BLOCK_BYTES);
         assert_eq!((high.offset, high.length), second);
         assert_eq!(high.slice, Some(lab::memory(9, 2)));
-        assert!(lab.op.bad.is_empty(), "it is not known yet which");
+        assert!(lab.op.found.bad.is_empty(), "it is not known yet which");
         let end = |lab: &mut Lab, part| read_ended(&lab.cx, &mut lab.op, part, Ok(()), false);
         assert_eq!(lab.read_ends(2, Ok(()), false), AfterRead::Wait);
         assert_eq!(end(&mut lab, low), AfterRead::Wait);
@@ -217,7 +220,7 @@ mod tests {
     fn what_a_drive_was_asked_that_is_gone_is_bad_as_a_whole() {
         let mut lab = reading(3);
         assert_eq!(lab.read_ends(1, Err(Fault::Gone), true), AfterRead::Wait);
-        assert_eq!(lab.op.bad, [(1, 4), (1, 5), (1, 6)].into());
+        assert_eq!(lab.op.found.bad, [(1, 4), (1, 5), (1, 6)].into());
         let out = Err(Fault::Medium);
         assert_eq!(lab.read_ends(2, out, true), AfterRead::Again, "no halves");
     }
@@ -227,7 +230,7 @@ mod tests {
         let mut lab = reading(1);
         lab.read_ends(1, Err(Fault::Gone), false);
         lab.read_ends(2, Err(Fault::Medium), false);
-        assert_eq!(lab.op.read_fault, Some(Fault::Gone));
+        assert_eq!(lab.op.found.read_fault, Some(Fault::Gone));
     }
 
     #[test]
@@ -286,10 +289,13 @@ mod tests {
             panic!("{read:?} were compared");
         };
         assert!(!note_verified(&mut lab.op, 2, &bad));
-        assert_eq!((lab.op.bad.clone(), lab.op.verified), ([(1, 4)].into(), 2));
+        assert_eq!(
+            (lab.op.found.bad.clone(), lab.op.found.verified),
+            ([(1, 4)].into(), 2)
+        );
         lab.op.task = Task::Scrub;
         assert!(note_verified(&mut lab.op, 2, &bad));
         assert!(note_verified(&mut lab.op, 1, &[]));
-        assert_eq!(lab.op.verified, 5);
+        assert_eq!(lab.op.found.verified, 5);
     }
 }

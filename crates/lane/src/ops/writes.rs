@@ -52,7 +52,7 @@ pub(crate) enum AfterWrites {
 /// The next computation of an operation.
 pub(crate) fn computation(cx: &Context, op: &mut Op) -> Computation {
     let plan = op.plan.as_ref().expect("it was planned");
-    let open = op.arbitration.is_trying() || must_check(cx, op);
+    let open = op.found.arbitration.is_trying() || must_check(cx, op);
     if matches!(op.task, Task::Read(_)) && plan.steps.is_empty() && op.puts.is_empty() && !open {
         // Nearly all reads end here.
         return Computation::ReadEnds;
@@ -250,7 +250,7 @@ mod tests {
             row: lab::ROW,
         });
         assert_eq!(lab.begins(), (2, 1));
-        lab.op.checked = true;
+        lab.op.found.checked = true;
         assert_eq!(lab.begins(), (1, 1), "the last step, and what is written");
     }
 

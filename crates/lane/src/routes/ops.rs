@@ -128,7 +128,7 @@ impl Lane {
     pub(crate) fn computed(&mut self, id: OpId, computed: &Computed) {
         let sums = &computed.sums;
         let op = &self.ops[id];
-        let (tries, checks) = (op.arbitration.is_trying(), must_check(&self.cx, op));
+        let (tries, checks) = (op.found.arbitration.is_trying(), must_check(&self.cx, op));
         if (tries || checks) && self.end_orphan(id) {
             return;
         }

@@ -34,7 +34,7 @@ impl Lane {
             self.ops[id].task = Task::Repair(left);
         }
         // The trials were read into memory that has been released.
-        if let Some(arbitration) = self.ops[id].arbitration.written() {
+        if let Some(arbitration) = self.ops[id].found.arbitration.written() {
             arbitration.drop_trials();
         }
         let known = Known {
@@ -201,7 +201,7 @@ impl Lane {
         let op = &mut self.ops[id];
         op.scratch = Some(scratch);
         op.phase = Phase::Fetching;
-        op.probe = Probe::Asks {
+        op.found.probe = Probe::Asks {
             left: seats.len(),
             failed: false,
         };
@@ -234,11 +234,11 @@ impl Lane {
     /// fails. Otherwise its blocks are read once more.
     pub(crate) fn probed(&mut self, id: OpId, outcome: Outcome) {
         let op = &mut self.ops[id];
-        let Probe::Asks { left, failed } = op.probe else {
+        let Probe::Asks { left, failed } = op.found.probe else {
             unreachable!("it has asked drives");
         };
         let failed = failed || outcome.is_err();
-        op.probe = match left {
+        op.found.probe = match left {
             1 => Probe::Answered,
             left => Probe::Asks {
                 left: left - 1,
@@ -252,9 +252,9 @@ impl Lane {
             self.fails_by_drives(id);
             return;
         }
-        op.bad.clear();
-        op.read_fault = None;
-        op.retries = 0;
+        op.found.bad.clear();
+        op.found.read_fault = None;
+        op.found.retries = 0;
         self.ops.run(id);
     }
 
@@ -287,7 +287,7 @@ impl Lane {
 
     pub(crate) fn read(&mut self, id: OpId, plan: Plan) {
         let op = &mut self.ops[id];
-        op.checked = false;
+        op.found.checked = false;
         op.begin_reads(plan.reads.len() as u64);
         for &transfer in &plan.reads {
             self.push_transfer(id, transfer);

@@ -52,8 +52,8 @@ impl Lane {
             return;
         }
         if let (Owner::Job(job), Task::Scrub) = (op.owner, &op.task) {
-            let bad = op.bad.len() + op.arbitration.in_doubt();
-            self.jobs.verified(job, op.verified, bad as u64);
+            let bad = op.found.bad.len() + op.found.arbitration.in_doubt();
+            self.jobs.verified(job, op.found.verified, bad as u64);
         }
         if let (Owner::Job(job), Task::Convert(convert)) = (op.owner, &op.task)
             && outcome.is_ok()
@@ -61,7 +61,8 @@ impl Lane {
             self.jobs.converted(job, convert.counts());
         }
         if let (Owner::Job(job), Task::Fill { .. }) = (op.owner, &op.task) {
-            self.jobs.verified(job, op.verified, op.bad.len() as u64);
+            self.jobs
+                .verified(job, op.found.verified, op.found.bad.len() as u64);
         }
         if self.recovery.is_some() || seeded::is(SeededFault::RepairWithoutWrite) {
             return;
