@@ -13,19 +13,18 @@ mod work;
 
 use std::collections::BTreeSet;
 use std::ops::Range;
-use std::sync::Arc;
 
 use block::{Fault, Instant};
 use format::Form;
-use plan::action::{Origin, Service, Slice};
-use plan::{Geometry, Plan, RequestId, ScratchId};
+use plan::action::{Origin, Service};
+use plan::{Geometry, Plan, RequestId};
 
 pub(super) use self::findings::{Assessed, Findings, Probe, Repair};
 pub(super) use self::held::{Held, pages_beside};
 pub(super) use self::phase::{Phase, waits_for_verdict};
 pub(super) use self::prepared::{Prepared, Staging};
 pub(super) use self::task::{Convert, Discarded, Task};
-pub(super) use self::work::{BounceBuffer, Direct};
+pub(super) use self::work::{BounceBuffer, Direct, Memory};
 use super::coalesce::Part;
 use super::epochs::Epoch;
 use super::ids::{JobId, OpId};
@@ -137,23 +136,17 @@ pub(crate) struct Op {
     pub(crate) begun: Instant,
     pub(crate) lock: Lock,
     pub(crate) plan: Option<Plan>,
-    pub(crate) scratch: Option<ScratchId>,
+    pub(crate) memory: Memory,
     pub(crate) detour: Detour,
     /// Its reader has ended: its result is not needed any more.
     pub(crate) orphan: bool,
     pub(crate) found: Findings,
     /// The input and the results of a repair.
     pub(crate) repair: Rare<Repair>,
-    /// Batches whose buffers its plan reads.
-    pub(crate) pinned: Vec<u64>,
-    /// Bytes that are copied into memory before its computation.
-    pub(crate) puts: Vec<(Slice, Arc<[u8]>)>,
     /// Set if its blocks go in place before they are logged.
     pub(crate) direct: Option<Box<Direct>>,
     /// The fault with which the operation will end.
     pub(crate) fault: Option<Fault>,
-    /// The bounce buffer of a read, if a straggler may write into the read's own memory.
-    pub(crate) bounce_buffer: Option<BounceBuffer>,
     /// The epoch of its latest plan.
     pub(crate) epoch: Option<Epoch>,
 }
@@ -176,16 +169,13 @@ impl Op {
             begun: Instant::ZERO,
             lock: Lock::None,
             plan: None,
-            scratch: None,
+            memory: Memory::default(),
             detour: Detour::default(),
             orphan: false,
             found: Findings::default(),
             repair: Rare::BLANK,
-            pinned: Vec::new(),
-            puts: Vec::new(),
             direct: None,
             fault: None,
-            bounce_buffer: None,
             epoch: None,
         }
     }

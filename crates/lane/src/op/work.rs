@@ -1,10 +1,25 @@
 //! What it takes to carry out the plan of an operation.
 
+use std::sync::Arc;
+
 use plan::ScratchId;
 use plan::action::Slice;
 
 use crate::direct_writes::Turn;
 use crate::room::Needs;
+
+/// The memory that an operation has, and what it needs there.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Memory {
+    /// The memory of its plan.
+    pub(crate) scratch: Option<ScratchId>,
+    /// Batches whose buffers its plan reads.
+    pub(crate) pinned: Vec<u64>,
+    /// Bytes that are copied into memory before its computation.
+    pub(crate) puts: Vec<(Slice, Arc<[u8]>)>,
+    /// The bounce buffer of a read, if a straggler may write into the read's own memory.
+    pub(crate) bounce_buffer: Option<BounceBuffer>,
+}
 
 /// The memory of a read whose bytes are not in the memory of its request.
 #[derive(Clone, Debug)]

@@ -18,12 +18,15 @@ pub(crate) fn avoid_stragglers(cx: &mut Context, ios: &mut IoTable, op: &mut Op)
     match &mut op.task {
         Task::Read(pieces) if pieces.iter().any(|piece| stragglers.touch(piece.slice)) => {
             let scratch = cx.fresh_scratch();
-            let home = match &op.bounce_buffer {
+            let home = match &op.memory.bounce_buffer {
                 Some(buffer) => buffer.home.clone(),
                 None => pieces.iter().map(|piece| piece.slice).collect(),
             };
             let bytes = move_pieces(pieces, scratch);
-            let old = op.bounce_buffer.replace(BounceBuffer { scratch, home });
+            let old = op
+                .memory
+                .bounce_buffer
+                .replace(BounceBuffer { scratch, home });
             cx.actions.push_back(Action::Allocate(scratch, bytes));
             if let Some(old) = old {
                 ios.release(cx, old.scratch);
@@ -143,7 +146,7 @@ mod tests {
         let mut lab = Lab::new(slice(REQUEST, 7, BLOCK_BYTES));
         let mut op = read();
         assert!(lab.avoid(&mut op).is_empty());
-        assert!(op.bounce_buffer.is_none());
+        assert!(op.memory.bounce_buffer.is_none());
     }
 
     #[test]
@@ -152,7 +155,7 @@ mod tests {
         let mut op = read();
         let home = pieces(&op);
         let actions = lab.avoid(&mut op);
-        let buffer = op.bounce_buffer.as_ref().unwrap();
+        let buffer = op.memory.bounce_buffer.as_ref().unwrap();
         assert_eq!(buffer.home, home);
         let bytes = 2 * BLOCK_BYTES;
         assert_eq!(actions, [Action::Allocate(buffer.scratch, bytes)]);
@@ -166,12 +169,12 @@ mod tests {
         let mut op = read();
         let home = pieces(&op);
         lab.avoid(&mut op);
-        let first = op.bounce_buffer.as_ref().unwrap().scratch;
+        let first = op.memory.bounce_buffer.as_ref().unwrap().scratch;
         let mut lab = Lab::new(slice(BufferId::Scratch(first), 0, BLOCK_BYTES));
         lab.cx.fresh();
         lab.cx.fresh();
         let actions = lab.avoid(&mut op);
-        let second = op.bounce_buffer.as_ref().unwrap();
+        let second = op.memory.bounce_buffer.as_ref().unwrap();
         assert_ne!(second.scratch, first);
         assert_eq!(second.home, home);
         // The old buffer is kept until the straggler has ended.

@@ -157,7 +157,7 @@ pub(crate) fn plan_trials(
         }
         return Trials::Unrecoverable;
     }
-    op.pinned = pinned.into_iter().collect();
+    op.memory.pinned = pinned.into_iter().collect();
     op.found.arbitration.begin_trials(trials);
     Trials::Plan(plan, scratch)
 }

@@ -77,7 +77,7 @@ impl Operations {
             unreachable!("only reads are hedged by reads");
         };
         let mut pieces = pieces.clone();
-        let home = match &op.bounce_buffer {
+        let home = match &op.memory.bounce_buffer {
             Some(buffer) => buffer.home.clone(),
             None => pieces.iter().map(|piece| piece.slice).collect(),
         };
@@ -90,7 +90,7 @@ impl Operations {
         second.found.bad = op.found.bad.clone();
         second.detour.avoid = op.detour.avoid.clone();
         second.detour.avoid.extend(late);
-        second.bounce_buffer = Some(BounceBuffer { scratch, home });
+        second.memory.bounce_buffer = Some(BounceBuffer { scratch, home });
         // If the reader has the lock, the second read uses it: no other operation can have it meanwhile.
         let locked = op.is_locked();
         if locked {
@@ -116,7 +116,7 @@ impl Operations {
         outcome: Outcome,
     ) -> bool {
         self.hedges -= 1;
-        let buffer = op.bounce_buffer.take();
+        let buffer = op.memory.bounce_buffer.take();
         let buffer = buffer.expect("a hedge has memory of its own");
         let waiting = self.ops.get_mut(reader);
         let waiting = waiting.filter(|waiting| waiting.detour.hedge == Hedge::Running(hedge));
@@ -130,7 +130,7 @@ impl Operations {
             return false;
         }
         waiting.task = op.task;
-        let old = waiting.bounce_buffer.replace(buffer);
+        let old = waiting.memory.bounce_buffer.replace(buffer);
         // Reads that still go into the old memory must become stragglers before the memory is released.
         self.abandon_reads(ios, reader);
         if let Some(old) = old {
@@ -300,7 +300,7 @@ mod tests {
         let op = &lab.ops[second];
         assert_eq!(op.owner, Owner::Hedge(reader));
         assert_eq!(op.detour.avoid, [(1, 0)].into(), "column 2 is in time");
-        let buffer = op.bounce_buffer.as_ref().unwrap();
+        let buffer = op.memory.bounce_buffer.as_ref().unwrap();
         assert_eq!(buffer.home, [memory(0)]);
         let Task::Read(pieces) = &op.task else {
             panic!("it reads");
@@ -398,10 +398,15 @@ mod tests {
         let reader = lab.late(read());
         lab.hedge(reader);
         let second = lab.second(reader);
-        let buffer = lab.ops[second].bounce_buffer.as_ref().unwrap().scratch;
+        let buffer = lab.ops[second]
+            .memory
+            .bounce_buffer
+            .as_ref()
+            .unwrap()
+            .scratch;
         assert!(lab.end((reader, second), Ok(())));
         let op = &lab.ops[reader];
-        assert_eq!(op.bounce_buffer.as_ref().unwrap().scratch, buffer);
+        assert_eq!(op.memory.bounce_buffer.as_ref().unwrap().scratch, buffer);
         assert_eq!(lab.in_flight(), 0, "the first read is abandoned");
         assert!(lab.released().is_empty());
         assert_eq!(lab.ops.hedges, 0);
@@ -413,7 +418,12 @@ mod tests {
         let reader = lab.late(read());
         lab.hedge(reader);
         let second = lab.second(reader);
-        let buffer = lab.ops[second].bounce_buffer.as_ref().unwrap().scratch;
+        let buffer = lab.ops[second]
+            .memory
+            .bounce_buffer
+            .as_ref()
+            .unwrap()
+            .scratch;
         assert!(!lab.end((reader, second), Err(Fault::Lost)));
         assert_eq!(lab.released(), [buffer]);
         assert!(lab.ops[reader].is_in_flight());
@@ -443,7 +453,7 @@ mod tests {
         let second = lab.second(reader);
         lab.ops[reader].phase = super::super::Phase::Locking;
         assert!(!lab.end((reader, second), Ok(())));
-        assert!(lab.ops[reader].bounce_buffer.is_none());
+        assert!(lab.ops[reader].memory.bounce_buffer.is_none());
     }
 
     #[test]

@@ -190,7 +190,7 @@ pub(crate) fn closely(
             if !(lossy && (around || again || gone))
                 && (plan.absent.is_empty() || !keeps_absent_columns(cx, op)) =>
         {
-            op.pinned = pinned.into_iter().collect();
+            op.memory.pinned = pinned.into_iter().collect();
             Planned::Plan(plan, scratch)
         }
         Ok(_) | Err(Lost) if around => {
@@ -418,7 +418,7 @@ pub(super) mod tests {
             panic!("nothing is known");
         };
         assert!(!names.is_empty());
-        assert!(lab.op.pinned.is_empty());
+        assert!(lab.op.memory.pinned.is_empty());
     }
 
     #[test]
@@ -513,7 +513,7 @@ pub(super) mod tests {
         lab.overlay.insert(block(column, 4), logged);
         let plan = lab.planned();
         assert!(plan.reads.is_empty() && plan.steps.len() == 1);
-        assert_eq!(lab.op.pinned, [12]);
+        assert_eq!(lab.op.memory.pinned, [12]);
     }
 
     #[test]

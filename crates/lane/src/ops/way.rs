@@ -69,7 +69,7 @@ pub(crate) fn provide_memory(cx: &mut Context, op: &mut Op, plan: &Plan, scratch
         cx.actions.push_back(Action::Allocate(staging, bytes));
     }
     if plan.scratch_bytes > 0 {
-        op.scratch = Some(scratch);
+        op.memory.scratch = Some(scratch);
         let memory = Action::Allocate(scratch, plan.scratch_bytes);
         cx.actions.push_back(memory);
     }
@@ -164,7 +164,7 @@ mod tests {
         let staging = Action::Allocate(ScratchId(9), 4096);
         let own = Action::Allocate(scratch, 8192);
         assert_eq!(lab.cx.take_actions(), [staging, own]);
-        assert_eq!(lab.op.scratch, Some(scratch));
+        assert_eq!(lab.op.memory.scratch, Some(scratch));
         plan.scratch_bytes = 0;
         provide_memory(&mut lab.cx, &mut lab.op, &plan, scratch);
         assert!(lab.cx.take_actions().is_empty());

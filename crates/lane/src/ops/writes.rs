@@ -53,7 +53,11 @@ pub(crate) enum AfterWrites {
 pub(crate) fn computation(cx: &Context, op: &mut Op) -> Computation {
     let plan = op.plan.as_ref().expect("it was planned");
     let open = op.found.arbitration.is_trying() || must_check(cx, op);
-    if matches!(op.task, Task::Read(_)) && plan.steps.is_empty() && op.puts.is_empty() && !open {
+    if matches!(op.task, Task::Read(_))
+        && plan.steps.is_empty()
+        && op.memory.puts.is_empty()
+        && !open
+    {
         // Nearly all reads end here.
         return Computation::ReadEnds;
     }
@@ -64,7 +68,7 @@ pub(crate) fn computation(cx: &Context, op: &mut Op) -> Computation {
     let plan = op.plan.as_mut().expect("it was planned");
     let later = plan.steps.split_off(count);
     let steps = std::mem::replace(&mut plan.steps, later);
-    let puts = std::mem::take(&mut op.puts);
+    let puts = std::mem::take(&mut op.memory.puts);
     if steps.is_empty() && sums.is_empty() && puts.is_empty() {
         return Computation::Nothing;
     }

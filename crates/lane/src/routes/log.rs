@@ -27,7 +27,7 @@ impl Lane {
         // waits for memory, no memory would become free. Blocks that are logged again are themselves in a batch's
         // buffer.
         if !matches!(op.task, Task::Relog(_)) {
-            for sequence in std::mem::take(&mut op.pinned) {
+            for sequence in std::mem::take(&mut op.memory.pinned) {
                 self.overlay.unpin(sequence);
             }
         }

@@ -265,7 +265,7 @@ impl Lane {
             }
             return;
         }
-        if let Some(buffer) = op.bounce_buffer.take() {
+        if let Some(buffer) = op.memory.bounce_buffer.take() {
             match (op.owner, &op.task) {
                 (Owner::Request(reader), Task::Read(pieces)) if outcome.is_ok() => {
                     let now = pieces.iter().map(|piece| piece.slice);
@@ -307,8 +307,8 @@ impl Lane {
 
     pub(crate) fn release_scratch(&mut self, id: OpId) {
         let op = &mut self.ops[id];
-        let pinned = std::mem::take(&mut op.pinned);
-        if let Some(scratch) = op.scratch.take() {
+        let pinned = std::mem::take(&mut op.memory.pinned);
+        if let Some(scratch) = op.memory.scratch.take() {
             self.ios.release(&mut self.cx, scratch);
         }
         for sequence in pinned {

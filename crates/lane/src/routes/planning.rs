@@ -131,7 +131,7 @@ impl Lane {
             Trials::Unrecoverable => self.ops.plan_again(&mut self.cx, id),
             Trials::Plan(plan, scratch) => {
                 self.pin(id);
-                self.ops[id].scratch = Some(scratch);
+                self.ops[id].memory.scratch = Some(scratch);
                 let memory = Action::Allocate(scratch, plan.scratch_bytes);
                 self.cx.actions.push_back(memory);
                 self.read(id, plan);
@@ -146,7 +146,7 @@ impl Lane {
             unreachable!("it is logged again");
         };
         let (plan, pinned) = preserved::plan_relog(&self.cx, &self.overlay, names);
-        op.pinned = pinned.into_iter().collect();
+        op.memory.pinned = pinned.into_iter().collect();
         op.plan = Some(plan);
         self.pin(id);
         self.compute(id);
@@ -188,8 +188,8 @@ impl Lane {
             .actions
             .push_back(Action::Allocate(scratch, plan.scratch_bytes));
         let op = &mut self.ops[id];
-        op.scratch = Some(scratch);
-        op.puts = puts;
+        op.memory.scratch = Some(scratch);
+        op.memory.puts = puts;
         op.plan = Some(plan);
         self.compute(id);
     }
@@ -199,7 +199,7 @@ impl Lane {
         self.release_scratch(id);
         let scratch = self.cx.fresh_scratch();
         let op = &mut self.ops[id];
-        op.scratch = Some(scratch);
+        op.memory.scratch = Some(scratch);
         op.phase = Phase::Fetching;
         op.found.probe = Probe::Asks {
             left: seats.len(),
@@ -301,7 +301,7 @@ impl Lane {
 
     /// Keeps the batches in memory that an operation's plan reads.
     fn pin(&mut self, id: OpId) {
-        for &sequence in &self.ops[id].pinned {
+        for &sequence in &self.ops[id].memory.pinned {
             self.overlay.pin(sequence);
         }
     }
