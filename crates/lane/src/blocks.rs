@@ -51,7 +51,7 @@ impl<'a> LaneBlocks<'a> {
             overlay: entries.overlay,
             pages: entries.pages,
             group: op.group,
-            forms: (op.stripes.start, &op.forms),
+            forms: (op.stripes.start, &op.location.forms),
             held: None,
             leaves_out_lost: false,
             bad: &op.found.bad,

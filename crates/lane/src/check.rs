@@ -86,7 +86,7 @@ impl Lane {
 
     /// The operation is planned where its data is.
     fn check_place(&self, id: OpId, op: &Op) {
-        let (Some(data), Some(located)) = (op.data, op.located) else {
+        let (Some(data), Some(located)) = (op.data, op.location.version) else {
             return;
         };
         if matches!(op.phase, Phase::Locking | Phase::Fetching) || located != self.maps.version() {

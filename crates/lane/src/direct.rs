@@ -370,7 +370,7 @@ mod tests {
         let mut lab = Lab::new();
         lab.overlay.zero(0, 1..2, 9, std::iter::empty());
         assert!(!lab.holds_nothing(9), "blocks may be on their way there");
-        lab.op.destination = Destination::Free { from: 5 };
+        lab.op.location.destination = Destination::Free { from: 5 };
         assert!(!lab.holds_nothing(8) && lab.holds_nothing(9));
     }
 
@@ -398,7 +398,7 @@ mod tests {
     #[test]
     fn a_stripe_that_moves_vacates_the_one_where_it_was() {
         let mut lab = Lab::new();
-        lab.op.destination = Destination::Free { from: 5 };
+        lab.op.location.destination = Destination::Free { from: 5 };
         let units = lab.units();
         assert_eq!((units.len(), units[0].direct.len()), (1, 6));
         let vacated = Zeroed {

@@ -79,7 +79,7 @@ impl Repairs {
             }
             let blocks = found.iter().map(|&(at, _)| at).collect();
             let mut repair = Op::repair(Owner::Background, op.group, stripe, blocks);
-            repair.forms = std::iter::once(op.form_of(stripe)).collect();
+            repair.location.forms = std::iter::once(op.form_of(stripe)).collect();
             // The repair itself finds out under its own lock which blocks are stale.
             if !doubts.is_empty() {
                 repair.found.arbitration.begin(doubts);

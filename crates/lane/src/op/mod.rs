@@ -54,10 +54,21 @@ pub(crate) enum Lock {
     Borrowed,
 }
 
+/// Where the data of an operation is, and where it goes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Location {
+    /// The version of the maps by which its stripes were found.
+    pub(crate) version: Option<u64>,
+    /// The forms of its stripes when it was planned.
+    pub(crate) forms: Forms,
+    pub(crate) destination: Destination,
+}
+
 /// The stripe that a write goes to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Destination {
     /// The stripe that holds its data, or a free one if it may go there.
+    #[default]
     Open,
     /// A free stripe, in place of `from`.
     Free { from: u64 },
@@ -65,7 +76,7 @@ pub(crate) enum Destination {
     Home,
 }
 
-/// How an operation avoids drives that are late.
+/// How an operation avoids drives that are late, or as a second read serves one that does.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Detour {
     /// Blocks that are read only if there is no other way, because their drive is late.
@@ -73,6 +84,8 @@ pub(crate) struct Detour {
     /// It waits for late drives, because there is no way around them.
     pub(crate) waits: bool,
     pub(crate) hedge: Hedge,
+    /// Its reader has ended: its result is not needed any more.
+    pub(crate) orphan: bool,
 }
 
 /// The state of the one hedge of a late read.
@@ -110,45 +123,41 @@ impl FromIterator<Form> for Forms {
     }
 }
 
+/// An operation. The first fields say what it is for, the others are its state.
 #[derive(Clone, Debug)]
 pub(crate) struct Op {
     pub(crate) owner: Owner,
     /// The parts of each request, if it writes for several requests: the owner is the first of them.
     pub(crate) parts: Option<Box<[Part]>>,
+    /// Later writes to its stripe wait for their neighbours while it runs.
+    pub(crate) occupies: bool,
     /// The service class of its drive operations.
     pub(crate) service: Service,
+    /// When it began.
+    pub(crate) begun: Instant,
     pub(crate) group: u64,
     /// In an operation for a client: the first stripe of the group's data that it works on.
     pub(crate) data: Option<u64>,
-    /// The stripes that it is planned for and locks. In an operation for a client these are the stripes that hold its
-    /// data, once it is `located`.
-    pub(crate) stripes: Range<u64>,
-    /// The forms of these stripes when it was planned.
-    pub(crate) forms: Forms,
-    /// The version of the maps by which the place of its data was found.
-    pub(crate) located: Option<u64>,
-    pub(crate) destination: Destination,
-    /// Later writes to its stripe wait for their neighbours while it runs.
-    pub(crate) occupies: bool,
     pub(crate) task: Task,
+
     pub(crate) phase: Phase,
-    /// When it began.
-    pub(crate) begun: Instant,
+    /// The stripes that it is planned for and locks. In an operation for a client these are the stripes that hold its
+    /// data, once its location has a version.
+    pub(crate) stripes: Range<u64>,
+    pub(crate) location: Location,
     pub(crate) lock: Lock,
     pub(crate) plan: Option<Plan>,
+    /// The epoch of this plan.
+    pub(crate) epoch: Option<Epoch>,
     pub(crate) memory: Memory,
+    /// Set if its blocks go in place before they are logged.
+    pub(crate) direct: Option<Box<Direct>>,
     pub(crate) detour: Detour,
-    /// Its reader has ended: its result is not needed any more.
-    pub(crate) orphan: bool,
     pub(crate) found: Findings,
     /// The input and the results of a repair.
     pub(crate) repair: Rare<Repair>,
-    /// Set if its blocks go in place before they are logged.
-    pub(crate) direct: Option<Box<Direct>>,
     /// The fault with which the operation will end.
     pub(crate) fault: Option<Fault>,
-    /// The epoch of its latest plan.
-    pub(crate) epoch: Option<Epoch>,
 }
 
 impl Op {
@@ -157,26 +166,23 @@ impl Op {
             service: service_of(owner, &task),
             owner,
             parts: None,
+            occupies: false,
+            begun: Instant::ZERO,
             group,
             data: None,
-            stripes,
-            forms: Forms::PARITY,
-            located: None,
-            destination: Destination::Open,
-            occupies: false,
             task,
             phase: Phase::Locking,
-            begun: Instant::ZERO,
+            stripes,
+            location: Location::default(),
             lock: Lock::None,
             plan: None,
+            epoch: None,
             memory: Memory::default(),
+            direct: None,
             detour: Detour::default(),
-            orphan: false,
             found: Findings::default(),
             repair: Rare::BLANK,
-            direct: None,
             fault: None,
-            epoch: None,
         }
     }
 
@@ -186,7 +192,7 @@ impl Op {
 
     /// The stripe that it leaves, if it is planned for a free stripe.
     pub(crate) const fn moves_from(&self) -> Option<u64> {
-        match self.destination {
+        match self.location.destination {
             Destination::Free { from } => Some(from),
             Destination::Open | Destination::Home => None,
         }
@@ -194,10 +200,10 @@ impl Op {
 
     /// Its stripes have these forms now. What was found out about places of other forms does not count any more.
     pub(crate) fn has_forms(&mut self, geometry: &Geometry, forms: Forms) {
-        if self.forms == forms {
+        if self.location.forms == forms {
             return;
         }
-        self.forms = forms;
+        self.location.forms = forms;
         self.found.bad.clear();
         self.found.unknown.clear();
         self.detour.avoid.clear();
@@ -211,7 +217,8 @@ impl Op {
 
     /// The form of one of its stripes.
     pub(crate) fn form_of(&self, stripe: u64) -> Form {
-        self.forms
+        self.location
+            .forms
             .of_stripe(stripe.wrapping_sub(self.stripes.start))
     }
 

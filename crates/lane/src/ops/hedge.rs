@@ -32,7 +32,7 @@ impl Operations {
         // A third read could outlast the lock that the second read has borrowed. Then it would see blocks written
         // later, and take them for bad ones.
         let is_second = matches!(op.owner, Owner::Hedge(_));
-        if !op.is_reading() || op.detour.hedge != Hedge::None || op.orphan || is_second {
+        if !op.is_reading() || op.detour.hedge != Hedge::None || op.detour.orphan || is_second {
             return true;
         }
         let late = ios
@@ -86,7 +86,7 @@ impl Operations {
         let read = Task::Read(pieces);
         let mut second = Op::new(Owner::Hedge(id), op.group, op.stripes.clone(), read);
         second.data = op.data;
-        second.located = op.located;
+        second.location.version = op.location.version;
         second.found.bad = op.found.bad.clone();
         second.detour.avoid = op.detour.avoid.clone();
         second.detour.avoid.extend(late);
@@ -155,7 +155,7 @@ impl Operations {
     /// The reader of a second read has ended: the second read ends as soon as it can.
     pub(crate) fn orphan(&mut self, hedge: OpId) {
         if let Some(hedge) = self.ops.get_mut(hedge) {
-            hedge.orphan = true;
+            hedge.detour.orphan = true;
         }
     }
 }
@@ -438,7 +438,7 @@ mod tests {
         lab.ops[reader].begin_reads(0);
         lab.ops.end(&mut lab.cx, reader);
         lab.ops.orphan(second);
-        assert!(lab.ops[second].orphan);
+        assert!(lab.ops[second].detour.orphan);
         lab.released();
         assert!(!lab.end((reader, second), Ok(())));
         assert_eq!(lab.released().len(), 1);

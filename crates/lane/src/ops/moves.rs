@@ -58,7 +58,7 @@ pub(crate) enum Located {
 /// True if the place of an operation's data is known, or the operation has no data. Otherwise the map of its group must
 /// be in memory.
 pub(crate) fn is_located(cx: &Context, maps: &StripeMaps, op: &Op) -> bool {
-    !cx.geometry.has_maps() || op.data.is_none() || op.located == Some(maps.version())
+    !cx.geometry.has_maps() || op.data.is_none() || op.location.version == Some(maps.version())
 }
 
 /// True if an operation is planned by the forms of its stripes. Recovery has the forms from the log.
@@ -90,7 +90,7 @@ pub(crate) fn locate(cx: &Context, maps: &StripeMaps, op: &mut Op) -> Located {
     if !(1..count).all(|index| holding(index) == Some(first + index)) {
         return Located::Split;
     }
-    let located = op.located.replace(maps.version()).is_some();
+    let located = op.location.version.replace(maps.version()).is_some();
     let follows = op.stripes.start == first || seeded::is(SeededFault::MovedNotFollowed);
     if op.moves_from() == Some(first) || located && follows {
         return Located::Here;
@@ -103,7 +103,7 @@ pub(crate) fn locate(cx: &Context, maps: &StripeMaps, op: &mut Op) -> Located {
     op.found.bad.clear();
     op.detour.avoid.clear();
     op.found.unknown.clear();
-    op.forms = forms(cx, maps, op);
+    op.location.forms = forms(cx, maps, op);
     Located::Elsewhere {
         locked: locked.then_some(before),
     }
@@ -132,7 +132,7 @@ pub(super) fn may_move(cx: &Context, op: &Op) -> bool {
     let bytes: u64 = sources.map(|source| source.slice.length).sum();
     let columns = || cx.view().columns(&cx.geometry, op.group);
     op.data.is_some()
-        && op.destination == Destination::Open
+        && op.location.destination == Destination::Open
         && bytes == cx.geometry.stripe_data_bytes()
         && move_bytes(&cx.geometry) <= MOVE_BYTES_MAX
         && columns()
@@ -153,7 +153,7 @@ impl Operations {
         self.lock_free(id, to);
         let op = &mut self[id];
         let from = op.stripes.start;
-        op.destination = Destination::Free { from };
+        op.location.destination = Destination::Free { from };
         op.stripes = to..to + 1;
         self.run(id);
     }
@@ -172,14 +172,14 @@ impl Operations {
         let from = op.moves_from().expect("it was to move");
         let to = op.stripes.start;
         op.stripes = from..from + 1;
-        op.destination = Destination::Home;
+        op.location.destination = Destination::Home;
         (op.group, to)
     }
 
     /// These operations wait for free stripes no longer: they go through the journal.
     pub(crate) fn stay(&mut self, ops: Vec<OpId>) {
         for id in ops {
-            self[id].destination = Destination::Home;
+            self[id].location.destination = Destination::Home;
             self.run(id);
         }
     }
@@ -316,7 +316,7 @@ mod tests {
     fn a_write_to_a_free_stripe_is_where_it_is_planned() {
         let mut lab = Lab::whole();
         lab.locate();
-        lab.op.destination = Destination::Free { from: 1 };
+        lab.op.location.destination = Destination::Free { from: 1 };
         lab.op.stripes = 7..8;
         lab.data_moves(5);
         assert_eq!(lab.locate(), Located::Here);
@@ -332,7 +332,7 @@ mod tests {
         let parts: Vec<Op> = split(&lab.op).collect();
         let stripes: Vec<_> = parts.iter().map(|part| part.stripes.clone()).collect();
         assert_eq!(stripes, [1..2, 2..3, 3..4]);
-        let whole = |part: &Op| part.owner == lab.op.owner && part.located.is_none();
+        let whole = |part: &Op| part.owner == lab.op.owner && part.location.version.is_none();
         assert!(parts.iter().all(whole));
         assert_eq!(parts[1].data, Some(2));
     }
@@ -349,10 +349,10 @@ mod tests {
     fn what_stays_moves_or_is_of_no_data_does_not_move() {
         let mut lab = Lab::whole();
         for destination in [Destination::Home, Destination::Free { from: 1 }] {
-            lab.op.destination = destination;
+            lab.op.location.destination = destination;
             assert!(!may_move(&lab.cx, &lab.op));
         }
-        lab.op.destination = Destination::Open;
+        lab.op.location.destination = Destination::Open;
         lab.op.data = None;
         assert!(!may_move(&lab.cx, &lab.op));
     }
@@ -376,7 +376,7 @@ mod tests {
         assert!(ops.has_locked(id, 0, 1..2) && ops.has_locked(id, 0, 7..8));
         assert_eq!((ops[id].moves_from(), ops[id].stripes.start), (Some(1), 7));
         assert_eq!(ops.cancel_move(id), (0, 7));
-        assert_eq!(ops[id].destination, Destination::Home);
+        assert_eq!(ops[id].location.destination, Destination::Home);
         assert_eq!(ops[id].stripes, 1..2);
     }
 
@@ -392,6 +392,6 @@ mod tests {
         assert_eq!(ops[id].phase, Phase::Waiting);
         ops.stay(vec![id]);
         assert_eq!(ops.next(), Some(id));
-        assert_eq!(ops[id].destination, Destination::Home);
+        assert_eq!(ops[id].location.destination, Destination::Home);
     }
 }

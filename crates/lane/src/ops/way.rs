@@ -135,9 +135,9 @@ mod tests {
         let (mut lab, plan) = stream(1);
         assert_eq!(lab.way(&plan, 0, true), Way::Move);
         assert_eq!(lab.way(&plan, 0, false), Way::Straight, "in recovery");
-        lab.op.destination = Destination::Home;
+        lab.op.location.destination = Destination::Home;
         assert_eq!(lab.way(&plan, 0, true), Way::Straight);
-        lab.op.destination = Destination::Free { from: 3 };
+        lab.op.location.destination = Destination::Free { from: 3 };
         assert_eq!(lab.way(&plan, 0, true), Way::CancelMove, "it is not free");
     }
 
@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn a_free_stripe_is_written_when_it_is_flushed_that_nothing_is_there() {
         let (mut lab, plan) = stream(1);
-        lab.op.destination = Destination::Free { from: 3 };
+        lab.op.location.destination = Destination::Free { from: 3 };
         lab.overlay.zero(0, 1..2, 7, std::iter::empty());
         assert_eq!(lab.way(&plan, 6, true), Way::CancelMove);
         assert_eq!(lab.way(&plan, 7, true), Way::InPlace);

@@ -304,7 +304,7 @@ impl Comparison {
                 }
             }
             let mut op = Op::repair(Owner::Recovery, group, stripe, blocks);
-            op.forms = std::iter::once(form).collect();
+            op.location.forms = std::iter::once(form).collect();
             op.repair.entries = entries;
             ops.push(op);
         }

@@ -255,7 +255,7 @@ impl Lane {
             self.ops.orphan(hedge);
         }
         if let Owner::Hedge(reader) = op.owner {
-            if outcome.is_ok() && !op.orphan {
+            if outcome.is_ok() && !op.detour.orphan {
                 self.after(&op, outcome);
             }
             let (cx, ios) = (&mut self.cx, &mut self.ios);
@@ -298,7 +298,7 @@ impl Lane {
 
     /// Ends an operation whose result is not needed any more; true if it was one.
     pub(crate) fn end_orphan(&mut self, id: OpId) -> bool {
-        let orphan = self.ops[id].orphan;
+        let orphan = self.ops[id].detour.orphan;
         if orphan {
             self.end(id, Err(Fault::Shutdown));
         }
