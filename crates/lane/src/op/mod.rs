@@ -1,8 +1,9 @@
-//! An operation on one stripe (or a run of stripes), as data: what it does (`task.rs`), how far it is (`phase.rs`), what
-//! carries out its plan (`work.rs`), and what it has found (`findings.rs`).
+//! An operation on one stripe (or a run of stripes), as data: what it does (`task.rs`), how far it is (`phase.rs`), the
+//! memory that its plan needs (`work.rs`), and what it has found (`findings.rs`).
 //!
-//! State machines read it and change it, so nothing here names a machine of the lane that does. `ops/` moves operations
-//! from phase to phase.
+//! Machines read operations and change them; `ops/` moves them from phase to phase. This room imports from no machine
+//! that knows operations, but has the types of what an operation carries for a machine: its search for stale blocks, its
+//! parts of requests, its epoch, its turn, and the room that it was charged with.
 
 mod findings;
 mod held;
