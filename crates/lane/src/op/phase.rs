@@ -129,8 +129,8 @@ impl Op {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Owner, Task};
     use super::*;
+    use crate::op::{Owner, Task};
 
     const FIRST: Seat = Seat(1);
     const SECOND: Seat = Seat(2);

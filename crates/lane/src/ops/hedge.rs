@@ -193,6 +193,7 @@ mod tests {
     use plan::{Piece, RequestId, ScratchId, Transfer};
 
     use super::*;
+    use crate::op::Phase;
 
     /// The operations of a small lane whose drives do not answer.
     struct Lab {
@@ -355,7 +356,7 @@ mod tests {
     fn what_waits_for_something_else_is_not_hedged() {
         let mut lab = Lab::new();
         let reader = lab.late(read());
-        lab.ops[reader].phase = super::super::Phase::Verifying;
+        lab.ops[reader].phase = Phase::Verifying;
         assert!(lab.hedge(reader));
         assert_eq!(lab.ops[reader].detour.hedge, Hedge::None);
     }
@@ -451,7 +452,7 @@ mod tests {
         let reader = lab.late(read());
         lab.hedge(reader);
         let second = lab.second(reader);
-        lab.ops[reader].phase = super::super::Phase::Locking;
+        lab.ops[reader].phase = Phase::Locking;
         assert!(!lab.end((reader, second), Ok(())));
         assert!(lab.ops[reader].memory.bounce_buffer.is_none());
     }
