@@ -7,8 +7,7 @@ use format::{BlockName, Entry, Form, PageName};
 use plan::{BlockState, Blocks};
 
 use super::entries::Entries;
-use super::op::Held;
-use super::op::{Forms, Op};
+use super::op::{Forms, Held, Op};
 use super::overlay::{Bytes, Overlay};
 use super::pages::PageCache;
 

@@ -25,9 +25,7 @@ use format::{BlockName, Entry};
 
 use super::Lane;
 use super::ids::OpId;
-use super::op::Convert;
-use super::op::Discarded;
-use super::op::{Lock, Op, Phase, Task};
+use super::op::{Convert, Discarded, Lock, Op, Phase, Task};
 use super::purpose::Purpose;
 use super::{direct, io::Flight};
 

@@ -122,8 +122,7 @@ mod tests {
     use super::*;
     use crate::blocks::block;
     use crate::ids::JobId;
-    use crate::op::Held;
-    use crate::op::{Owner, Task};
+    use crate::op::{Held, Owner, Task};
     use crate::overlay::Logged;
 
     /// A step of a fill of column 2 of a small lane, and the pages of its group: blocks 0 and 1 of the column are written.

@@ -1,7 +1,7 @@
 //! State that few operations ever have: a separate allocation that is made when something is first written to it.
 //!
-//! An operation is created and dropped for every request. The state that only the search for stale blocks and repairs
-//! use would be a third of its size.
+//! An operation is created and dropped for every request. The state of the search for stale blocks would be a seventh of
+//! its size.
 
 use std::ops::{Deref, DerefMut};
 

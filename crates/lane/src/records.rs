@@ -132,7 +132,7 @@ mod tests {
 
     use super::*;
     use crate::blocks::block;
-    use crate::op::{Owner, Prepared, Staging};
+    use crate::op::{Owner, Prepared, Repair, Staging};
     use crate::overlay::{Bytes, Logged};
 
     const ID: OpId = OpId(1);
@@ -292,7 +292,7 @@ mod tests {
             sums_of_writes(&lab.cx, &lab.op).len()
         };
         assert_eq!(count(Task::Write(Prepared::of(Vec::new()))), 3);
-        assert_eq!(count(Task::Repair(Vec::new())), 3);
+        assert_eq!(count(Task::Repair(Repair::default())), 3);
         assert_eq!(count(Task::Resync), 0);
         let mut staging = Prepared::of(Vec::new());
         staging.staging = Staging::Named(ScratchId(2), BLOCK_BYTES);

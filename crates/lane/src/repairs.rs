@@ -20,7 +20,7 @@ use plan::action::Event;
 
 use super::context::Context;
 use super::entries::Entries;
-use super::op::{Op, Owner, Task};
+use super::op::{Assessed, Op, Owner, Repair, Task};
 use super::overlay::Bytes;
 
 /// The repairs of a lane.
@@ -78,18 +78,22 @@ impl Repairs {
                 continue;
             }
             let blocks = found.iter().map(|&(at, _)| at).collect();
-            let mut repair = Op::repair(Owner::Background, op.group, stripe, blocks);
+            let known = found.into_iter();
+            let repair = Repair {
+                blocks,
+                entries: known.filter_map(|(at, entry)| Some((at, entry?))).collect(),
+                scrub: match (op.owner, &op.task) {
+                    (Owner::Job(job), Task::Scrub) => Some(job),
+                    _ => None,
+                },
+                assessed: Assessed::new(),
+            };
+            let mut repair = Op::repair(Owner::Background, op.group, stripe, repair);
             repair.location.forms = std::iter::once(op.form_of(stripe)).collect();
             // The repair itself finds out under its own lock which blocks are stale.
             if !doubts.is_empty() {
                 repair.found.arbitration.begin(doubts);
             }
-            let known = found.into_iter();
-            repair.repair.entries = known.filter_map(|(at, entry)| Some((at, entry?))).collect();
-            repair.repair.scrub = match (op.owner, &op.task) {
-                (Owner::Job(job), Task::Scrub) => Some(job),
-                _ => None,
-            };
             repairs.push(repair);
         }
         repairs
@@ -99,7 +103,7 @@ impl Repairs {
     pub(super) fn ended(&mut self, cx: &mut Context, op: &Op, outcome: Outcome) -> u64 {
         let (group, stripe) = (op.group, op.stripes.start);
         self.under_way.remove(&(group, stripe));
-        let Task::Repair(blocks) = &op.task else {
+        let Task::Repair(Repair { blocks, .. }) = &op.task else {
             unreachable!("it is no repair");
         };
         let lost = op.plan.as_ref().map_or(0, |plan| plan.lost.len());
@@ -159,7 +163,12 @@ pub(super) fn left_to_repair(
     entries: Entries<'_>,
     op: &Op,
 ) -> Option<Vec<(usize, u64)>> {
-    let Task::Repair(blocks) = &op.task else {
+    let Task::Repair(Repair {
+        blocks,
+        entries: found,
+        ..
+    }) = &op.task
+    else {
         return None;
     };
     let (group, stripe) = (op.group, op.stripes.start);
@@ -171,7 +180,7 @@ pub(super) fn left_to_repair(
             column,
             block: u32::try_from(block).expect("cells have fewer than 2^32 blocks"),
         });
-        let then = op.repair.entries.get(&(slot, low)).copied();
+        let then = found.get(&(slot, low)).copied();
         now.is_none() || then.is_none() || now == then
     };
     Some(blocks.iter().filter(same).copied().collect())
@@ -232,7 +241,7 @@ mod tests {
             let repairs = self.repairs(op, outcome);
             let geometry = &self.cx.geometry;
             let of = |op: &Op| {
-                let Task::Repair(blocks) = &op.task else {
+                let Task::Repair(Repair { blocks, .. }) = &op.task else {
                     panic!("{op:?} is no repair");
                 };
                 let stripe = op.stripes.start;
@@ -325,7 +334,10 @@ mod tests {
     fn a_scrub_waits_for_its_repairs_and_a_client_does_not() {
         let mut lab = Lab::new();
         let repairs = lab.repairs(&scrub(1..2, &[(2, 4)]), Ok(()));
-        assert_eq!(repairs[0].repair.scrub, Some(JobId(3)));
+        let Task::Repair(repair) = &repairs[0].task else {
+            panic!("it is a repair");
+        };
+        assert_eq!(repair.scrub, Some(JobId(3)));
         let repairs = lab.repairs(&scrub(2..3, &[(2, 8)]), Ok(()));
         lab.repairs.ended(&mut lab.cx, &repairs[0], Ok(()));
         let repairs = lab.repairs(&read(&[(2, 8)]), Ok(()));

@@ -11,9 +11,7 @@ use layout::Cell;
 use plan::action::FormCounts;
 
 use super::catchup::PageScan;
-use crate::op::Convert;
-use crate::op::Held;
-use crate::op::Task;
+use crate::op::{Convert, Held, Task};
 
 /// Bytes of one cell that a step of a scrub or resync reads. Clients wait for its stripes' locks.
 /// A scrub's is shorter while clients ask (`pace.rs`).

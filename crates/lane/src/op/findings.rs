@@ -1,14 +1,11 @@
 //! What an operation has found out about blocks and drives. Its next plan goes by it, and repairs follow from it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use block::Fault;
-use format::Entry;
-use plan::AssessedRow;
 
 use crate::arbitration::Arbitration;
-use crate::ids::JobId;
-use crate::rare::{Blank, Rare};
+use crate::rare::Rare;
 
 /// The findings of one operation, over all of its plans.
 #[derive(Clone, Debug, Default)]
@@ -39,30 +36,4 @@ pub(crate) enum Probe {
     Asks { left: usize, failed: bool },
     /// All of them have answered: the blocks are on bad sectors if they cannot be read now.
     Answered,
-}
-
-/// By stripe and byte of its elements: the data elements that are lost there, and those that the repair writes again.
-/// Other elements are not listed: not all blocks that count as readable have been read.
-pub(crate) type Assessed = Vec<(u64, AssessedRow)>;
-
-/// The input and the results of a repair.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Repair {
-    /// The lost elements of its rows, by its plan.
-    pub(crate) assessed: Assessed,
-    /// The entries of its blocks when they were found bad.
-    pub(crate) entries: BTreeMap<(usize, u64), Entry>,
-    /// The scrub that waits for it.
-    pub(crate) scrub: Option<JobId>,
-}
-
-impl Blank for Repair {
-    fn blank() -> &'static Self {
-        static BLANK: Repair = Repair {
-            assessed: Assessed::new(),
-            entries: BTreeMap::new(),
-            scrub: None,
-        };
-        &BLANK
-    }
 }

@@ -20,11 +20,11 @@ use format::Form;
 use plan::action::{Origin, Service};
 use plan::{Geometry, Plan, RequestId};
 
-pub(super) use self::findings::{Assessed, Findings, Probe, Repair};
+pub(super) use self::findings::{Findings, Probe};
 pub(super) use self::held::{Held, pages_beside};
 pub(super) use self::phase::{Phase, waits_for_verdict};
 pub(super) use self::prepared::{Prepared, Staging};
-pub(super) use self::task::{Convert, Discarded, Task};
+pub(super) use self::task::{Assessed, Convert, Discarded, Repair, Task};
 pub(super) use self::work::{BounceBuffer, Direct, Memory};
 use super::coalesce::Part;
 use super::epochs::Epoch;
@@ -155,8 +155,6 @@ pub(crate) struct Op {
     pub(crate) direct: Option<Box<Direct>>,
     pub(crate) detour: Detour,
     pub(crate) found: Findings,
-    /// The input and the results of a repair.
-    pub(crate) repair: Rare<Repair>,
     /// The fault with which the operation will end.
     pub(crate) fault: Option<Fault>,
 }
@@ -182,7 +180,6 @@ impl Op {
             direct: None,
             detour: Detour::default(),
             found: Findings::default(),
-            repair: Rare::BLANK,
             fault: None,
         }
     }
@@ -209,10 +206,10 @@ impl Op {
         self.found.unknown.clear();
         self.detour.avoid.clear();
         self.found.arbitration = Rare::BLANK;
-        if let Task::Repair(blocks) = &mut self.task {
+        if let Task::Repair(repair) = &mut self.task {
             // Data has the same slots in both forms.
             let data = geometry.code().data().len();
-            blocks.retain(|&(slot, _)| slot < data);
+            repair.blocks.retain(|&(slot, _)| slot < data);
         }
     }
 
@@ -240,9 +237,9 @@ impl Op {
         self.data.map(|first| first..first + count)
     }
 
-    /// A repair, which reconstructs blocks (element, first byte in it) of a stripe and writes them again.
-    pub(crate) fn repair(owner: Owner, group: u64, stripe: u64, blocks: Vec<(usize, u64)>) -> Self {
-        Self::new(owner, group, stripe..stripe + 1, Task::Repair(blocks))
+    /// The repair of blocks of a stripe.
+    pub(crate) fn repair(owner: Owner, group: u64, stripe: u64, repair: Repair) -> Self {
+        Self::new(owner, group, stripe..stripe + 1, Task::Repair(repair))
     }
 }
 

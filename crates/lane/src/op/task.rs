@@ -1,13 +1,15 @@
 //! What an operation does.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use format::{BlockName, Form};
+use format::{BlockName, Entry, Form};
 use layout::Cell;
-use plan::Piece;
 use plan::action::FormCounts;
+use plan::{AssessedRow, Piece};
 
 use super::{Held, Prepared};
+use crate::ids::JobId;
 
 /// What an operation does.
 #[derive(Clone, Debug)]
@@ -26,8 +28,8 @@ pub(crate) enum Task {
     Scrub,
     /// Stripes get their other form.
     Convert(Convert),
-    /// Blocks (element, first byte in it) that are reconstructed and written again.
-    Repair(Vec<(usize, u64)>),
+    /// Blocks are reconstructed and written again.
+    Repair(Repair),
     /// Blocks that are logged and cannot be put in place: they are logged again.
     Relog(Vec<BlockName>),
     /// Space that holds nothing is discarded on its drives.
@@ -43,6 +45,34 @@ impl Task {
         }
     }
 }
+
+/// The blocks of a repair, and what is known of them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Repair {
+    /// Blocks (element, first byte in it) that are reconstructed and written again.
+    pub(crate) blocks: Vec<(usize, u64)>,
+    /// Their entries when they were found bad.
+    pub(crate) entries: BTreeMap<(usize, u64), Entry>,
+    /// The scrub that waits for it.
+    pub(crate) scrub: Option<JobId>,
+    /// The lost elements of its rows, by its plan.
+    pub(crate) assessed: Assessed,
+}
+
+impl Repair {
+    /// A repair of these blocks, whatever their entries are.
+    #[cfg(test)]
+    pub(crate) fn of_test(blocks: Vec<(usize, u64)>) -> Self {
+        Self {
+            blocks,
+            ..Self::default()
+        }
+    }
+}
+
+/// By stripe and byte of its elements: the data elements that are lost there, and those that the repair writes again.
+/// Other elements are not listed: not all blocks that count as readable have been read.
+pub(crate) type Assessed = Vec<(u64, AssessedRow)>;
 
 /// A step of a conversion: its aim, and what is known since it was planned.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -173,10 +173,10 @@ pub(crate) fn tried(
 ) {
     let group = op.group;
     let stale = { &mut op.found.arbitration }.tried(cx, entries, group, sums, next_sequence);
-    if let Task::Repair(blocks) = &mut op.task {
+    if let Task::Repair(repair) = &mut op.task {
         for at in stale {
-            if !blocks.contains(&at) {
-                blocks.push(at);
+            if !repair.blocks.contains(&at) {
+                repair.blocks.push(at);
             }
         }
     }
@@ -191,6 +191,7 @@ mod tests {
     use super::*;
     use crate::blocks::block;
     use crate::ids::OpId;
+    use crate::op::Repair;
     use crate::pages::{PageCache, sum_of};
 
     /// An operation that has reconstructed two blocks of column 3.
@@ -308,7 +309,7 @@ mod tests {
 
     #[test]
     fn what_a_repair_writes_is_summed_once_for_both() {
-        let mut lab = recovers(Task::Repair(vec![(0, 0)]));
+        let mut lab = recovers(Task::Repair(Repair::of_test(vec![(0, 0)])));
         let write = lab.transfer(3, plan::action::IoKind::Write, 2);
         lab.plan().writes.push(write);
         assert!(writes_what_it_recovers(&lab.op));
@@ -368,7 +369,7 @@ mod tests {
 
     #[test]
     fn what_trials_show_to_be_stale_a_repair_writes_anew() {
-        let mut lab = recovers(Task::Repair(vec![(0, 0)]));
+        let mut lab = recovers(Task::Repair(Repair::of_test(vec![(0, 0)])));
         lab.op.found.arbitration.begin([(ROW, 1)].into());
         let Trials::Plan(..) = lab.trials() else {
             panic!("all pages are here");

@@ -193,7 +193,7 @@ mod tests {
     use plan::{Piece, RequestId, ScratchId, Transfer};
 
     use super::*;
-    use crate::op::Phase;
+    use crate::op::{Phase, Repair};
 
     /// The operations of a small lane whose drives do not answer.
     struct Lab {
@@ -375,7 +375,7 @@ mod tests {
     #[test]
     fn what_holds_a_lock_is_planned_again_around_late_blocks() {
         let mut lab = Lab::new();
-        let repairs = lab.late(Task::Repair(Vec::new()));
+        let repairs = lab.late(Task::Repair(Repair::default()));
         lab.ops[repairs].lock = Lock::Own;
         assert!(lab.hedge(repairs));
         assert_eq!(lab.ops[repairs].detour.avoid, [(1, 0)].into());

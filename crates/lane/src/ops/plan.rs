@@ -28,9 +28,7 @@ use crate::context::Context;
 use crate::entries::Entries;
 use crate::io::IoTable;
 use crate::maps::StripeMaps;
-use crate::op::Convert;
-use crate::op::Discarded;
-use crate::op::{Op, Owner, Probe, Task};
+use crate::op::{Convert, Discarded, Op, Owner, Probe, Repair, Task};
 use crate::trusted;
 
 /// How often blocks that a drive could not read are read again before their loss is reported. While they can be
@@ -163,11 +161,11 @@ pub(crate) fn closely(
     if let Some(convert) = converts {
         op.task = Task::Convert(convert);
     }
-    if matches!(op.task, Task::Repair(_)) {
+    if let Task::Repair(repair) = &mut op.task {
         let assessed = assessed.into_iter();
         // A stripe that holds no data has no lost data.
         let data = maps.data_held_by(cx, op.group, op.stripes.start);
-        op.repair.assessed = match data {
+        repair.assessed = match data {
             Some(data) => assessed.map(|row| (data, row)).collect(),
             None => Vec::new(),
         };
@@ -261,7 +259,7 @@ fn plan_task(
         Task::Zero => plan::plan_zero(plans, stripe, stripes),
         Task::Resync => plan::plan_resync(plans, stripe, stripes, name),
         Task::Scrub => Ok(plan::plan_scrub(plans, stripe, stripes, name)),
-        Task::Repair(blocks) => {
+        Task::Repair(Repair { blocks, .. }) => {
             let mut assessed = plan::assess_lost(plans, &stripe, blocks);
             for row in &mut assessed {
                 // A block that only contradicts its row can still be read where it is.
@@ -479,13 +477,16 @@ pub(super) mod tests {
     fn while_a_drive_is_gone_and_not_judged_a_repair_gives_nothing_up() {
         let (mut lab, column) = reads();
         let slot = slots(&lab.cx)[0];
-        lab.op.task = Task::Repair(vec![(slot, 0)]);
+        lab.op.task = Task::Repair(Repair::of_test(vec![(slot, 0)]));
         for other in &others(column)[..2] {
             lab.out(*other);
         }
         lab.op.found.bad.insert((column, 4));
         assert!(!lab.planned().lost.is_empty(), "it is lost");
-        let lost = lab.op.repair.assessed.len();
+        let Task::Repair(repair) = &lab.op.task else {
+            panic!("it is a repair");
+        };
+        let lost = repair.assessed.len();
         assert_eq!(lost, 1, "and named by the data of the stripe");
         lab.op.found.read_fault = Some(Fault::Gone);
         assert!(matches!(lab.closely(), Planned::Lost));

@@ -167,8 +167,7 @@ mod tests {
     use super::*;
     use crate::direct_writes::DirectWrites;
     use crate::ids::JobId;
-    use crate::op::Direct;
-    use crate::op::{Prepared, Staging};
+    use crate::op::{Direct, Prepared, Repair, Staging};
 
     fn step() -> ComputeStep {
         ComputeStep {
@@ -284,7 +283,7 @@ mod tests {
 
     #[test]
     fn repairs_are_logged_but_for_those_of_recovery_and_in_pools_without_a_journal() {
-        let mut lab = Lab::new(Task::Repair(Vec::new()));
+        let mut lab = Lab::new(Task::Repair(Repair::default()));
         assert_eq!(lab.computed(), AfterComputation::Log);
         lab.op.owner = Owner::Recovery;
         assert_eq!(lab.computed(), AfterComputation::Write);

@@ -29,7 +29,7 @@ use plan::action::{Action, BufferId, Compute, Slice};
 
 use super::{Lent, Next, Phase, Recovery};
 use crate::context::Context;
-use crate::op::{Op, Owner};
+use crate::op::{Op, Owner, Repair};
 use crate::overlay::Bytes;
 use crate::purpose::Computing;
 
@@ -303,9 +303,13 @@ impl Comparison {
                     blocks.push(at);
                 }
             }
-            let mut op = Op::repair(Owner::Recovery, group, stripe, blocks);
+            let repair = Repair {
+                blocks,
+                entries,
+                ..Repair::default()
+            };
+            let mut op = Op::repair(Owner::Recovery, group, stripe, repair);
             op.location.forms = std::iter::once(form).collect();
-            op.repair.entries = entries;
             ops.push(op);
         }
         // One more than there are, until all have begun.

@@ -5,7 +5,7 @@ use plan::action::ComputeStep;
 
 use super::*;
 use crate::blocks::block;
-use crate::op::Owner;
+use crate::op::{Owner, Task};
 use crate::overlay::{Bytes, Logged};
 
 /// The recovery of a small lane of six drives that may lose two. The drives have no content: each test gives the
@@ -608,7 +608,10 @@ fn a_torn_stripe_is_repaired_before_the_log_goes_on() {
         (op.owner, op.group, op.stripes.clone()),
         (Owner::Recovery, 0, 0..1)
     );
-    assert_eq!(op.repair.entries.len(), 1, "one block is torn");
+    let Task::Repair(repair) = &op.task else {
+        panic!("it is a repair");
+    };
+    assert_eq!(repair.entries.len(), 1, "one block is torn");
     assert!(matches!(lab.repaired(true), Next::Wait), "all have begun");
     assert!(matches!(lab.repaired(true), Next::Cover));
 }

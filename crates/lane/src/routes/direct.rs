@@ -11,8 +11,7 @@ use crate::Lane;
 use crate::direct::{self};
 use crate::flush::Waiter;
 use crate::ids::OpId;
-use crate::op::Direct;
-use crate::op::{Phase, Task};
+use crate::op::{Direct, Phase, Task};
 use crate::room::Needs;
 
 impl Lane {

@@ -4,8 +4,7 @@ use crate::Lane;
 use crate::discard::{Begun, KnownSpace, RingUse, Run};
 use crate::entries::Entries;
 use crate::ids::OpId;
-use crate::op::Discarded;
-use crate::op::{Op, Owner, Phase, Task};
+use crate::op::{Discarded, Op, Owner, Phase, Task};
 
 impl Lane {
     /// Begins to discard the next run, if none is under way.

@@ -30,8 +30,9 @@ impl Lane {
         self.release_scratch(id);
         let (cx, ios) = (&mut self.cx, &mut self.ios);
         avoid_stragglers(cx, ios, &mut self.ops[id]);
-        if let Some(left) = left_to_repair(&self.cx, self.entries(), &self.ops[id]) {
-            self.ops[id].task = Task::Repair(left);
+        let left = left_to_repair(&self.cx, self.entries(), &self.ops[id]);
+        if let (Some(left), Task::Repair(repair)) = (left, &mut self.ops[id].task) {
+            repair.blocks = left;
         }
         // The trials were read into memory that has been released.
         if let Some(arbitration) = self.ops[id].found.arbitration.written() {

@@ -6,7 +6,7 @@ use format::seeded::{self, SeededFault};
 
 use crate::Lane;
 use crate::entries::Entries;
-use crate::op::{Op, Owner, Task};
+use crate::op::{Op, Owner, Repair, Task};
 
 impl Lane {
     /// Starts the repairs of blocks that an operation has found bad or unknown.
@@ -16,7 +16,10 @@ impl Lane {
             pages: &self.pages,
         };
         for repair in { &mut self.repairs }.found(&self.cx, entries, op, outcome) {
-            if let Some(job) = repair.repair.scrub {
+            if let Task::Repair(Repair {
+                scrub: Some(job), ..
+            }) = repair.task
+            {
                 self.jobs.repair_begins(job);
             }
             self.start(repair);
@@ -24,14 +27,14 @@ impl Lane {
     }
 
     /// A repair has ended.
-    pub(crate) fn repair_ended(&mut self, op: &Op, outcome: Outcome) {
-        let (cx, assessed) = (&mut self.cx, &op.repair.assessed);
+    fn repair_ended(&mut self, op: &Op, repair: &Repair, outcome: Outcome) {
+        let cx = &mut self.cx;
         let lost = match outcome {
-            Ok(()) => self.losses.assessed(cx, op.group, assessed),
+            Ok(()) => self.losses.assessed(cx, op.group, &repair.assessed),
             Err(_) => 0,
         };
         let mended = self.repairs.ended(cx, op, outcome);
-        if let Some(job) = op.repair.scrub
+        if let Some(job) = repair.scrub
             && self.jobs.repair_ended(job, (mended, lost), outcome)
         {
             self.step_job(job);
@@ -43,8 +46,8 @@ impl Lane {
         if self.cx.geometry.regions().is_none() || op.owner == Owner::Recovery {
             return;
         }
-        if matches!(op.task, Task::Repair(_)) {
-            self.repair_ended(op, outcome);
+        if let Task::Repair(repair) = &op.task {
+            self.repair_ended(op, repair, outcome);
             return;
         }
         if matches!(op.task, Task::Relog(_)) {
