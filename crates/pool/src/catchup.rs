@@ -3,9 +3,9 @@
 use block::{Fault, Instant, Outcome, Seat};
 use format::seeded::{self, SeededFault};
 use format::{Anchor, Label, RING_HEAD_BYTES};
-use layout::Cell;
 use uuid::Uuid;
 
+use super::placement::Key;
 use super::{Bay, NewDrive, OnDurable, Pool, PoolError, PoolWrite, Report, SeatState, Ticket};
 
 /// Bytes of a returning drive's journal that are overwritten at a time.
@@ -99,13 +99,6 @@ pub(super) struct JournalWipe {
     ticket: Ticket,
     next: u64,
     end: u64,
-}
-
-/// A drive that is catching up.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Return {
-    cells: u64,
-    copied_bytes: u64,
 }
 
 impl Pool {
@@ -318,7 +311,7 @@ impl Pool {
     /// had lost more than the code survives, and have stayed so. Groups that cannot be read are not written, and their
     /// logged blocks stay in the journal. (Where columns move to spare cells, the seats alone do not show when a column
     /// was lost.)
-    fn unchanged_columns(&self, seat: Seat, label: &Label) -> Vec<(u64, u16)> {
+    fn unchanged_columns(&self, seat: Seat, label: &Label) -> Vec<Key> {
         let facts = &self.facts.seats[seat.index()];
         let SeatState::Out { since: own, .. } = facts.state else {
             return Vec::new();
@@ -336,63 +329,41 @@ impl Pool {
             return Vec::new();
         }
         let tolerance = usize::from(self.geometry.code().tolerance());
-        // Groups that belonged to the same volume when the drive left.
-        let groups = self.facts.volumes.iter().flat_map(|volume| {
+        // Of groups that belonged to the same volume when the drive left; with the number of the extent.
+        let extents = self.facts.volumes.iter().flat_map(|volume| {
             let then = { label.facts.volumes.iter() }.find(|then| then.uuid == volume.uuid);
-            let then: Vec<(u64, u64)> = then.map_or_else(Vec::new, |then| then.extents.clone());
-            let groups = volume.extents.iter();
-            let groups = groups.flat_map(|&(first, count)| first..first + count);
-            groups.filter(move |group| {
-                then.iter()
-                    .any(|&(first, count)| (first..first + count).contains(group))
-            })
+            let then = then.map_or(&[][..], |then| &then.extents[..]);
+            volume.extents.iter().map(move |&extent| (extent, then))
         });
-        let mut columns = Vec::new();
-        for group in groups {
-            let absent: Vec<u16> = (0..layout.columns())
-                .filter(|&column| self.source(group, column).is_none())
-                .collect();
-            let mut since: Vec<u64> = { absent.iter() }
-                .map(|&column| self.out_since(layout.cell(group, column).seat))
-                .collect();
-            since.sort_unstable();
-            let broken = since.get(tolerance).copied();
-            let here = { absent.into_iter() }
-                .filter(|&column| layout.cell(group, column).seat == seat)
-                .filter(|_| broken.is_some_and(|broken| own >= broken));
-            columns.extend(here.map(|column| (group, column)));
-        }
-        columns
-    }
-
-    /// The generation since which the content of a seat is missing; if that is not known, late rather than early.
-    fn out_since(&self, seat: Seat) -> u64 {
-        match self.facts.seats[seat.index()].state {
-            SeatState::Out { since, .. } => since,
-            _ => self.left_since.get(&seat).copied().unwrap_or(u64::MAX),
-        }
-    }
-
-    /// The batch before which the target of a fill has everything of the column, if known.
-    pub(super) fn held_before(&self, group: u64, column: u16, target: Cell) -> Option<u64> {
-        let home = self.geometry.layout().cell(group, column);
-        let holds = self.facts.seats[target.seat.index()].holds.as_ref();
-        let lane = usize::from(self.geometry.lane_of(group));
-        holds
-            .filter(|_| target == home)
-            .and_then(|holds| holds.get(lane).copied())
-    }
-
-    /// A cell of a drive that is catching up is complete.
-    pub(super) fn note_return(&mut self, seat: Seat, copied_bytes: u64) {
-        let back = self.returns.entry(seat).or_default();
-        back.cells += 1;
-        back.copied_bytes += copied_bytes;
+        let extents: Vec<_> = extents.collect();
+        let has = |&(first, count): &(u64, u64), group| (first..first + count).contains(&group);
+        let placement = &self.placement;
+        let mut columns: Vec<(usize, Key)> = { placement.homes_on(seat) }
+            .filter(|&key| placement.place(key).is_none())
+            .filter(|&(group, _)| {
+                let absent = placement
+                    .columns()
+                    .filter(|&column| placement.place((group, column)).is_none());
+                let homes = absent.map(|column| placement.home((group, column)).seat);
+                let mut since: Vec<u64> = homes.map(|home| placement.out_since(home)).collect();
+                since.sort_unstable();
+                since.get(tolerance).is_some_and(|&broken| own >= broken)
+            })
+            .filter_map(|key| {
+                let at = extents.iter().position(|(extent, _)| has(extent, key.0))?;
+                let then = extents[at].1;
+                then.iter()
+                    .any(|extent| has(extent, key.0))
+                    .then_some((at, key))
+            })
+            .collect();
+        columns.sort_unstable();
+        columns.into_iter().map(|(_, key)| key).collect()
     }
 
     /// Nothing is left to copy to a drive. Returns the report, if the drive was catching up.
     pub(super) fn return_ends(&mut self, seat: Seat) -> Option<Report> {
-        let back = self.returns.remove(&seat)?;
+        let back = self.placement.return_ends(seat)?;
         Some(Report::CaughtUp {
             seat,
             cells: back.cells,

@@ -11,10 +11,6 @@
 //! | labels | actions wait in order of generations, none of which is later than the newest |
 //! | labels | only drives of the pool that are not out get a label |
 
-use std::collections::BTreeMap;
-
-use block::Seat;
-use format::CellEntry;
 use layout::Cell;
 
 use super::{Pool, SeatState};
@@ -25,8 +21,10 @@ impl Pool {
     /// # Panics
     /// When an invariant does not hold.
     pub fn check(&self, all: bool) {
+        self.placement.check_reports(&self.facts);
         if all {
-            self.check_cells();
+            self.placement
+                .check(|seat| self.promotions.contains_key(&seat));
         }
         self.check_volumes();
         self.elastic.check();
@@ -54,67 +52,11 @@ impl Pool {
     pub fn check_places(&self, of_lane: impl Fn(u64, u16) -> Option<Cell>) {
         for group in self.facts.allocated_groups() {
             for column in 0..self.geometry.layout().columns() {
-                let (here, there) = (self.source(group, column), of_lane(group, column));
+                let here = self.placement.place((group, column));
+                let there = of_lane(group, column);
                 assert_eq!(
                     here, there,
                     "column {column} of group {group}: the pool and the lane have it in different cells"
-                );
-            }
-        }
-    }
-
-    fn check_cells(&self) {
-        let mut before: Option<u64> = None;
-        for (&(group, column), &(cell, generation)) in &self.places {
-            let state = self.facts.seats[cell.seat.index()].state;
-            assert!(
-                state.takes_part(),
-                "column {column} of group {group} is in {cell:?}, whose drive is {state:?}"
-            );
-            if before.replace(group) != Some(group) {
-                self.check_drives(group);
-            }
-            // Until the lanes switch to it, the table and cells of a successor are listed under its previous seat.
-            if self.promotions.contains_key(&cell.seat) {
-                continue;
-            }
-            // Nothing else is ever put into a column's home.
-            let home = self.geometry.layout().cell(group, column);
-            assert!(
-                cell == home || self.taken.get(&cell) == Some(&(group, column)),
-                "{cell:?} is a column's place, and taken"
-            );
-            let entry = CellEntry {
-                group,
-                column,
-                generation,
-            };
-            let known = self.tables[&cell.seat].at(cell.row);
-            assert_eq!(known, Some(entry), "the table of {cell:?}");
-        }
-        for (cell, &(group, _)) in &self.taken {
-            assert!(
-                group < self.geometry.groups() && cell.seat.index() < self.facts.seats.len(),
-                "{cell:?} exists"
-            );
-        }
-    }
-
-    /// Columns that share a drive although the layout has them on two are lost together: the group survives fewer failures
-    /// than the pool reports.
-    fn check_drives(&self, group: u64) {
-        let home = |column| self.geometry.layout().cell(group, column).seat;
-        let mut seats: BTreeMap<Seat, u16> = BTreeMap::new();
-        for column in 0..self.geometry.layout().columns() {
-            let Some(cell) = self.source(group, column) else {
-                continue;
-            };
-            if let Some(other) = seats.insert(cell.seat, column) {
-                assert_eq!(
-                    home(column),
-                    home(other),
-                    "drive {} has columns {other} and {column} of group {group}",
-                    cell.seat
                 );
             }
         }

@@ -13,14 +13,13 @@ use layout::Scheme;
 use plan::{Geometry, GeometryError, Regions, SubStripePlans};
 use uuid::Uuid;
 
-use super::cells::CellTable;
 use super::clients::Clients;
 use super::elastic::{Elastic, ElasticError};
 use super::fill::Fills;
 use super::initialize::Initialization;
-use super::joining::Joining;
 use super::labels::Labels;
 use super::loss::listed;
+use super::placement::Placement;
 use super::resync::Resync;
 use super::room::Rooms;
 use super::scrub::Scrub;
@@ -534,30 +533,22 @@ impl Pool {
             .filter(|(_, facts)| !matches!(facts.state, SeatState::Out { .. }))
             .map(|(seat, _)| (seat, Drive::default()))
             .collect();
-        let tables = drives
-            .keys()
-            .map(|&seat| (seat, CellTable::default()))
-            .collect();
+        let geometry = Arc::new(geometry);
+        let placement = Placement::new(&geometry, &facts, drives.keys().copied());
         let group_blocks = geometry.group_data_bytes() / block::BLOCK_BYTES;
         let losses = listed(&facts.losses, &facts.volumes, group_blocks);
         let lanes = geometry.lanes();
         Self {
             losses,
-            geometry: Arc::new(geometry),
+            geometry,
             facts,
             generation,
             drives,
             labels: Labels::default(),
-            tables,
-            places: BTreeMap::new(),
-            taken: BTreeMap::new(),
-            next_cell_generation: 1,
+            placement,
             fills: Fills::default(),
-            joining: Joining::default(),
             clients: Clients::default(),
             meter: Meter::default(),
-            returns: BTreeMap::new(),
-            left_since: BTreeMap::new(),
             vanished: BTreeSet::new(),
             journal_wipes: BTreeMap::new(),
             draining: BTreeMap::new(),

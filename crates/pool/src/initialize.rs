@@ -238,6 +238,7 @@ impl Pool {
         for groups in &regions {
             runs::remove(&mut self.facts.uninitialized, groups);
         }
+        self.groups_changed();
         let whole = |state| matches!(state, SeatState::Current | SeatState::Waiting);
         if !self.facts.seats.iter().all(|seat| whole(seat.state)) || self.is_replacing() {
             // Columns of drives that are out have to be filled from now on.
@@ -258,6 +259,7 @@ impl Pool {
         for &(first, count) in extents {
             runs::insert(&mut self.facts.uninitialized, &(first..first + count));
         }
+        self.groups_changed();
         self.tell_lanes(&Command::Uninitialized(extents.to_vec()));
     }
 
@@ -266,6 +268,7 @@ impl Pool {
         for (first, count) in self.free_runs() {
             runs::remove(&mut self.facts.uninitialized, &(first..first + count));
         }
+        self.groups_changed();
     }
 }
 

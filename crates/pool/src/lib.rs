@@ -25,12 +25,12 @@ mod fill;
 mod freed;
 mod full;
 mod initialize;
-mod joining;
 mod journal;
 mod labels;
 mod loss;
 mod members;
 mod open;
+mod placement;
 mod progress;
 mod recovery;
 mod redundancy;
@@ -59,14 +59,13 @@ use plan::action::{Command, Event, IoId, WRITE_RETRIES};
 use plan::{Geometry, Losses, SubStripePlans};
 use uuid::Uuid;
 
-use self::catchup::{JournalWipe, Return};
-use self::cells::CellTable;
+use self::catchup::JournalWipe;
 use self::clients::Clients;
 use self::elastic::Elastic;
 use self::fill::Fills;
 use self::initialize::Initialization;
-use self::joining::Joining;
 use self::labels::Labels;
+use self::placement::{Key, Placement};
 use self::recovery::Recovering;
 use self::replace::{Asked, Promotion, Replacement};
 use self::resync::Resync;
@@ -149,25 +148,16 @@ struct Drive {
 #[derive(Clone, Debug)]
 enum OnDurable {
     Lanes(Command),
-    /// The column is now in this cell.
-    Settle {
-        group: u64,
-        column: u16,
-        cell: Cell,
-        generation: u32,
-    },
     /// At opening: the column is in this cell, by the cell tables.
     Place {
         group: u64,
         column: u16,
         cell: Cell,
     },
-    /// An old cell's entry is removed.
-    Cleared,
     /// A waiting spare drive takes the seat, if there is a spare and the seat needs it.
     SeatSpare(Seat),
     /// These columns are in their home cells on the seat's drive, unchanged since the drive left.
-    Readmit(Seat, Vec<(u64, u16)>),
+    Readmit(Seat, Vec<Key>),
     /// A successor takes its seat.
     Succeed(Seat),
     /// This seat, beyond the layout's seats, is empty.
@@ -243,20 +233,10 @@ pub struct Pool {
     generation: u64,
     drives: BTreeMap<Seat, Drive>,
     labels: Labels,
-    tables: BTreeMap<Seat, CellTable>,
-    /// Columns that are not in their home cell on a current drive: the cell, and the generation of its table entry.
-    places: BTreeMap<(u64, u16), (Cell, u32)>,
-    /// Cells in use by table entries: the (group, column) that each cell holds.
-    taken: BTreeMap<Cell, (u64, u16)>,
-    next_cell_generation: u32,
+    placement: Placement,
     fills: Fills,
-    joining: Joining,
     clients: Clients,
     meter: Meter,
-    /// Drives that were away and are catching up.
-    returns: BTreeMap<Seat, Return>,
-    /// For returned drives: the generation since which they had been out.
-    left_since: BTreeMap<Seat, u64>,
     /// Drives that went out because they were gone, by identity: they have not failed, and may return by themselves.
     vanished: BTreeSet<Uuid>,
     /// Drives that are brought in once their journal is overwritten.
@@ -337,7 +317,8 @@ impl Pool {
                 waiting,
             } => self.drive_fault(seat, kind, offset, fault, waiting),
             // Until the lanes have processed a change of the seat's drive, they report about the drive before it.
-            Event::Late { seat } | Event::Hangs { seat, .. } if self.joining.contains(seat) => {}
+            Event::Late { seat } | Event::Hangs { seat, .. } if self.placement.is_joining(seat) => {
+            }
             // A slow successor delays nothing but its own copy.
             Event::Late { seat } if self.replacements.contains_key(&seat) => {}
             Event::Late { seat } => self.drive_late(seat),
@@ -653,16 +634,10 @@ impl Pool {
         match effect {
             OnDurable::Lanes(command) => {
                 if let Command::SeatIn(seat) | Command::Twin { with: seat, .. } = command {
-                    self.joining.ends(seat);
+                    self.placement.joined(seat);
                 }
                 self.tell_lanes(&command);
             }
-            OnDurable::Settle {
-                group,
-                column,
-                cell,
-                generation,
-            } => self.settle(group, column, cell, generation),
             OnDurable::Place {
                 group,
                 column,
@@ -675,7 +650,6 @@ impl Pool {
                     cell,
                 },
             ),
-            OnDurable::Cleared => {}
             OnDurable::SeatSpare(seat) => self.seat_spare(seat),
             OnDurable::Readmit(seat, columns) => self.readmit(seat, columns),
             OnDurable::Succeed(seat) => self.promoted(seat),
@@ -697,27 +671,14 @@ impl Pool {
         (0..self.geometry.layout().drives()).map(Seat)
     }
 
-    /// Where a column can be read now, if anywhere.
-    fn source(&self, group: u64, column: u16) -> Option<Cell> {
-        if let Some(&(cell, _)) = self.places.get(&(group, column)) {
-            return Some(cell);
-        }
-        let home = self.geometry.layout().cell(group, column);
-        (self.facts.seats[home.seat.index()].state == SeatState::Current).then_some(home)
+    /// The facts say something else about seats: their columns are elsewhere.
+    fn seats_changed(&mut self) {
+        self.placement.seats_are(&self.facts);
     }
 
-    /// Columns of a group that can be read without the drives in `without`.
-    fn readable_columns(&self, group: u64, without: &[Seat]) -> BTreeSet<u16> {
-        (0..self.geometry.layout().columns())
-            .filter(|&column| {
-                self.source(group, column)
-                    .is_some_and(|cell| !without.contains(&cell.seat))
-            })
-            .collect()
-    }
-
-    fn is_recoverable(&mut self, group: u64, readable: &BTreeSet<u16>) -> bool {
-        is_recoverable(&self.geometry, &mut self.plans, group, readable)
+    /// The facts say something else about which groups have content.
+    fn groups_changed(&mut self) {
+        self.placement.groups_are(&self.facts);
     }
 }
 

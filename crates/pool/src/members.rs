@@ -5,10 +5,9 @@ use format::seeded::{self, SeededFault};
 use plan::action::{Command, IoKind};
 use uuid::Uuid;
 
-use super::cells::CellTable;
 use super::{
     Drive, NewDrive, OnDurable, OutReason, Pool, PoolAction, PoolError, PoolWrite, Report,
-    SeatFacts, SeatState, Ticket,
+    SeatFacts, SeatState, Ticket, is_recoverable,
 };
 
 /// Failed reads, counted with a half-life of ten minutes, after which a drive is put out, if it can be spared. A guess
@@ -27,7 +26,7 @@ impl Pool {
     ) {
         let facts = self.facts.seats.get(seat.index());
         let out = facts.is_none_or(|facts| matches!(facts.state, SeatState::Out { .. }));
-        if out || self.joining.contains(seat) {
+        if out || self.placement.is_joining(seat) {
             // Already decided: the lane gets `SeatOut` when the labels are written. The failure is not that of a drive
             // that has joined in this seat meanwhile.
             if waiting {
@@ -90,15 +89,22 @@ impl Pool {
 
     /// The same, given that the drives in `gone` are out anyway.
     pub(super) fn group_that_needs_beside(&mut self, gone: &[Seat], seats: &[Seat]) -> Option<u64> {
-        let groups: Vec<u64> = self.facts.allocated_groups().collect();
         let all = [gone, seats].concat();
-        groups.into_iter().find(|&group| {
-            let without = self.readable_columns(group, &all);
-            let with = self.readable_columns(group, gone);
-            with != without
-                && !self.is_recoverable(group, &without)
-                && self.is_recoverable(group, &with)
-        })
+        let tolerance = usize::from(self.geometry.code().tolerance());
+        let (placement, geometry, plans) = (&self.placement, &self.geometry, &mut self.plans);
+        let there = seats.iter().filter(|seat| !gone.contains(seat));
+        let on_them = there.flat_map(|&seat| placement.columns_on(seat));
+        let needing = on_them.map(|(group, _)| group).filter(|&group| {
+            // Most groups can spare the drives: these are only counted.
+            placement.absent_without(group, &all) > tolerance && {
+                let mut can_read = |without| {
+                    let readable = placement.readable(group, without);
+                    is_recoverable(geometry, plans, group, &readable)
+                };
+                !can_read(&all) && can_read(gone)
+            }
+        });
+        placement.first(needing)
     }
 
     /// From the next generation on the seat's drive is out. Once that is durable, the lanes get `SeatOut` and `effects`
@@ -114,11 +120,12 @@ impl Pool {
         }
         let succeeds = self.replacement_ends(seat);
         self.drives.remove(&seat);
-        self.left_since.remove(&seat);
+        self.placement.return_ends(seat);
         let since = self.next_generation();
         let was = self.facts.seats[seat.index()].state;
         let known = was != SeatState::Waiting || succeeds.is_some();
         self.facts.seats[seat.index()].state = SeatState::Out { since, reason };
+        self.seats_changed();
         self.journal_may_need(seat);
         self.drop_table(seat);
         self.fills_lost_seat(seat);
@@ -160,14 +167,6 @@ impl Pool {
         self.take_out(seat, OutReason::IoErrors, Vec::new());
     }
 
-    /// Whether an administrator has taken the seat's drive offline for maintenance. The drive is expected back, so no
-    /// spare is used for it.
-    pub(super) fn is_away_for_a_while(&self, seat: Seat) -> bool {
-        let state = self.facts.seats[seat.index()].state;
-        let reason = OutReason::Offline;
-        matches!(state, SeatState::Out { reason: said, .. } if said == reason)
-    }
-
     /// Whether a drive went out because it was gone.
     #[must_use]
     pub fn has_vanished(&self, drive: Uuid) -> bool {
@@ -182,7 +181,9 @@ impl Pool {
             |seat: &Seat| matches!(self.facts.seats[seat.index()].state, SeatState::Out { .. });
         let gone: Vec<Seat> = self.layout_seats().filter(out).collect();
         gone.len() <= usize::from(self.geometry.layout().spares())
-            && !gone.iter().any(|&seat| self.is_away_for_a_while(seat))
+            && !gone
+                .iter()
+                .any(|&seat| self.placement.is_expected_back(seat))
     }
 
     /// If the layout has no spare space left for a seat, a waiting spare drive takes the seat.
@@ -190,7 +191,7 @@ impl Pool {
         if seat.0 >= self.geometry.layout().drives()
             || self.fills.stopped
             || self.journal_wipes.contains_key(&seat)
-            || self.is_away_for_a_while(seat)
+            || self.placement.is_expected_back(seat)
         {
             return;
         }
@@ -198,7 +199,7 @@ impl Pool {
         let out = self
             .layout_seats()
             .filter(|seat| matches!(self.facts.seats[seat.index()].state, SeatState::Out { .. }))
-            .filter(|&seat| !self.is_away_for_a_while(seat))
+            .filter(|&seat| !self.placement.is_expected_back(seat))
             .count();
         if out <= spares {
             return;
@@ -213,6 +214,7 @@ impl Pool {
             let [number, spare] = seats.map(|seat| self.facts.number(seat));
             self.facts.seats.swap(seat.index(), waiting.index());
             self.facts.set_numbers(seats, [spare, number]);
+            self.seats_changed();
             self.suspicions.swap(seat, waiting);
             self.moves(seat, waiting);
             // A label may be on its way to it.
@@ -249,10 +251,10 @@ impl Pool {
     /// The drive in the seat is in use from the next generation on; its cells are absent.
     fn bring_in(&mut self, seat: Seat, mut effects: Vec<OnDurable>) {
         self.facts.seats[seat.index()].state = SeatState::Filling;
-        self.joining.begins(seat);
+        self.seats_changed();
+        self.placement.joins(seat);
         self.drives.entry(seat).or_default();
-        // Cell table pages from earlier use of this drive do not count: they carry its earlier identity.
-        self.tables.insert(seat, CellTable::default());
+        self.placement.begin_table(seat);
         let drive = self.facts.seats[seat.index()].drive;
         effects.insert(0, OnDurable::Lanes(Command::SeatIn(seat)));
         effects.push(OnDurable::Report(Report::DriveIn { seat, drive }));
@@ -317,10 +319,11 @@ impl Pool {
         let state = self.facts.seats[seat.index()].state;
         if let SeatState::Out { since, .. } = state
             && reason == OutReason::FailedByAdministrator
-            && self.is_away_for_a_while(seat)
+            && self.placement.is_expected_back(seat)
         {
             // The drive was expected back, and no longer is.
             self.facts.seats[seat.index()].state = SeatState::Out { since, reason };
+            self.seats_changed();
             let done = OnDurable::Done(ticket, Ok(()));
             self.commit(vec![done, OnDurable::SeatSpare(seat), OnDurable::Requeue]);
             self.advance();
@@ -328,11 +331,12 @@ impl Pool {
         }
         if let SeatState::Out { since, .. } = state
             && reason == OutReason::Offline
-            && !self.is_away_for_a_while(seat)
+            && !self.placement.is_expected_back(seat)
             && !self.labels.is_going_out(seat)
         {
             // The drive is expected back from now on: spares wait.
             self.facts.seats[seat.index()].state = SeatState::Out { since, reason };
+            self.seats_changed();
             self.commit(vec![OnDurable::Done(ticket, Ok(()))]);
             self.advance();
             return Ok(());
@@ -378,10 +382,11 @@ impl Pool {
         self.vanished.remove(&self.facts.seats[seat.index()].drive);
         // In seats beyond the layout's there are only waiting spares.
         let waits = seat.0 >= self.geometry.layout().drives();
-        match (self.facts.seats[seat.index()].state, &holds) {
-            (SeatState::Out { since, .. }, Some(_)) => self.left_since.insert(seat, since),
-            _ => self.left_since.remove(&seat),
+        let since = match (self.facts.seats[seat.index()].state, &holds) {
+            (SeatState::Out { since, .. }, Some(_)) => Some(since),
+            _ => None,
         };
+        self.placement.returns(seat, since);
         self.facts.seats[seat.index()] = SeatFacts {
             drive: drive.uuid,
             path: drive.path,
@@ -399,8 +404,8 @@ impl Pool {
             number: self.facts.seats[seat.index()].number,
             in_journal: false,
         };
-        self.returns.remove(&seat);
         if waits {
+            self.seats_changed();
             self.drives.insert(seat, Drive::default());
             self.commit(done);
         } else {
@@ -435,7 +440,7 @@ impl Pool {
         let vacant = |seat: &Seat| {
             let state = self.facts.seats[seat.index()].state;
             matches!(state, SeatState::Out { .. })
-                && !self.is_away_for_a_while(*seat)
+                && !self.placement.is_expected_back(*seat)
                 && !self.labels.is_going_out(*seat)
         };
         let vacant: Vec<Seat> = self.layout_seats().filter(vacant).collect();
@@ -492,6 +497,7 @@ impl Pool {
             number: self.facts.new_number(seat),
             in_journal: false,
         });
+        self.seats_changed();
         self.drives.insert(seat, Drive::default());
         Ok(seat)
     }

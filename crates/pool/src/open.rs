@@ -31,10 +31,12 @@ use layout::Cell;
 use plan::action::Command;
 use uuid::Uuid;
 
-use super::cells::CellTable;
 use super::create::{CreateError, Sizes, from_hex, geometry, regions};
 use super::space::fits;
-use super::{Bay, OnDurable, OutReason, Pool, PoolFacts, Report, SeatFacts, SeatState, Ticket};
+use super::{
+    Bay, OnDurable, OutReason, Pool, PoolFacts, Report, SeatFacts, SeatState, Ticket,
+    is_recoverable,
+};
 
 /// A drive on which a label of the pool was found.
 #[derive(Clone, Debug)]
@@ -608,7 +610,7 @@ impl Opening {
         } = self;
         let of_candidates = tables.extract_if(.., |seat, _| candidates.contains_key(seat));
         let of_candidates: BTreeMap<_, _> = of_candidates.collect();
-        let mut stale = pool.load_tables(&tables);
+        let mut stale = pool.placement.load(&pool.facts, &tables);
         candidates.retain(|seat, _| !given_up.contains(seat));
         pool.read_journal_of(&candidates);
         if pool.waits_for_drives()
@@ -639,7 +641,8 @@ impl Opening {
         pool.facts.clean = false;
         pool.facts.journal_empty = false;
         for cell in stale {
-            pool.write_entry(cell, None, Vec::new());
+            let page = pool.placement.clear_entry(cell);
+            pool.write_cell_page(page);
         }
         let mut then = vec![OnDurable::VolumesChanged, OnDurable::Done(ticket, Ok(()))];
         // A drive that was to succeed one that is out takes the seat, and is rebuilt.
@@ -673,11 +676,12 @@ impl Pool {
 
     /// A group of a volume that cannot be read.
     fn unreadable_group(&mut self) -> Option<u64> {
-        let groups: Vec<u64> = self.facts.allocated_groups().collect();
-        groups.into_iter().find(|&group| {
-            let readable = self.readable_columns(group, &[]);
-            !self.is_recoverable(group, &readable)
-        })
+        let (placement, geometry, plans) = (&self.placement, &self.geometry, &mut self.plans);
+        let lost = placement.lacking().filter(|&group| {
+            let readable = placement.readable(group, &[]);
+            !is_recoverable(geometry, plans, group, &readable)
+        });
+        placement.first(lost)
     }
 
     /// True if without the drives that are away data cannot be read, or the end of the journal is not known.
@@ -739,7 +743,7 @@ impl Pool {
         let mut back = Vec::new();
         for (_, seats) in levels.into_iter().rev() {
             let mut pool = build(then.clone(), self.generation).ok()?;
-            pool.load_tables(&tables);
+            pool.placement.load(&then, &tables);
             if pool.unreadable_group().is_none() {
                 break;
             }
@@ -760,18 +764,17 @@ impl Pool {
         }
         let mut pool = build(facts, self.generation).ok()?;
         pool.journal_sources.clone_from(&self.journal_sources);
-        let stale = pool.load_tables(&tables);
+        let stale = pool.placement.load(&pool.facts, &tables);
         if back.is_empty() || pool.waits_for_drives() {
             return None;
         }
-        let groups: Vec<u64> = pool.facts.allocated_groups().collect();
+        let columns = back
+            .iter()
+            .flat_map(|&seat| pool.placement.columns_on(seat));
+        let groups: BTreeSet<u64> = columns.map(|(group, _)| group).collect();
         for group in groups {
-            let mut columns = 0..pool.geometry.layout().columns();
-            let source = |column| pool.source(group, column).map(|cell| cell.seat);
-            if columns.any(|column| source(column).is_some_and(|seat| back.contains(&seat))) {
-                // Copies of pages may be older there, or torn: they are compared.
-                pool.scrub_for(group);
-            }
+            // Copies of pages may be older there, or torn: they are compared.
+            pool.scrub_for(group);
         }
         for seat in back {
             pool.report(Report::DriveTakenBack { seat });
@@ -788,6 +791,7 @@ impl Pool {
                 *reason = OutReason::FailedByAdministrator;
             }
         }
+        self.seats_changed();
     }
 
     /// Seats with the paths of their drives, for errors.
@@ -801,47 +805,6 @@ impl Pool {
 }
 
 impl Pool {
-    /// Takes the newest entry of every column; returns the cells whose entries are superseded.
-    fn load_tables(&mut self, tables: &BTreeMap<Seat, Vec<CellPage>>) -> Vec<Cell> {
-        let mut stale = Vec::new();
-        for (&seat, pages) in tables {
-            let table = CellTable::new(pages.clone());
-            let successor = self.facts.seats[seat.index()].is_successor();
-            for (row, entry) in table.entries() {
-                let cell = Cell { seat, row };
-                if successor {
-                    // Columns that the successor got before the stop do not count.
-                    stale.push(cell);
-                    continue;
-                }
-                let key = (entry.group, entry.column);
-                let known = entry.group < self.geometry.groups()
-                    && entry.column < self.geometry.layout().columns();
-                self.next_cell_generation = self
-                    .next_cell_generation
-                    .max(entry.generation.saturating_add(1));
-                match self.places.get(&key).copied() {
-                    _ if !known => stale.push(cell),
-                    Some((other, generation)) if generation < entry.generation => {
-                        stale.push(other);
-                        self.places.insert(key, (cell, entry.generation));
-                    }
-                    Some(_) => stale.push(cell),
-                    None => {
-                        self.places.insert(key, (cell, entry.generation));
-                    }
-                }
-            }
-            self.tables.insert(seat, table);
-        }
-        self.taken = self
-            .places
-            .iter()
-            .map(|(&key, &(cell, _))| (cell, key))
-            .collect();
-        stale
-    }
-
     /// The report on a drive that is smaller than its label states.
     fn cut_drive(&self, seat: Seat) -> Option<Report> {
         let facts = &self.facts.seats[seat.index()];
@@ -877,7 +840,8 @@ impl Pool {
                 }
             }
         }
-        for (&(group, column), &(cell, _)) in &self.places {
+        for record in self.placement.records() {
+            let (cell, (group, column)) = (record.cell, record.key);
             effects.push(OnDurable::Place {
                 group,
                 column,

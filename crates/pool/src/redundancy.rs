@@ -6,19 +6,10 @@ use plan::SubStripePlans;
 use super::{Pool, SeatState, is_recoverable};
 
 impl Pool {
-    /// Columns of a group that no drive has.
-    pub(super) fn absent_in(&self, group: u64) -> usize {
-        let columns = 0..self.geometry.layout().columns();
-        columns
-            .filter(|&column| self.source(group, column).is_none())
-            .count()
-    }
-
     /// Columns of volumes that no drive has.
     #[must_use]
     pub fn absent_columns(&self) -> u64 {
-        let groups = self.facts.allocated_groups();
-        groups.map(|group| self.absent_in(group) as u64).sum()
+        self.placement.absent().count() as u64
     }
 
     /// Groups of volumes that can be read and cannot lose another column, though their code has redundancy.
@@ -29,8 +20,8 @@ impl Pool {
             return 0;
         }
         let mut plans = SubStripePlans::default();
-        let groups = self.facts.allocated_groups();
-        let groups = groups.filter(|&group| self.absent_in(group) >= tolerance);
+        let groups = self.placement.lacking();
+        let groups = groups.filter(|&group| self.placement.absent_in(group) >= tolerance);
         groups
             .filter(|&group| !self.is_lost(group, &mut plans))
             .count() as u64
@@ -39,7 +30,6 @@ impl Pool {
     /// Drives that may fail at once from now on, whichever they are, with all data still readable.
     #[must_use]
     pub fn survives_drives(&self) -> u16 {
-        let absent = |group| u16::try_from(self.absent_in(group)).unwrap_or(u16::MAX);
         let out = || {
             let out =
                 |seat: &Seat| matches!(self.facts.seats[seat.index()].state, SeatState::Out { .. });
@@ -47,8 +37,14 @@ impl Pool {
             let out = u16::try_from(out).unwrap_or(u16::MAX);
             out.saturating_sub(self.geometry.layout().spares())
         };
-        let lost = self.facts.allocated_groups().map(absent).max();
-        let lost = lost.unwrap_or_else(out);
+        let lost = match self.placement.is_empty() {
+            true => out(),
+            false => {
+                let groups = self.placement.lacking();
+                let most = groups.map(|group| self.placement.absent_in(group)).max();
+                u16::try_from(most.unwrap_or(0)).unwrap_or(u16::MAX)
+            }
+        };
         self.geometry.code().tolerance().saturating_sub(lost)
     }
 
@@ -56,7 +52,7 @@ impl Pool {
     #[must_use]
     pub fn lost_groups(&self) -> u64 {
         let mut plans = SubStripePlans::default();
-        let groups = self.facts.allocated_groups();
+        let groups = self.placement.lacking();
         groups
             .filter(|&group| self.is_lost(group, &mut plans))
             .count() as u64
@@ -66,7 +62,7 @@ impl Pool {
     pub(super) fn is_lost(&self, group: u64, plans: &mut SubStripePlans) -> bool {
         let tolerance = usize::from(self.geometry.code().tolerance());
         let columns = usize::from(self.geometry.layout().columns());
-        let readable = self.readable_columns(group, &[]);
+        let readable = self.placement.readable(group, &[]);
         // Mirrors can lose many columns of a group, so the count alone does not mean a loss.
         columns - readable.len() > tolerance
             && !is_recoverable(&self.geometry, plans, group, &readable)

@@ -21,10 +21,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use block::{Instant, Seat};
-use format::CellEntry;
 use layout::Cell;
 use plan::action::Command;
 
+use super::placement::{Key, Record};
 use super::{
     Drive, NewDrive, OnDurable, OutReason, Pool, PoolAction, PoolError, Report, SeatFacts,
     SeatState, Ticket,
@@ -42,8 +42,6 @@ enum Phase {
 #[derive(Clone, Debug)]
 pub(super) struct Replacement {
     seat: Seat,
-    /// Columns that the successor has: the cell, and the generation of its table entry.
-    filled: BTreeMap<(u64, u16), (Cell, u32)>,
     phase: Phase,
     /// Nothing more can be copied at present, and columns are missing.
     blocked: bool,
@@ -57,7 +55,8 @@ pub(super) struct Promotion {
     with: Seat,
     /// The old drive, if it is in use until the lanes switch.
     old: Option<(SeatFacts, Drive)>,
-    filled: BTreeMap<(u64, u16), (Cell, u32)>,
+    /// Columns that the successor has.
+    filled: Vec<Record>,
     /// The old drive was to be removed anyway: the pool forgets it.
     forgets_old: bool,
     report: Report,
@@ -126,7 +125,7 @@ impl Pool {
         mut effects: Vec<OnDurable>,
     ) {
         self.resume_replacement(seat, with, reason);
-        self.tables.insert(with, super::CellTable::default());
+        self.placement.begin_table(with);
         let drive = self.facts.seats[with.index()].drive;
         effects.insert(0, OnDurable::Lanes(Command::Twin { seat, with }));
         effects.push(OnDurable::Report(Report::ReplacementBegins {
@@ -142,13 +141,13 @@ impl Pool {
     fn resume_replacement(&mut self, seat: Seat, with: Seat, reason: OutReason) {
         let replacement = Replacement {
             seat,
-            filled: BTreeMap::new(),
             phase: Phase::Copying,
             blocked: false,
             reason,
         };
         self.replacements.insert(with, replacement);
-        self.joining.begins(with);
+        self.placement.twin_begins(seat, with);
+        self.placement.joins(with);
     }
 
     /// At opening: replacements that were under way continue, with the copy from the start.
@@ -168,9 +167,7 @@ impl Pool {
     /// The seat of the successor of a seat's drive, if there is one.
     #[must_use]
     pub fn successor(&self, seat: Seat) -> Option<Seat> {
-        let mut all = self.replacements.iter();
-        all.find(|(_, replacement)| replacement.seat == seat)
-            .map(|(&with, _)| with)
+        self.placement.successor(seat)
     }
 
     /// Whether a drive is being replaced, and the replacement can proceed.
@@ -179,37 +176,11 @@ impl Pool {
         !stopped && self.replacements.values().any(|of| !of.blocked)
     }
 
-    /// The cell to which a column is to be copied because its drive is being replaced.
-    pub(super) fn successor_cell(&self, group: u64, column: u16) -> Option<Cell> {
-        if self.replacements.is_empty() {
-            return None;
-        }
-        let at = self.source(group, column)?;
-        let seat = self.successor(at.seat)?;
-        let has = self.replacements[&seat]
-            .filled
-            .contains_key(&(group, column));
-        (!has && !self.joining.contains(seat)).then_some(Cell { seat, row: at.row })
-    }
-
     /// The successor of a drive has a column.
-    pub(super) fn successor_has(&mut self, key: (u64, u16), target: Cell) {
-        let generation = self.next_cell_generation;
-        self.next_cell_generation += 1;
+    pub(super) fn successor_has(&mut self, key: Key, target: Cell) {
+        self.placement.twin_has(key, target);
         if let Some(replacement) = self.replacements.get_mut(&target.seat) {
-            replacement.filled.insert(key, (target, generation));
             replacement.blocked = false;
-        }
-    }
-
-    /// A column is to be filled in another place than on a successor that has it: the successor's copy does not count.
-    pub(super) fn moves_on(&mut self, key: (u64, u16), target: Cell) {
-        for (&with, replacement) in &mut self.replacements {
-            if target.seat != with
-                && let Some((cell, _)) = replacement.filled.remove(&key)
-            {
-                self.taken.remove(&cell);
-            }
         }
     }
 
@@ -220,18 +191,6 @@ impl Pool {
         }
     }
 
-    /// Whether the successor has every column that is on the drive.
-    fn has_all(&self, with: Seat) -> bool {
-        let Replacement { seat, filled, .. } = &self.replacements[&with];
-        self.facts.allocated_groups().all(|group| {
-            (0..self.geometry.layout().columns()).all(|column| {
-                let source = self.source(group, column);
-                source.is_none_or(|cell| cell.seat != *seat)
-                    || filled.contains_key(&(group, column))
-            })
-        })
-    }
-
     /// Advances every replacement that can proceed.
     pub(super) fn pump_replacements(&mut self) {
         if self.replacements.is_empty() || self.fills.stopped || !self.recovered {
@@ -240,17 +199,14 @@ impl Pool {
         let all: Vec<Seat> = self.replacements.keys().copied().collect();
         for with in all {
             let replacement = &self.replacements[&with];
-            let recorded = self
-                .tables
-                .get(&with)
-                .is_none_or(|table| !table.is_writing());
+            let recorded = !self.placement.is_writing(with);
             let ready = match replacement.phase {
                 Phase::Copying => {
                     // Groups that are being made blank will soon have columns to copy.
                     self.fills.none_is_filled()
                         && self.initialization.is_idle()
                         && !replacement.blocked
-                        && !self.joining.contains(with)
+                        && !self.placement.is_joining(with)
                 }
                 Phase::Recording => recorded,
                 Phase::Checkpointing(..) => false,
@@ -258,7 +214,7 @@ impl Pool {
             if !ready {
                 continue;
             }
-            let complete = self.has_all(with);
+            let complete = self.placement.twin_has_all(with);
             let replacement = self.replacements.get_mut(&with).expect("just listed");
             if !complete {
                 replacement.blocked = replacement.phase == Phase::Copying;
@@ -305,24 +261,9 @@ impl Pool {
     fn record_spares(&mut self, with: Seat) {
         let replacement = self.replacements.get_mut(&with).expect("it is complete");
         replacement.phase = Phase::Recording;
-        let seat = replacement.seat;
-        let layout = self.geometry.layout();
-        let spares: Vec<_> = replacement
-            .filled
-            .iter()
-            .filter(|((group, column), (cell, _))| {
-                let row = cell.row;
-                layout.cell(*group, *column) != Cell { seat, row }
-            })
-            .map(|(&key, &at)| (key, at))
-            .collect();
-        for ((group, column), (cell, generation)) in spares {
-            let entry = CellEntry {
-                group,
-                column,
-                generation,
-            };
-            self.write_entry(cell, Some(entry), vec![OnDurable::Cleared]);
+        for record in self.placement.twin_spares(with) {
+            let page = self.placement.enter_again(record);
+            self.write_cell_page(page);
         }
     }
 
@@ -358,21 +299,17 @@ impl Pool {
             false => [successors, number],
         };
         self.facts.set_numbers([seat, with], numbers);
-        self.joining.begins(seat);
+        self.seats_changed();
+        self.placement.joins(seat);
         old
     }
 
     /// The successor is complete: it has the seat from the next generation on.
     fn promote(&mut self, with: Seat) {
-        let Some(Replacement {
-            seat,
-            filled,
-            reason,
-            ..
-        }) = self.replacements.remove(&with)
-        else {
+        let Some(Replacement { seat, reason, .. }) = self.replacements.remove(&with) else {
             return;
         };
+        let filled = self.placement.twin_ends(with);
         let forgets_old = reason == OutReason::FailedByAdministrator;
         let old = self.take_seat((seat, with), SeatState::Current, reason, forgets_old);
         let drive = self.facts.seats[seat.index()].drive;
@@ -419,6 +356,7 @@ impl Pool {
         }
         let with = self.successor(seat)?;
         let replacement = self.replacements.remove(&with)?;
+        let filled = self.placement.twin_ends(with);
         self.fills.superseded(with);
         let since = self.next_generation();
         let forgets_old = replacement.reason == OutReason::FailedByAdministrator;
@@ -428,20 +366,18 @@ impl Pool {
         self.fills_lost_seat(seat);
         self.forget_ios(seat);
         self.suspicions.forget(seat);
-        for (&key, &(Cell { row, .. }, generation)) in &replacement.filled {
-            self.places.insert(key, (Cell { seat, row }, generation));
-        }
+        self.placement.twin_steps_in(seat, &filled);
         let drive = self.facts.seats[seat.index()].drive;
         let report = Report::ReplacedEarly {
             seat,
             drive,
-            cells: replacement.filled.len() as u64,
+            cells: filled.len() as u64,
             reason,
         };
         let promotion = Promotion {
             with,
             old: None,
-            filled: replacement.filled,
+            filled,
             forgets_old,
             report,
         };
@@ -460,7 +396,7 @@ impl Pool {
     fn forget_succession(&mut self, seat: Seat) {
         let is_it = |effect: &OnDurable| matches!(effect, OnDurable::Succeed(of) if *of == seat);
         self.labels.drop_effects(is_it);
-        self.joining.ends(seat);
+        self.placement.joined(seat);
     }
 
     /// A successor fails that has its seat in the facts alone: the old drive keeps the seat, if it works.
@@ -494,11 +430,13 @@ impl Pool {
                 number: (number != with.0).then_some(number),
                 ..new
             };
+            self.seats_changed();
             self.drives.insert(seat, drive);
             first.push(OnDurable::Report(Report::ReplacementEnds { seat, with }));
             first.push(OnDurable::Vacate(with));
         } else {
             self.facts.seats[seat.index()].state = state;
+            self.seats_changed();
             self.fills_lost_seat(seat);
             *self.draining.entry(seat).or_default() += u32::from(self.geometry.lanes());
             first.insert(0, OnDurable::Lanes(Command::SeatOut(seat)));
@@ -517,6 +455,7 @@ impl Pool {
     /// A drive goes out. If it was to succeed another drive, that one keeps its place. Returns the report of that.
     pub(super) fn replacement_ends(&mut self, with: Seat) -> Option<Report> {
         let seat = self.replacements.remove(&with)?.seat;
+        self.placement.twin_ends(with);
         Some(Report::ReplacementEnds { seat, with })
     }
 
@@ -532,7 +471,7 @@ impl Pool {
             forgets_old,
             ..
         } = promotion;
-        self.joining.ends(seat);
+        self.placement.joined(seat);
         let complete = old.is_some();
         if complete {
             self.drop_table(seat);
@@ -540,21 +479,11 @@ impl Pool {
             self.suspicions.forget(seat);
         }
         self.suspicions.forget(with);
-        if let Some(table) = self.tables.remove(&with) {
-            self.tables.insert(seat, table);
-        }
         self.drive_moves(with, seat);
-        self.taken.retain(|cell, _| cell.seat != with);
-        for (&key, &(Cell { row, .. }, generation)) in &filled {
-            let cell = Cell { seat, row };
-            if !complete || self.places.contains_key(&key) {
-                self.places.insert(key, (cell, generation));
-                self.taken.insert(cell, key);
-            }
-        }
+        self.placement.twin_moves(with, seat, &filled, complete);
         let lanes = 0..self.geometry.lanes();
         let commands = lanes.map(|lane| {
-            let here = filled.keys().copied();
+            let here = filled.iter().map(|record| record.key);
             let here = here.filter(|&(group, _)| self.geometry.lane_of(group) == lane);
             Command::Succeed {
                 seat,
@@ -567,13 +496,9 @@ impl Pool {
             .push_back(PoolAction::Succeed(seat, with, commands));
         self.report(promotion.report);
         if !complete {
-            for ((group, column), (Cell { row, .. }, generation)) in filled {
-                let entry = CellEntry {
-                    group,
-                    column,
-                    generation,
-                };
-                self.write_entry(Cell { seat, row }, Some(entry), vec![OnDurable::Cleared]);
+            for record in filled {
+                let page = self.placement.enter_again(record.on(seat));
+                self.write_cell_page(page);
             }
         }
         if forgets_old {
@@ -604,6 +529,7 @@ impl Pool {
         {
             self.facts.seats.pop();
         }
+        self.seats_changed();
         self.commit(Vec::new());
     }
 }

@@ -152,6 +152,7 @@ impl Pool {
         if self.facts.has(LAZY_INITIALIZATION) {
             self.leave_uninitialized(&volume.extents);
             self.facts.volumes.push(volume);
+            self.groups_changed();
             self.volumes_changed(ticket);
         } else {
             self.zero_for(volume, 0, ticket);
@@ -196,6 +197,7 @@ impl Pool {
             if self.facts.has(LAZY_INITIALIZATION) {
                 self.leave_uninitialized(&more);
                 self.facts.volumes[index] = volume;
+                self.groups_changed();
                 self.volumes_changed(ticket);
             } else {
                 self.zero_for(volume, have, ticket);
@@ -361,6 +363,7 @@ impl Pool {
             Ok(index) => self.facts.volumes[index] = new.volume,
             Err(_) => self.facts.volumes.push(new.volume),
         }
+        self.groups_changed();
         // Groups given out while a drive is out have a column to fill.
         self.requeue_fills();
         self.commit(vec![

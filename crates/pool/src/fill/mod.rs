@@ -4,24 +4,23 @@
 //! | --- | --- |
 //! | `queue.rs` | cells that wait, are filled, recorded and settled |
 //! | `order/` | which waiting cell is next: policies |
-//! | `place.rs` | where a column is filled, and which drives are read |
+//! | `sources.rs` | which drives are read for a column |
 
 pub(super) mod order;
-mod place;
 mod queue;
+mod sources;
 
 use std::cmp::Reverse;
 use std::ops::RangeInclusive;
 
 use block::{Fault, Instant, Seat};
-use format::CellEntry;
 use layout::Cell;
 use plan::action::{Command, FILL_STEP_BYTES};
 
 use self::order::{FillChoice, FillOrder};
 use self::queue::{Class, FILLS_PER_DRIVE};
-pub(super) use self::queue::{Fills, Kind};
-use super::cells::CellTable;
+pub(super) use self::queue::Fills;
+use super::placement::{Key, Record, Why};
 use super::{OnDurable, Pool, Progress, Report, SeatState};
 
 /// Memory of the steps of all fills. On 34 disks of 7,200 rpm (4+1) a rebuild takes 5.7 s with 420 MiB, 4.9 s with
@@ -52,7 +51,7 @@ impl Pool {
         (cells_done * cell_bytes + stepped).min(cells_total * cell_bytes)
     }
 
-    /// Scans all groups again: membership or volumes have changed.
+    /// Queues all columns again that should move: membership or volumes have changed.
     pub(super) fn requeue_fills(&mut self) {
         let was_idle = self.fills.is_idle();
         self.fills.rescan();
@@ -61,18 +60,14 @@ impl Pool {
             // These fills would never begin, and the pool would never be idle again.
             return;
         }
-        let groups: Vec<u64> = self.facts.allocated_groups().collect();
         let mut waiting = 0;
-        for group in groups {
-            for column in 0..self.geometry.layout().columns() {
-                let key = (group, column);
-                let Some(class) = self.fill_class(key) else {
-                    continue;
-                };
-                if !self.fills.is_under_way(key) && self.target(group, column).is_some() {
-                    self.fills.wait(class, key);
-                    waiting += 1;
-                }
+        for (why, key) in self.placement.away() {
+            let class = self.fill_class(why, key.0);
+            if !self.fills.is_under_way(key)
+                && self.placement.target_for(key, why).is_some()
+                && self.fills.wait(class, key)
+            {
+                waiting += 1;
             }
         }
         if waiting == 0 {
@@ -153,9 +148,10 @@ impl Pool {
     /// Membership has changed: groups whose columns are being filled may have lost others.
     fn fills_are_as_urgent_as_groups(&mut self) {
         for group in self.fills.groups_filled() {
-            let absent = |&(_, column): &(u64, u16)| self.source(group, column).is_none();
-            let filled: Vec<_> = self.fills.filled_in(group).into_iter().filter(absent).collect();
-            let lost = self.absent_in(group);
+            let is_absent = |&key: &Key| self.placement.place(key).is_none();
+            let filled = self.fills.filled_in(group).into_iter();
+            let filled: Vec<Key> = filled.filter(is_absent).collect();
+            let lost = self.placement.absent_in(group);
             for (before, key) in filled.into_iter().enumerate() {
                 let urgency = if self.fills.equal { 1 } else { lost - before };
                 self.fills.set_urgency(key, urgency);
@@ -165,11 +161,12 @@ impl Pool {
 
     /// A column of the group is filled from now on, or is not any more: others of the group are less urgent, or more.
     fn group_waits_again(&mut self, group: u64) {
-        for column in 0..self.geometry.layout().columns() {
+        for column in self.placement.columns() {
             let key = (group, column);
             if !self.fills.is_under_way(key)
-                && let Some(class) = self.fill_class(key)
+                && let Some(why) = self.placement.why(key)
             {
+                let class = self.fill_class(why, group);
                 self.fills.wait_as(class, key);
             }
         }
@@ -188,9 +185,9 @@ impl Pool {
 
     /// The drives that filling a column would use. None if its spare cell has been taken for another one: `start_fill`
     /// drops it.
-    fn fill_choice(&self, (group, column): (u64, u16)) -> FillChoice {
-        let seats = self.target(group, column).map(|target| {
-            let mut seats = self.fill_sources(group, column).0;
+    fn fill_choice(&self, (group, column): Key) -> FillChoice {
+        let seats = self.placement.target((group, column)).map(|target| {
+            let mut seats = self.fill_sources((group, column)).0;
             seats.push(target.seat);
             seats
         });
@@ -201,21 +198,20 @@ impl Pool {
         }
     }
 
-    fn start_fill(&mut self, class: Class, (group, column): (u64, u16)) {
-        let Some(target) = self.target(group, column) else {
+    fn start_fill(&mut self, class: Class, key: Key) {
+        let Some(target) = self.placement.target(key) else {
             return;
         };
-        self.moves_on((group, column), target);
-        let (sources, avoid) = self.fill_sources(group, column);
-        let holds = self.held_before(group, column, target);
+        let (sources, avoid) = self.fill_sources(key);
+        let holds = self.placement.held_before(key, target);
         // If the drive has part of the column already, it is not known yet how much is left to move.
         let cell_bytes = match holds {
             Some(_) => 0,
             None => self.geometry.plane_bytes(),
         };
-        self.taken.insert(target, (group, column));
-        self.fills
-            .begin((class, (group, column)), target, sources, cell_bytes);
+        self.placement.claim(key, target);
+        self.fills.begin((class, key), target, sources, cell_bytes);
+        let (group, column) = key;
         self.group_waits_again(group);
         self.tell_lane(
             group,
@@ -254,89 +250,67 @@ impl Pool {
         let Some(fill) = self.fills.end((group, column)) else {
             return;
         };
+        let key = (group, column);
         if fill.superseded {
             self.fill_over(group, column, target);
             return;
         }
         self.fills.progress.copied_bytes += copied_bytes;
         if self.replacements.contains_key(&target.seat) {
-            self.successor_has((group, column), target);
+            self.successor_has(key, target);
             self.fills.progress.cells_done += 1;
             self.fills_ended();
             return;
         }
-        if self.held_before(group, column, target).is_some() {
+        if self.placement.held_before(key, target).is_some() {
             self.fills
                 .progress
                 .caught_up(&fill.sources, target.seat, copied_bytes);
-            self.note_return(target.seat, copied_bytes);
+            self.placement.note_return(target.seat, copied_bytes);
         }
-        self.record_fill((group, column), target);
+        self.record_fill(key, target);
     }
 
-    fn record_fill(&mut self, (group, column): (u64, u16), target: Cell) {
-        self.fills.record((group, column), target);
-        let generation = self.next_cell_generation;
-        self.next_cell_generation += 1;
-        let entry = CellEntry {
-            group,
-            column,
-            generation,
-        };
-        let effect = OnDurable::Settle {
-            group,
-            column,
-            cell: target,
-            generation,
-        };
-        self.write_entry(target, Some(entry), vec![effect]);
+    fn record_fill(&mut self, key: Key, target: Cell) {
+        self.fills.record(key, target);
+        let page = self.placement.record(key, target);
+        self.write_cell_page(page);
     }
 
     /// Records a column as if it had been filled at home.
-    fn record_at_home(&mut self, key: (u64, u16)) {
-        let home = self.geometry.layout().cell(key.0, key.1);
-        self.taken.insert(home, key);
+    fn record_at_home(&mut self, key: Key) {
+        let home = self.placement.home(key);
+        self.placement.claim(key, home);
         self.fills.progress.cells_total += 1;
         self.record_fill(key, home);
     }
 
     /// Columns are intact in their home cells on a drive that is back: record them as if they had been filled.
-    pub(super) fn readmit(&mut self, seat: Seat, columns: Vec<(u64, u16)>) {
+    pub(super) fn readmit(&mut self, seat: Seat, columns: Vec<Key>) {
         if self.facts.seats[seat.index()].state != SeatState::Filling {
             return;
         }
-        for (group, column) in columns {
-            let key = (group, column);
-            let home = self.geometry.layout().cell(group, column);
-            let known = self.facts.allocated_groups().any(|other| other == group);
-            if !known
-                || self.source(group, column).is_some()
+        for key in columns {
+            let placement = &self.placement;
+            if !placement.has_content(key.0)
+                || placement.place(key).is_some()
                 || self.fills.is_under_way(key)
-                || self.taken.contains_key(&home)
+                || placement.is_taken(placement.home(key))
             {
                 continue;
             }
-            self.note_return(seat, 0);
+            self.placement.note_return(seat, 0);
             self.record_at_home(key);
         }
-    }
-
-    /// Whether a column is in spare space although its home drive is complete. That happens in groups without a volume:
-    /// their columns are not copied back.
-    fn is_left_behind(&self, group: u64, column: u16) -> bool {
-        let home = self.geometry.layout().cell(group, column);
-        let is_complete = self.facts.seats[home.seat.index()].state == SeatState::Current;
-        is_complete && self.is_away(group, column)
     }
 
     /// A group is to be made blank: columns that were left behind in spare space are recorded as if they had been filled
     /// at home. Returns whether there is none.
     pub(crate) fn bring_home(&mut self, group: u64) -> bool {
-        let columns = 0..self.geometry.layout().columns();
-        let behind = columns.filter(|&column| self.is_left_behind(group, column));
-        let behind: Vec<u16> = behind.collect();
-        for &column in &behind {
-            let key = (group, column);
+        let columns = self.placement.columns().map(|column| (group, column));
+        let behind = columns.filter(|&key| self.placement.is_left_behind(key));
+        let behind: Vec<Key> = behind.collect();
+        for &key in &behind {
             if self.fills.is_under_way(key) || self.fills.is_draining(key) {
                 continue;
             }
@@ -351,20 +325,20 @@ impl Pool {
 
     /// A group has been made blank: no column of it was left behind.
     pub(crate) fn check_blank(&self, group: u64) {
-        for column in 0..self.geometry.layout().columns() {
+        for column in self.placement.columns() {
             debug_assert!(
-                !self.is_left_behind(group, column),
+                !self.placement.is_left_behind((group, column)),
                 "column {column} of group {group} is made blank in spare space, and its home drive is complete"
             );
         }
     }
 
     /// The record is durable: the cell is the column's place from now on.
-    pub(super) fn settle(&mut self, group: u64, column: u16, cell: Cell, generation: u32) {
-        let key = (group, column);
-        let old = self.places.insert(key, (cell, generation));
-        self.fills.recorded(key, old.map(|(old, _)| old));
+    pub(super) fn settle(&mut self, record: Record) {
+        let old = self.placement.settle(record);
+        self.fills.recorded(record.key, old);
         self.stalls.filled();
+        let (cell, (group, column)) = (record.cell, record.key);
         self.tell_lane(
             group,
             Command::Settle {
@@ -381,10 +355,8 @@ impl Pool {
     pub(super) fn settled(&mut self, group: u64, column: u16) {
         let key = (group, column);
         if let Some(old) = self.fills.settled(key) {
-            self.taken.remove(&old);
-            if self.tables.contains_key(&old.seat) {
-                self.write_entry(old, None, vec![OnDurable::Cleared]);
-            }
+            let page = self.placement.free(key, old);
+            self.write_cell_page(page);
         }
         // With this column, others of the group that could not be reconstructed perhaps can be.
         let others = self.fills.hope_again(group);
@@ -397,9 +369,10 @@ impl Pool {
     }
 
     /// The record could not be written: the column stays where it was, or absent.
-    pub(super) fn fill_unrecorded(&mut self, group: u64, column: u16) {
-        if let Some(target) = self.fills.unrecorded((group, column)) {
-            self.taken.remove(&target);
+    pub(super) fn fill_unrecorded(&mut self, record: Record) {
+        let (group, column) = record.key;
+        if let Some(target) = self.fills.unrecorded(record.key) {
+            self.placement.release(record.key, target);
             self.tell_lane(group, Command::Abandon { group, column });
         }
     }
@@ -428,7 +401,7 @@ impl Pool {
 
     /// A fill failed: its target is free, and the column waits again if it can be filled.
     fn fill_over(&mut self, group: u64, column: u16, target: Cell) {
-        self.taken.remove(&target);
+        self.placement.release((group, column), target);
         self.wait_again((group, column));
         self.group_waits_again(group);
         self.fills_ended();
@@ -436,44 +409,39 @@ impl Pool {
 
     /// Queues a column that is not under way, if it is not where it should be and can be filled; returns whether it was
     /// queued.
-    fn wait_again(&mut self, key: (u64, u16)) -> bool {
-        let (group, column) = key;
+    fn wait_again(&mut self, key: Key) -> bool {
         if self.fills.stopped || self.fills.is_unrecoverable(key) {
             return false;
         }
-        let Some(class) = self.fill_class(key) else {
+        let Some(why) = self.placement.why(key) else {
             return false;
         };
-        self.target(group, column).is_some()
-            && self.facts.allocated_groups().any(|other| other == group)
-            && self.fills.wait(class, key)
+        self.placement.target_for(key, why).is_some()
+            && self.placement.has_content(key.0)
+            && self.fills.wait(self.fill_class(why, key.0), key)
     }
 
-    /// Why a column that is not being filled should be; `None` if it is where it should be.
-    fn fill_class(&self, (group, column): (u64, u16)) -> Option<Class> {
-        if self.source(group, column).is_none() {
-            let lost = match self.fills.equal {
-                true => 1,
-                false => self.lost_in(group),
-            };
-            let lost = Reverse(lost);
-            Some(Class::Rebuild { lost })
-        } else if self.is_away(group, column) {
-            Some(Class::CopyBack)
-        } else {
-            let replaced = self.successor_cell(group, column).is_some();
-            replaced.then_some(Class::Replace)
+    /// How urgently a column of a group should move that does not move yet.
+    fn fill_class(&self, why: Why, group: u64) -> Class {
+        let lost = || match self.fills.equal {
+            true => 1,
+            false => self.lost_in(group),
+        };
+        match why {
+            Why::Rebuild => Class::Rebuild {
+                lost: Reverse(lost()),
+            },
+            Why::CopyBack => Class::CopyBack,
+            Why::Replace => Class::Replace,
         }
     }
 
     /// Columns of a group that are absent and not being filled: with one that is, a group that has lost two has
     /// redundancy again, and the second is no more urgent than those of groups that have lost one.
     fn lost_in(&self, group: u64) -> usize {
-        let columns = 0..self.geometry.layout().columns();
-        let lost = |&column: &u16| {
-            self.source(group, column).is_none() && !self.fills.is_under_way((group, column))
-        };
-        columns.filter(lost).count()
+        let keys = self.placement.columns().map(|column| (group, column));
+        let lost = |&key: &Key| self.placement.place(key).is_none() && !self.fills.is_under_way(key);
+        keys.filter(lost).count()
     }
 
     fn fills_ended(&mut self) {
@@ -502,30 +470,15 @@ impl Pool {
             .map(|(seat, _)| seat)
             .collect();
         for seat in filling {
-            let away = self.facts.allocated_groups().any(|group| {
-                (0..self.geometry.layout().columns()).any(|column| {
-                    let home = self.geometry.layout().cell(group, column);
-                    home.seat == seat
-                        && (self.source(group, column) != Some(home)
-                            || self.fills.is_draining((group, column)))
-                })
-            });
-            let clearing = self.tables.values().any(CellTable::is_writing);
-            if away || clearing {
+            let drains = |key| self.fills.is_draining(key);
+            if self.placement.is_any_writing() || self.placement.lacks_columns(seat, drains) {
                 continue;
             }
             self.facts.seats[seat.index()].state = SeatState::Current;
             self.facts.seats[seat.index()].holds = None;
+            self.seats_changed();
             let caught_up = self.return_ends(seat);
-            let geometry = std::sync::Arc::clone(&self.geometry);
-            self.places.retain(|&(group, column), &mut (cell, _)| {
-                let home = geometry.layout().cell(group, column);
-                home.seat != seat || cell != home
-            });
-            self.taken.retain(|cell, _| {
-                cell.seat != seat
-                    || !matches!(geometry.layout().role(*cell), layout::Role::Column { .. })
-            });
+            self.placement.complete(seat);
             let mut effects = vec![OnDurable::Lanes(Command::SeatCurrent(seat))];
             effects.extend(caught_up.map(OnDurable::Report));
             effects.push(OnDurable::Report(Report::SeatComplete { seat }));
@@ -564,8 +517,7 @@ impl Pool {
 
     /// A drive is out: fills onto it fail, and cells that were recorded there are gone.
     pub(super) fn fills_lost_seat(&mut self, seat: Seat) {
-        self.places.retain(|_, &mut (cell, _)| cell.seat != seat);
-        self.taken.retain(|cell, _| cell.seat != seat);
+        self.placement.lose(seat);
         self.fills.lost_seat(seat);
     }
 

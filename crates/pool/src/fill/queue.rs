@@ -23,6 +23,7 @@ use layout::Cell;
 
 use super::order::{FILL_ORDERS, FillChoice, FillLoads, FillOrder};
 use crate::Progress;
+use crate::placement::{Key, Why};
 use crate::work::Recent;
 
 /// Fills that use one drive at a time, with the longest steps: enough to keep its queue from running dry, though a fill
@@ -35,9 +36,6 @@ pub(super) const FILLS_PER_DRIVE: u64 = 11;
 /// Cells of a class among which the next one is chosen. More than a few hundred gain nothing.
 const SCAN_AHEAD: usize = 256;
 
-/// A column of a group.
-pub(super) type Key = (u64, u16);
-
 /// Why a cell is filled; earlier variants go first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Class {
@@ -49,41 +47,21 @@ pub(super) enum Class {
     Replace,
 }
 
-/// The same without numbers, for administrators.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Kind {
-    Rebuild,
-    CopyBack,
-    Replace,
-}
-
 impl Class {
-    const fn kind(self) -> Kind {
+    const fn why(self) -> Why {
         match self {
-            Self::Rebuild { .. } => Kind::Rebuild,
-            Self::CopyBack => Kind::CopyBack,
-            Self::Replace => Kind::Replace,
+            Self::Rebuild { .. } => Why::Rebuild,
+            Self::CopyBack => Why::CopyBack,
+            Self::Replace => Why::Replace,
         }
     }
-}
 
-impl Class {
     /// Which fills yield to which: the columns that its group has lost beside those that are being filled; 0 if the
     /// column is there.
     const fn urgency(self) -> usize {
         match self {
             Self::Rebuild { lost } => lost.0,
             Self::CopyBack | Self::Replace => 0,
-        }
-    }
-}
-
-impl Kind {
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Rebuild => "rebuild",
-            Self::CopyBack => "copy_back",
-            Self::Replace => "replace",
         }
     }
 }
@@ -139,7 +117,7 @@ pub(crate) struct Fills {
     /// The beginning of a rebuild was reported, and not its end.
     pub(super) announced: bool,
     /// Why the last cell was filled.
-    last: Option<Kind>,
+    last: Option<Why>,
     /// What was moved of late.
     pub(crate) recent: Recent,
 }
@@ -198,8 +176,8 @@ impl Fills {
     }
 
     /// Why cells are filled: the most urgent reason of those that wait, or that of the last one. `None` if none is.
-    pub(crate) fn kind(&self) -> Option<Kind> {
-        let waiting = self.waiting.keys().next().map(|class| class.kind());
+    pub(crate) fn why(&self) -> Option<Why> {
+        let waiting = self.waiting.keys().next().map(|class| class.why());
         let under_way = !self.is_idle();
         { waiting.min(self.last.or(waiting)).or(self.last) }.filter(|_| under_way)
     }
@@ -253,12 +231,6 @@ impl Fills {
         self.in_flight.contains_key(&key)
             || self.recording.contains_key(&key)
             || self.settling.contains(&key)
-    }
-
-    /// The cell that the column is filled into, until its record is durable.
-    pub(super) fn target(&self, key: Key) -> Option<Cell> {
-        let filled = self.in_flight.get(&key).map(|fill| fill.target);
-        filled.or_else(|| self.recording.get(&key).copied())
     }
 
     /// Whether the cell that the column had before may still be used.
@@ -402,7 +374,7 @@ impl Fills {
 impl Fills {
     /// A column that waited is chosen.
     pub(super) fn choose(&mut self, class: Class, key: Key) {
-        self.last = Some(class.kind());
+        self.last = Some(class.why());
         self.take(class, key);
     }
 

@@ -1,0 +1,127 @@
+//! Invariants of the placement, and its walks by seat beside one over all groups.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use block::Seat;
+use format::PoolFacts;
+
+use super::{Key, Placement, Why};
+
+impl Placement {
+    /// Checks what the pool has reported.
+    ///
+    /// # Panics
+    /// When the facts have changed without a report.
+    pub(crate) fn check_reports(&self, facts: &PoolFacts) {
+        let standings = self.standings.iter();
+        let same = standings.zip(&facts.seats).all(|(standing, seat)| {
+            (standing.state, standing.drive, &standing.holds)
+                == (seat.state, seat.drive, &seat.holds)
+        });
+        assert!(
+            same && self.standings.len() == facts.seats.len(),
+            "seats are {:?}, and were reported as {:?}",
+            facts.seats,
+            self.standings
+        );
+        assert_eq!(self.groups, super::Groups::of(facts), "groups with content");
+    }
+
+    /// Checks cells and indexes. `is_promoted`: seats whose drive lanes know by its previous seat.
+    ///
+    /// # Panics
+    /// When an invariant does not hold.
+    pub(crate) fn check(&self, is_promoted: impl Fn(Seat) -> bool) {
+        let mut before: Option<u64> = None;
+        for (&key, record) in &self.places {
+            let (cell, (group, column)) = (record.cell, key);
+            assert_eq!(record.key, key, "{record:?}");
+            let state = self.state(cell.seat);
+            assert!(
+                state.takes_part(),
+                "column {column} of group {group} is in {cell:?}, whose drive is {state:?}"
+            );
+            if before.replace(group) != Some(group) {
+                self.check_drives(group);
+            }
+            assert_eq!(
+                self.taken.get(&cell),
+                Some(&key),
+                "{cell:?} is a place, and taken"
+            );
+            // Until the lanes switch to it, the table of a successor is listed under its previous seat.
+            if !is_promoted(cell.seat) {
+                let known = self.tables[&cell.seat].at(cell.row);
+                assert_eq!(known, Some(record.entry()), "the table of {cell:?}");
+            }
+        }
+        for (cell, &(group, _)) in &self.taken {
+            assert!(
+                group < self.geometry.groups() && cell.seat.index() < self.standings.len(),
+                "{cell:?} exists"
+            );
+        }
+        self.check_walks();
+    }
+
+    /// Columns that share a drive although the layout has them on two are lost together: the group survives fewer failures
+    /// than the pool reports.
+    fn check_drives(&self, group: u64) {
+        let mut seats: BTreeMap<Seat, u16> = BTreeMap::new();
+        for column in self.columns() {
+            let Some(cell) = self.place((group, column)) else {
+                continue;
+            };
+            if let Some(other) = seats.insert(cell.seat, column) {
+                assert_eq!(
+                    self.home((group, column)).seat,
+                    self.home((group, other)).seat,
+                    "drive {} has columns {other} and {column} of group {group}",
+                    cell.seat
+                );
+            }
+        }
+    }
+
+    /// What walks by seat find is what a walk over all groups finds.
+    fn check_walks(&self) {
+        let keys = || {
+            let groups = self.groups.all();
+            groups.flat_map(|group| self.columns().map(move |column| (group, column)))
+        };
+        let absent: BTreeSet<Key> = keys().filter(|&key| self.place(key).is_none()).collect();
+        assert_eq!(absent, self.absent().collect(), "absent columns");
+        let lacking: BTreeSet<u64> = absent.iter().map(|&(group, _)| group).collect();
+        let found: Vec<u64> = self.lacking().collect();
+        assert_eq!(found.len(), lacking.len(), "each group once: {found:?}");
+        assert_eq!(
+            lacking,
+            found.into_iter().collect(),
+            "groups that lack a column"
+        );
+        let away: BTreeSet<(Why, Key)> = keys()
+            .filter_map(|key| Some((self.why(key)?, key)))
+            .collect();
+        assert_eq!(
+            away,
+            self.away().collect(),
+            "columns that are not where they should be"
+        );
+        let mut on: BTreeMap<Seat, BTreeSet<Key>> = BTreeMap::new();
+        for key in keys() {
+            if let Some(cell) = self.place(key) {
+                on.entry(cell.seat).or_default().insert(key);
+            }
+        }
+        for seat in
+            (0..self.standings.len()).map(|seat| Seat(u16::try_from(seat).expect("16 bits")))
+        {
+            let found: BTreeSet<Key> = self.columns_on(seat).collect();
+            assert_eq!(
+                found,
+                on.remove(&seat).unwrap_or_default(),
+                "columns on {seat}"
+            );
+        }
+    }
+}

@@ -1,0 +1,474 @@
+//! Where columns are. A column has a *home*, the cell that the layout names, and a *place*, the cell where it can be read.
+//!
+//! ```text
+//!   home's drive            record                place             should be
+//!   complete                none                  home              home
+//!   out                     none                  none: absent      spare space (Rebuild)
+//!   out                     in spare space        spare space       spare space
+//!   filling                 in spare space        spare space       home (CopyBack)
+//!   filling                 none                  none: absent      home (Rebuild)
+//!   filling                 home                  home              home
+//!   being replaced          none, or any          as above          also on the successor (Replace)
+//!
+//!   a move:  claim ─► a lane fills the cell ─► record ─► the entry is durable ─► settle ─► free the cell before it
+//!               │                │                              │
+//!               └────────────────┴───────── release ◄───────────┘
+//! ```
+//!
+//! | file | what |
+//! | --- | --- |
+//! | `table.rs` | the cell tables: records, durable on the drive that has the cell |
+//! | `walk.rs` | columns by seat: what a drive has, what is absent, what is away |
+//! | `groups.rs` | groups with content, in the volumes' order |
+//! | `twins.rs` | what successors of working drives have |
+//! | `returns.rs` | what returned drives hold |
+//! | `joining.rs` | drives that lanes do not use yet |
+//! | `check.rs` | the invariants, and the indexes beside a walk over all groups |
+//!
+//! Homes are not stored: `Layout::cell` says the home of a column, and `Layout::role` the column of a cell. So the columns
+//! of a drive are found by its rows, however many groups there are, and homes change with the layout, in one call
+//! ([`Placement::switch`]).
+//!
+//! Invariants:
+//! - Only this machine writes its indexes. The pool reports what seats and groups are (`seats_are`, `groups_are`).
+//! - A recorded place is a taken cell, and its entry is in the table of the cell's drive.
+//! - A cell is taken for one column. A column has one place, and claims one cell at most.
+
+mod check;
+mod groups;
+mod joining;
+mod returns;
+mod table;
+#[cfg(test)]
+mod tests;
+mod twins;
+mod walk;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use block::Seat;
+use format::seeded::{self, SeededFault};
+use format::{CellEntry, CellPage, PoolFacts, SeatState};
+use layout::Cell;
+use plan::Geometry;
+use uuid::Uuid;
+
+use self::groups::Groups;
+use self::joining::Joining;
+use self::returns::Return;
+use self::table::CellTable;
+pub(crate) use self::table::PageWrite;
+use self::twins::Twin;
+use crate::OutReason;
+
+/// A column of a group.
+pub(crate) type Key = (u64, u16);
+
+/// A column and the cell that has it, as in a cell table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Record {
+    pub(crate) key: Key,
+    pub(crate) cell: Cell,
+    pub(crate) generation: u32,
+}
+
+impl Record {
+    const fn entry(self) -> CellEntry {
+        CellEntry {
+            group: self.key.0,
+            column: self.key.1,
+            generation: self.generation,
+        }
+    }
+}
+
+/// Why a column should move; earlier variants are more urgent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Why {
+    /// No drive has it.
+    Rebuild,
+    /// It is in spare space, and its home is in again.
+    CopyBack,
+    /// Its drive is being replaced.
+    Replace,
+}
+
+impl Why {
+    /// The name for administrators.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Rebuild => "rebuild",
+            Self::CopyBack => "copy_back",
+            Self::Replace => "replace",
+        }
+    }
+}
+
+/// What the facts say about a seat, as far as places of columns depend on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Standing {
+    state: SeatState,
+    drive: Uuid,
+    /// For a returned drive, by lane: its home cells have everything that was logged before this batch.
+    holds: Option<Vec<u64>>,
+}
+
+/// Where columns are, and which cells are taken.
+#[derive(Clone, Debug)]
+pub(crate) struct Placement {
+    geometry: Arc<Geometry>,
+    standings: Vec<Standing>,
+    groups: Groups,
+    joining: Joining,
+    /// Columns that are somewhere by an entry of a cell table.
+    places: BTreeMap<Key, Record>,
+    /// Cells that are places, are claimed, are on successors, or were places and may still be used.
+    taken: BTreeMap<Cell, Key>,
+    /// Columns that move: the cell that will be the place.
+    claims: BTreeMap<Key, Cell>,
+    tables: BTreeMap<Seat, CellTable>,
+    next_generation: u32,
+    /// By the seat of the successor.
+    twins: BTreeMap<Seat, Twin>,
+    returns: BTreeMap<Seat, Return>,
+    /// Seats that are being filled: the row at which a column was missing last.
+    missing: BTreeMap<Seat, u64>,
+}
+
+impl Placement {
+    /// Every column of a drive that is complete is at home. The drives of `seats` have empty tables.
+    pub(crate) fn new(
+        geometry: &Arc<Geometry>,
+        facts: &PoolFacts,
+        seats: impl Iterator<Item = Seat>,
+    ) -> Self {
+        let mut placement = Self {
+            geometry: Arc::clone(geometry),
+            standings: Vec::new(),
+            groups: Groups::of(facts),
+            joining: Joining::default(),
+            places: BTreeMap::new(),
+            taken: BTreeMap::new(),
+            claims: BTreeMap::new(),
+            tables: seats.map(|seat| (seat, CellTable::default())).collect(),
+            next_generation: 1,
+            twins: BTreeMap::new(),
+            returns: BTreeMap::new(),
+            missing: BTreeMap::new(),
+        };
+        placement.seats_are(facts);
+        placement
+    }
+
+    /// At opening: takes the newest entry of every column. Returns the cells whose entries are superseded.
+    pub(crate) fn load(
+        &mut self,
+        facts: &PoolFacts,
+        tables: &BTreeMap<Seat, Vec<CellPage>>,
+    ) -> Vec<Cell> {
+        let mut stale = Vec::new();
+        for (&seat, pages) in tables {
+            let table = CellTable::new(pages.clone());
+            let successor = facts.seats[seat.index()].is_successor();
+            for (row, entry) in table.entries() {
+                let cell = Cell { seat, row };
+                if successor {
+                    // Columns that the successor got before the stop do not count.
+                    stale.push(cell);
+                    continue;
+                }
+                let record = Record {
+                    key: (entry.group, entry.column),
+                    cell,
+                    generation: entry.generation,
+                };
+                let known =
+                    entry.group < self.geometry.groups() && self.columns().contains(&entry.column);
+                let after = entry.generation.saturating_add(1);
+                self.next_generation = self.next_generation.max(after);
+                match self.places.get(&record.key) {
+                    _ if !known => stale.push(cell),
+                    Some(other) if other.generation >= entry.generation => stale.push(cell),
+                    Some(other) => {
+                        stale.push(other.cell);
+                        self.taken.remove(&other.cell);
+                        self.put(record);
+                    }
+                    None => self.put(record),
+                }
+            }
+            self.tables.insert(seat, table);
+        }
+        stale
+    }
+}
+
+/// What the pool reports.
+impl Placement {
+    /// Seats have other drives, or drives another state.
+    pub(crate) fn seats_are(&mut self, facts: &PoolFacts) {
+        let standings = facts.seats.iter().map(|seat| Standing {
+            state: seat.state,
+            drive: seat.drive,
+            holds: seat.holds.clone(),
+        });
+        self.standings = standings.collect();
+    }
+
+    /// Volumes have other groups, or groups have got content.
+    pub(crate) fn groups_are(&mut self, facts: &PoolFacts) {
+        self.groups = Groups::of(facts);
+    }
+
+    /// The layout has another table: homes change, places stay. Columns whose home changes are recorded by then.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "pools that grow will switch tables")
+    )]
+    pub(crate) fn switch(&mut self, geometry: &Arc<Geometry>) {
+        self.geometry = Arc::clone(geometry);
+        self.missing.clear();
+    }
+
+    /// The facts bring in the seat's drive, and lanes do not use it yet.
+    pub(crate) fn joins(&mut self, seat: Seat) {
+        self.joining.begins(seat);
+    }
+
+    /// Lanes get the command that brings in the seat's drive.
+    pub(crate) fn joined(&mut self, seat: Seat) {
+        self.joining.ends(seat);
+    }
+
+    /// Whether the lanes have yet to get the command that brings in the seat's drive.
+    pub(crate) fn is_joining(&self, seat: Seat) -> bool {
+        self.joining.contains(seat)
+    }
+}
+
+/// Where a column is, and where it should be.
+impl Placement {
+    /// The columns of a group.
+    pub(crate) fn columns(&self) -> std::ops::Range<u16> {
+        0..self.geometry.layout().columns()
+    }
+
+    fn state(&self, seat: Seat) -> SeatState {
+        self.standings[seat.index()].state
+    }
+
+    /// The cell that the layout names for a column.
+    pub(crate) fn home(&self, (group, column): Key) -> Cell {
+        self.geometry.layout().cell(group, column)
+    }
+
+    /// Where a column can be read now, if anywhere.
+    pub(crate) fn place(&self, key: Key) -> Option<Cell> {
+        if let Some(record) = self.places.get(&key) {
+            return Some(record.cell);
+        }
+        let home = self.home(key);
+        (self.state(home.seat) == SeatState::Current).then_some(home)
+    }
+
+    /// Every column that has a record, in order.
+    pub(crate) fn records(&self) -> impl Iterator<Item = Record> + '_ {
+        self.places.values().copied()
+    }
+
+    /// Columns of a group that no drive has.
+    pub(crate) fn absent_in(&self, group: u64) -> usize {
+        self.absent_without(group, &[])
+    }
+
+    /// Columns of a group that no drive has but those in `without`.
+    pub(crate) fn absent_without(&self, group: u64, without: &[Seat]) -> usize {
+        walk::touch(group);
+        let at = |column| self.place((group, column));
+        let is_absent = |&column: &u16| at(column).is_none_or(|cell| without.contains(&cell.seat));
+        self.columns().filter(is_absent).count()
+    }
+
+    /// Columns of a group that can be read without the drives in `without`.
+    pub(crate) fn readable(&self, group: u64, without: &[Seat]) -> BTreeSet<u16> {
+        let at = |column| self.place((group, column));
+        let readable = |&column: &u16| at(column).is_some_and(|cell| !without.contains(&cell.seat));
+        self.columns().filter(readable).collect()
+    }
+
+    /// Whether a column is not at home although its home could take it.
+    pub(crate) fn is_away(&self, key: Key) -> bool {
+        let home = self.home(key);
+        self.state(home.seat).takes_part() && self.place(key).is_some_and(|cell| cell != home)
+    }
+
+    /// Whether a column is in spare space although its home drive is complete. That happens in groups without a volume:
+    /// their columns are not copied back.
+    pub(crate) fn is_left_behind(&self, key: Key) -> bool {
+        self.state(self.home(key).seat) == SeatState::Current && self.is_away(key)
+    }
+
+    /// Why a column should move; `None` if it is where it should be.
+    pub(crate) fn why(&self, key: Key) -> Option<Why> {
+        if self.place(key).is_none() {
+            Some(Why::Rebuild)
+        } else if self.is_away(key) {
+            Some(Why::CopyBack)
+        } else {
+            self.successor_cell(key).map(|_| Why::Replace)
+        }
+    }
+
+    /// Where a column should move: to its home if a drive is there, else to a free spare cell of the home's row. `None`
+    /// while that drive is joining, or is expected back; the queue is built again after that.
+    pub(crate) fn target_for(&self, key: Key, why: Why) -> Option<Cell> {
+        if why == Why::Replace {
+            return self.successor_cell(key);
+        }
+        let home = self.home(key);
+        if self.state(home.seat).takes_part() {
+            let joined = !self.is_joining(home.seat) || seeded::is(SeededFault::FillBeforeJoined);
+            return joined.then_some(home);
+        }
+        match self.is_expected_back(home.seat) {
+            true => None,
+            false => self.spare_for(key),
+        }
+    }
+
+    /// The target of a column that should move, if it has one.
+    pub(crate) fn target(&self, key: Key) -> Option<Cell> {
+        self.target_for(key, self.why(key)?)
+    }
+
+    /// No two columns of a group may be on one drive or move to one: they would be lost together.
+    fn spare_for(&self, (group, column): Key) -> Option<Cell> {
+        let others = self.columns().filter(|&other| other != column);
+        let neighbours: Vec<Seat> = others
+            .flat_map(|other| {
+                let key = (group, other);
+                let recorded = self.places.get(&key).map(|record| record.cell);
+                let claimed = self.claims.get(&key).copied();
+                [Some(self.home(key)), recorded, claimed]
+            })
+            .flatten()
+            .map(|cell| cell.seat)
+            .collect();
+        let out = |seat: Seat| {
+            !self.state(seat).takes_part() || self.is_joining(seat) || neighbours.contains(&seat)
+        };
+        let used = |cell| self.taken.contains_key(&cell);
+        self.geometry.layout().spare_for(group, column, &out, &used)
+    }
+
+    /// Whether an administrator has taken the seat's drive offline for maintenance: it is expected back, with its columns.
+    pub(crate) fn is_expected_back(&self, seat: Seat) -> bool {
+        let offline = OutReason::Offline;
+        matches!(self.state(seat), SeatState::Out { reason, .. } if reason == offline)
+    }
+}
+
+/// The life of a move.
+impl Placement {
+    /// Whether a cell is taken.
+    pub(crate) fn is_taken(&self, cell: Cell) -> bool {
+        self.taken.contains_key(&cell)
+    }
+
+    /// A column moves to a cell. What a successor has of it elsewhere does not count any more.
+    pub(crate) fn claim(&mut self, key: Key, cell: Cell) {
+        self.twins_lose(key, cell.seat);
+        self.taken.insert(cell, key);
+        self.claims.insert(key, cell);
+    }
+
+    /// The column does not move: the cell is free, unless its drive went out meanwhile and another column has it.
+    pub(crate) fn release(&mut self, key: Key, cell: Cell) {
+        self.claims.remove(&key);
+        self.give_up(key, cell);
+    }
+
+    fn give_up(&mut self, key: Key, cell: Cell) {
+        if self.taken.get(&cell) == Some(&key) {
+            self.taken.remove(&cell);
+        }
+    }
+
+    fn new_generation(&mut self) -> u32 {
+        let generation = self.next_generation;
+        self.next_generation += 1;
+        generation
+    }
+
+    /// The claimed cell has the column: the entry in the cell's table. Once that is durable, [`Self::page_written`] returns
+    /// the record, to be settled.
+    #[must_use]
+    pub(crate) fn record(&mut self, key: Key, cell: Cell) -> Option<PageWrite> {
+        let generation = self.new_generation();
+        let record = Record {
+            key,
+            cell,
+            generation,
+        };
+        self.enter(cell, Some(record.entry()), Some(record))
+    }
+
+    /// A record is durable: the cell is the column's place from now on. Returns the place before it, which stays taken until
+    /// it is freed.
+    pub(crate) fn settle(&mut self, record: Record) -> Option<Cell> {
+        self.claims.remove(&record.key);
+        let old = self.places.get(&record.key).map(|old| old.cell);
+        self.put(record);
+        old
+    }
+
+    fn put(&mut self, record: Record) {
+        self.places.insert(record.key, record);
+        self.taken.insert(record.cell, record.key);
+    }
+
+    /// No operation uses a column's previous place any more: its entry is removed.
+    #[must_use]
+    pub(crate) fn free(&mut self, key: Key, old: Cell) -> Option<PageWrite> {
+        self.give_up(key, old);
+        match self.tables.contains_key(&old.seat) {
+            true => self.enter(old, None, None),
+            false => None,
+        }
+    }
+
+    /// A drive is out: what was recorded there is gone, and no cell of it is taken.
+    pub(crate) fn lose(&mut self, seat: Seat) {
+        self.forget_cells(seat, |_, _| true);
+    }
+
+    /// Every column whose home is on the drive is there: these need no record. The seat is complete from now on.
+    pub(crate) fn complete(&mut self, seat: Seat) {
+        let layout = Arc::clone(&self.geometry);
+        let is_home = |cell, (group, column)| layout.layout().cell(group, column) == cell;
+        self.forget_cells(seat, is_home);
+    }
+
+    /// Cells of a drive for which `is_meant` is true are free, and are no places.
+    fn forget_cells(&mut self, seat: Seat, is_meant: impl Fn(Cell, Key) -> bool) {
+        let cells: Vec<(Cell, Key)> = self.cells_of(seat).collect();
+        for (cell, key) in cells.into_iter().filter(|&(cell, key)| is_meant(cell, key)) {
+            self.taken.remove(&cell);
+            if self
+                .places
+                .get(&key)
+                .is_some_and(|record| record.cell == cell)
+            {
+                self.places.remove(&key);
+            }
+        }
+    }
+
+    /// The taken cells of a drive, by row.
+    fn cells_of(&self, seat: Seat) -> impl Iterator<Item = (Cell, Key)> + '_ {
+        let cell = |row| Cell { seat, row };
+        let cells = self.taken.range(cell(0)..=cell(u64::MAX));
+        cells.map(|(&cell, &key)| (cell, key))
+    }
+}

@@ -1,0 +1,139 @@
+//! Columns by seat. Each walk costs the columns of the drives that it concerns: a pool of 384 drives has tens of millions
+//! of groups, and a drive is in a fortieth of them.
+
+use block::Seat;
+use format::SeatState;
+use layout::{Cell, Role};
+
+use super::{Key, Placement, Why};
+
+impl Placement {
+    /// The column whose home is a cell.
+    fn column_at(&self, cell: Cell) -> Option<Key> {
+        match self.geometry.layout().role(cell) {
+            Role::Column { group, column } if group < self.geometry.groups() => {
+                Some((group, column))
+            }
+            Role::Column { .. } | Role::Spare { .. } | Role::Unused => None,
+        }
+    }
+
+    /// Columns whose home is on a drive, with content or without, by row.
+    pub(crate) fn homes_on(&self, seat: Seat) -> impl Iterator<Item = Key> + '_ {
+        let rows = match seat.0 < self.geometry.layout().drives() {
+            true => self.geometry.rows(),
+            false => 0,
+        };
+        (0..rows).filter_map(move |row| self.column_at(Cell { seat, row }))
+    }
+
+    /// The same of groups with content.
+    fn filled_homes_on(&self, seat: Seat) -> impl Iterator<Item = Key> + '_ {
+        let homes = self.homes_on(seat);
+        let homes = homes.filter(|&(group, _)| self.groups.has(group));
+        homes.inspect(|&(group, _)| touch(group))
+    }
+
+    /// Columns with content whose place is on a drive.
+    pub(crate) fn columns_on(&self, seat: Seat) -> impl Iterator<Item = Key> + '_ {
+        let complete = self.state(seat) == SeatState::Current;
+        let homes = complete.then(|| self.filled_homes_on(seat));
+        let homes = homes.into_iter().flatten();
+        let unrecorded = homes.filter(|key| !self.places.contains_key(key));
+        let is_place =
+            |&(cell, key): &(Cell, Key)| self.places.get(&key).is_some_and(|at| at.cell == cell);
+        let recorded = self.cells_of(seat).filter(is_place).map(|(_, key)| key);
+        let recorded = recorded.filter(|&(group, _)| self.groups.has(group));
+        unrecorded.chain(recorded.inspect(|&(group, _)| touch(group)))
+    }
+
+    /// Seats of the layout whose drive is not complete.
+    fn incomplete(&self) -> impl Iterator<Item = Seat> + '_ {
+        let seats = (0..self.geometry.layout().drives()).map(Seat);
+        seats.filter(|&seat| self.state(seat) != SeatState::Current)
+    }
+
+    /// Columns with content that no drive has.
+    pub(crate) fn absent(&self) -> impl Iterator<Item = Key> + '_ {
+        let homes = self
+            .incomplete()
+            .flat_map(|seat| self.filled_homes_on(seat));
+        homes.filter(|key| !self.places.contains_key(key))
+    }
+
+    /// Groups with content that lack a column, each once.
+    pub(crate) fn lacking(&self) -> impl Iterator<Item = u64> + '_ {
+        let first =
+            |&(group, column): &Key| (0..column).all(|other| self.place((group, other)).is_some());
+        self.absent().filter(first).map(|(group, _)| group)
+    }
+
+    /// Columns with content that are not where they should be, each at least once.
+    pub(crate) fn away(&self) -> impl Iterator<Item = (Why, Key)> + '_ {
+        let homes = self
+            .incomplete()
+            .flat_map(|seat| self.filled_homes_on(seat));
+        let recorded = self.places.keys().copied();
+        let recorded = recorded.filter(|&key| self.groups.has(key.0) && self.is_left_behind(key));
+        let replaced = self
+            .twins
+            .values()
+            .flat_map(|twin| self.columns_on(twin.of));
+        let columns = homes.chain(recorded).chain(replaced);
+        columns.filter_map(|key| Some((self.why(key)?, key)))
+    }
+
+    /// Whether a column with content is missing at its home on a drive that is being filled. `drains`: its cell before may
+    /// still be used. The search continues where a column was missing last.
+    pub(crate) fn lacks_columns(&mut self, seat: Seat, drains: impl Fn(Key) -> bool) -> bool {
+        let from = self.missing.remove(&seat).unwrap_or(0);
+        let is_missing = |&row: &u64| {
+            let home = Cell { seat, row };
+            let column = self.column_at(home).filter(|key| self.groups.has(key.0));
+            column.is_some_and(|key| self.place(key) != Some(home) || drains(key))
+        };
+        let mut rows = (from..self.geometry.rows()).chain(0..from);
+        let row = rows.find(is_missing);
+        self.missing.extend(row.map(|row| (seat, row)));
+        row.is_some()
+    }
+
+    /// Whether a group has content.
+    pub(crate) fn has_content(&self, group: u64) -> bool {
+        self.groups.has(group)
+    }
+
+    /// Whether no group has content.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.groups.is_empty()
+    }
+
+    /// Of groups with content the first one in the volumes' order.
+    pub(crate) fn first(&self, groups: impl Iterator<Item = u64>) -> Option<u64> {
+        groups.min_by_key(|&group| self.groups.order(group))
+    }
+
+    /// All groups with content, in the volumes' order: for work on the whole pool.
+    pub(crate) fn all_groups(&self) -> impl Iterator<Item = u64> + use<> {
+        self.groups.all().inspect(|&group| touch(group))
+    }
+}
+
+#[cfg(not(test))]
+pub(super) const fn touch(_group: u64) {}
+
+#[cfg(test)]
+pub(super) fn touch(group: u64) {
+    TOUCHED.with_borrow_mut(|touched| touched.push(group));
+}
+
+#[cfg(test)]
+thread_local! {
+    static TOUCHED: std::cell::RefCell<Vec<u64>> = const { std::cell::RefCell::new(Vec::new()) };
+}
+
+/// Groups that have been looked at since the last call, on this thread.
+#[cfg(test)]
+pub(super) fn touched() -> std::collections::BTreeSet<u64> {
+    TOUCHED.take().into_iter().collect()
+}
