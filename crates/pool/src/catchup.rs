@@ -322,7 +322,7 @@ impl Pool {
         let whole = self.geometry.stripes_use_all_columns();
         if stale
             || !whole
-            || layout.spares() > 0
+            || layout.has_spare_space()
             || facts.holds.is_some()
             || seat.0 >= layout.drives()
         {

@@ -294,7 +294,7 @@ impl Pool {
             .seats()
             .any(|(_, facts)| facts.state == SeatState::Waiting);
         let layout = self.geometry.layout();
-        let replaced = waiting || layout.spares() > 0 || self.geometry.code().tolerance() > 1;
+        let replaced = waiting || layout.has_spare_space() || self.geometry.code().tolerance() > 1;
         whole
             && replaced
             && self.suspicions.suspects() == 1

@@ -290,7 +290,7 @@ fn keeps_absent_columns(cx: &Context, op: &Op) -> bool {
     let absent = columns.iter().filter(|column| !column.readable()).count();
     cx.geometry.regions().is_some()
         && matches!(op.task, Task::Write(_))
-        && cx.geometry.layout().spares() == 0
+        && !cx.geometry.layout().has_spare_space()
         && cx.geometry.stripes_use_all_columns()
         && absent > usize::from(cx.geometry.code().tolerance())
 }

@@ -70,6 +70,6 @@ pub(super) fn is_beyond_reading(cx: &Context, group: u64) -> bool {
 /// True if a group has lost more columns than the code survives, and the columns that were lost last will return with
 /// their drives as they are.
 pub(super) fn comes_back_as_it_is(cx: &Context, group: u64) -> bool {
-    // In layouts with spare cells no column returns without a fill.
-    cx.geometry.layout().spares() == 0 && is_beyond_reading(cx, group)
+    // Where columns may lie in spare space no column returns without a fill.
+    !cx.geometry.layout().has_spare_space() && is_beyond_reading(cx, group)
 }
