@@ -104,7 +104,7 @@ impl Pool {
                 !can_read(&all) && can_read(gone)
             }
         });
-        placement.first(needing)
+        placement.groups().first(needing)
     }
 
     /// From the next generation on the seat's drive is out. Once that is durable, the lanes get `SeatOut` and `effects`

@@ -681,7 +681,7 @@ impl Pool {
             let readable = placement.readable(group, &[]);
             !is_recoverable(geometry, plans, group, &readable)
         });
-        placement.first(lost)
+        placement.groups().first(lost)
     }
 
     /// True if without the drives that are away data cannot be read, or the end of the journal is not known.

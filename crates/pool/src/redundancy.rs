@@ -37,7 +37,7 @@ impl Pool {
             let out = u16::try_from(out).unwrap_or(u16::MAX);
             out.saturating_sub(self.geometry.layout().spares())
         };
-        let lost = match self.placement.is_empty() {
+        let lost = match self.placement.groups().is_empty() {
             true => out(),
             false => {
                 let groups = self.placement.lacking();

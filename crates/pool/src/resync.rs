@@ -36,7 +36,7 @@ impl Resync {
 impl Pool {
     /// Queues every group of every volume.
     pub(super) fn begin_resync(&mut self) {
-        self.resync.waiting = self.placement.all_groups().collect();
+        self.resync.waiting = self.placement.groups().all().collect();
         if self.geometry.code().tolerance() == 0 {
             self.resync.waiting.clear();
         }

@@ -203,7 +203,7 @@ impl Pool {
     }
 
     fn begin_scrub_at(&mut self, group: u64) {
-        let groups: BTreeSet<u64> = self.placement.all_groups().collect();
+        let groups: BTreeSet<u64> = self.placement.groups().all().collect();
         let groups_total = groups.len() as u64;
         self.scrub.waiting = groups.range(group..).copied().collect();
         self.scrub.running = true;
@@ -431,7 +431,7 @@ impl Pool {
 
     /// Scrubs a group in which something is unknown; no command waits for this.
     pub(super) fn scrub_for(&mut self, group: u64) {
-        if self.placement.has_content(group) {
+        if self.placement.groups().has(group) {
             self.scrub.lost_pages.insert(group);
             if !self.fills.is_idle() {
                 // Blocks that the present drives cannot supply, the drive that is being filled perhaps can.

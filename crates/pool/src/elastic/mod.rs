@@ -235,7 +235,7 @@ impl Pool {
     /// All groups are counted again.
     pub(super) fn count_forms(&mut self) {
         if self.geometry.is_elastic() {
-            let groups: Vec<u64> = self.placement.all_groups().collect();
+            let groups: Vec<u64> = self.placement.groups().all().collect();
             self.elastic.conversion.count(groups);
         }
     }

@@ -292,7 +292,7 @@ impl Pool {
         }
         for key in columns {
             let placement = &self.placement;
-            if !placement.has_content(key.0)
+            if !placement.groups().has(key.0)
                 || placement.place(key).is_some()
                 || self.fills.is_under_way(key)
                 || placement.is_taken(placement.home(key))
@@ -417,7 +417,7 @@ impl Pool {
             return false;
         };
         self.placement.target_for(key, why).is_some()
-            && self.placement.has_content(key.0)
+            && self.placement.groups().has(key.0)
             && self.fills.wait(self.fill_class(why, key.0), key)
     }
 

@@ -4,9 +4,11 @@ use std::ops::Range;
 
 use format::{PoolFacts, runs};
 
+use super::walk::touch;
+
 /// Runs of groups, by first group, and the number of each in the volumes' order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Groups(Vec<(Range<u64>, usize)>);
+pub(crate) struct Groups(Vec<(Range<u64>, usize)>);
 
 impl Groups {
     pub(super) fn of(facts: &PoolFacts) -> Self {
@@ -23,23 +25,26 @@ impl Groups {
         self.0.get(index).filter(|(run, _)| run.start <= group)
     }
 
-    pub(super) fn has(&self, group: u64) -> bool {
+    /// Whether a group has content.
+    pub(crate) fn has(&self, group: u64) -> bool {
         self.run_of(group).is_some()
     }
 
-    pub(super) const fn is_empty(&self) -> bool {
+    /// Whether no group has content.
+    pub(crate) const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Sorts groups with content as the volumes have them.
-    pub(super) fn order(&self, group: u64) -> (Option<usize>, u64) {
-        (self.run_of(group).map(|&(_, number)| number), group)
+    /// The first of these groups in the volumes' order.
+    pub(crate) fn first(&self, groups: impl Iterator<Item = u64>) -> Option<u64> {
+        groups.min_by_key(|&group| (self.run_of(group).map(|run| run.1), group))
     }
 
-    /// All of them, in the volumes' order.
-    pub(super) fn all(&self) -> impl Iterator<Item = u64> + use<> {
+    /// All of them, in the volumes' order: for work on the whole pool.
+    pub(crate) fn all(&self) -> impl Iterator<Item = u64> + use<> {
         let mut runs = self.0.clone();
         runs.sort_by_key(|&(_, number)| number);
-        runs.into_iter().flat_map(|(run, _)| run)
+        let groups = runs.into_iter().flat_map(|(run, _)| run);
+        groups.inspect(|&group| touch(group))
     }
 }

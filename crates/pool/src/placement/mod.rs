@@ -54,7 +54,7 @@ use layout::Cell;
 use plan::Geometry;
 use uuid::Uuid;
 
-use self::groups::Groups;
+pub(crate) use self::groups::Groups;
 use self::joining::Joining;
 use self::returns::Return;
 use self::table::CellTable;
@@ -254,6 +254,11 @@ impl Placement {
         0..self.geometry.layout().columns()
     }
 
+    /// Groups of volumes that have content.
+    pub(crate) const fn groups(&self) -> &Groups {
+        &self.groups
+    }
+
     fn state(&self, seat: Seat) -> SeatState {
         self.standings[seat.index()].state
     }
@@ -364,8 +369,14 @@ impl Placement {
 
     /// Whether an administrator has taken the seat's drive offline for maintenance: it is expected back, with its columns.
     pub(crate) fn is_expected_back(&self, seat: Seat) -> bool {
-        let offline = OutReason::Offline;
-        matches!(self.state(seat), SeatState::Out { reason, .. } if reason == offline)
+        let state = self.state(seat);
+        matches!(
+            state,
+            SeatState::Out {
+                reason: OutReason::Offline,
+                ..
+            }
+        )
     }
 }
 
@@ -445,9 +456,11 @@ impl Placement {
 
     /// Every column whose home is on the drive is there: these need no record. The seat is complete from now on.
     pub(crate) fn complete(&mut self, seat: Seat) {
-        let layout = Arc::clone(&self.geometry);
-        let is_home = |cell, (group, column)| layout.layout().cell(group, column) == cell;
-        self.forget_cells(seat, is_home);
+        let geometry = Arc::clone(&self.geometry);
+        let layout = geometry.layout();
+        self.forget_cells(seat, |cell, (group, column)| {
+            layout.cell(group, column) == cell
+        });
     }
 
     /// Cells of a drive for which `is_meant` is true are free, and are no places.
@@ -455,14 +468,16 @@ impl Placement {
         let cells: Vec<(Cell, Key)> = self.cells_of(seat).collect();
         for (cell, key) in cells.into_iter().filter(|&(cell, key)| is_meant(cell, key)) {
             self.taken.remove(&cell);
-            if self
-                .places
-                .get(&key)
-                .is_some_and(|record| record.cell == cell)
-            {
+            if self.is_recorded(key, cell) {
                 self.places.remove(&key);
             }
         }
+    }
+
+    /// Whether a cell is a column's place by a record.
+    fn is_recorded(&self, key: Key, cell: Cell) -> bool {
+        let record = self.places.get(&key);
+        record.is_some_and(|record| record.cell == cell)
     }
 
     /// The taken cells of a drive, by row.

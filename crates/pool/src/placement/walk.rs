@@ -10,7 +10,11 @@ use super::{Key, Placement, Why};
 impl Placement {
     /// The column whose home is a cell.
     fn column_at(&self, cell: Cell) -> Option<Key> {
-        match self.geometry.layout().role(cell) {
+        let layout = self.geometry.layout();
+        if cell.seat.0 >= layout.drives() {
+            return None;
+        }
+        match layout.role(cell) {
             Role::Column { group, column } if group < self.geometry.groups() => {
                 Some((group, column))
             }
@@ -20,11 +24,7 @@ impl Placement {
 
     /// Columns whose home is on a drive, with content or without, by row.
     pub(crate) fn homes_on(&self, seat: Seat) -> impl Iterator<Item = Key> + '_ {
-        let rows = match seat.0 < self.geometry.layout().drives() {
-            true => self.geometry.rows(),
-            false => 0,
-        };
-        (0..rows).filter_map(move |row| self.column_at(Cell { seat, row }))
+        (0..self.geometry.rows()).filter_map(move |row| self.column_at(Cell { seat, row }))
     }
 
     /// The same of groups with content.
@@ -40,15 +40,14 @@ impl Placement {
         let homes = complete.then(|| self.filled_homes_on(seat));
         let homes = homes.into_iter().flatten();
         let unrecorded = homes.filter(|key| !self.places.contains_key(key));
-        let is_place =
-            |&(cell, key): &(Cell, Key)| self.places.get(&key).is_some_and(|at| at.cell == cell);
+        let is_place = |&(cell, key): &(Cell, Key)| self.is_recorded(key, cell);
         let recorded = self.cells_of(seat).filter(is_place).map(|(_, key)| key);
         let recorded = recorded.filter(|&(group, _)| self.groups.has(group));
         unrecorded.chain(recorded.inspect(|&(group, _)| touch(group)))
     }
 
     /// Seats of the layout whose drive is not complete.
-    fn incomplete(&self) -> impl Iterator<Item = Seat> + '_ {
+    pub(super) fn incomplete(&self) -> impl Iterator<Item = Seat> + '_ {
         let seats = (0..self.geometry.layout().drives()).map(Seat);
         seats.filter(|&seat| self.state(seat) != SeatState::Current)
     }
@@ -96,26 +95,6 @@ impl Placement {
         let row = rows.find(is_missing);
         self.missing.extend(row.map(|row| (seat, row)));
         row.is_some()
-    }
-
-    /// Whether a group has content.
-    pub(crate) fn has_content(&self, group: u64) -> bool {
-        self.groups.has(group)
-    }
-
-    /// Whether no group has content.
-    pub(crate) const fn is_empty(&self) -> bool {
-        self.groups.is_empty()
-    }
-
-    /// Of groups with content the first one in the volumes' order.
-    pub(crate) fn first(&self, groups: impl Iterator<Item = u64>) -> Option<u64> {
-        groups.min_by_key(|&group| self.groups.order(group))
-    }
-
-    /// All groups with content, in the volumes' order: for work on the whole pool.
-    pub(crate) fn all_groups(&self) -> impl Iterator<Item = u64> + use<> {
-        self.groups.all().inspect(|&group| touch(group))
     }
 }
 

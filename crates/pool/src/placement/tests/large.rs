@@ -12,8 +12,10 @@ use crate::{Half, Pool, PoolAction};
 
 const DRIVE_BYTES: u64 = 20_000_000_000_000;
 const NOW: Instant = Instant::ZERO;
-/// What a failure may take, with all assertions.
+/// What the decision may take, and the queue of all columns of the drive. In the profile of tests they take 0.1 and 0.3 s,
+/// without optimisation 0.5 and 2.9 s.
 const DECIDED_MAX: Duration = Duration::from_secs(1);
+const QUEUED_MAX: Duration = Duration::from_secs(5);
 
 fn large(scheme: &str) -> Pool {
     let drive = |number| NewDrive::new(Uuid::from_u128(number), format!("d{number}"), DRIVE_BYTES);
@@ -104,9 +106,7 @@ fn the_failure_of_one_of_384_drives_costs_the_groups_of_the_drive_and_is_decided
         let (queued, fills) = carry_out(&mut pool);
         assert!(touched().is_subset(&of_drive), "{scheme}");
         assert!(fills > 0 && pool.is_filling(), "{scheme}");
-        for (what, took) in [("made", made), ("decided", decided), ("queued", queued)] {
-            println!("{scheme}: {what} in {took:?}");
-            assert!(took < DECIDED_MAX, "{scheme}: {what} in {took:?}");
-        }
+        println!("{scheme}: labels {made:?}, decision {decided:?}, queue {queued:?}");
+        assert!(made < DECIDED_MAX && decided < DECIDED_MAX && queued < QUEUED_MAX);
     }
 }

@@ -421,10 +421,13 @@ fn groups_count_once_they_have_content_and_are_sorted_as_the_volumes_have_them()
     lab.facts.volumes = vec![volume(vec![(20, 4), (3, 2)]), volume(vec![(10, 2)])];
     lab.facts.uninitialized = vec![(21, 2)];
     lab.placement.groups_are(&lab.facts);
-    let all: Vec<u64> = lab.placement.all_groups().collect();
+    let all: Vec<u64> = lab.placement.groups().all().collect();
     assert_eq!(all, [20, 23, 3, 4, 10, 11]);
-    assert!(!lab.placement.has_content(21) && lab.placement.has_content(23));
-    assert_eq!(lab.placement.first([3, 10, 23].into_iter()), Some(23));
+    assert!(!lab.placement.groups().has(21) && lab.placement.groups().has(23));
+    assert_eq!(
+        lab.placement.groups().first([3, 10, 23].into_iter()),
+        Some(23)
+    );
     lab.lose(2);
     lab.check();
 }
