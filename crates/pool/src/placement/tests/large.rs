@@ -80,6 +80,10 @@ fn timed<T>(what: impl FnOnce() -> T) -> (T, Duration) {
 /// Before, each event of a failure walked 22 million groups: with `pddl2` the decision took 40 s, the event in which the
 /// labels were durable and the queue was built 44 s, and each other write of labels 25 s.
 #[test]
+#[expect(
+    clippy::print_stdout,
+    reason = "the times, for those who want to see them"
+)]
 fn the_failure_of_one_of_384_drives_costs_the_groups_of_the_drive_and_is_decided_within_a_second() {
     for scheme in ["pddl2:8d:384c:4s", "ddp:8d:384c"] {
         let mut pool = large(scheme);
