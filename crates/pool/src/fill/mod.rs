@@ -311,7 +311,7 @@ impl Pool {
         let behind = columns.filter(|&key| self.placement.is_left_behind(key));
         let behind: Vec<Key> = behind.collect();
         for &key in &behind {
-            if self.fills.is_under_way(key) || self.fills.is_draining(key) {
+            if self.fills.is_under_way(key) {
                 continue;
             }
             if self.fills.is_idle() {
@@ -335,8 +335,8 @@ impl Pool {
 
     /// The record is durable: the cell is the column's place from now on.
     pub(super) fn settle(&mut self, record: Record) {
-        let old = self.placement.settle(record);
-        self.fills.recorded(record.key, old);
+        self.placement.settle(record);
+        self.fills.recorded(record.key);
         self.stalls.filled();
         let (cell, (group, column)) = (record.cell, record.key);
         self.tell_lane(
@@ -354,10 +354,9 @@ impl Pool {
     /// have to move again: home, if it was filled into spare space when its drive returned.
     pub(super) fn settled(&mut self, group: u64, column: u16) {
         let key = (group, column);
-        if let Some(old) = self.fills.settled(key) {
-            let page = self.placement.free(key, old);
-            self.write_cell_page(page);
-        }
+        self.fills.settled(key);
+        let page = self.placement.settled(key);
+        self.write_cell_page(page);
         // With this column, others of the group that could not be reconstructed perhaps can be.
         let others = self.fills.hope_again(group);
         for key in others.into_iter().chain([key]) {
@@ -470,8 +469,7 @@ impl Pool {
             .map(|(seat, _)| seat)
             .collect();
         for seat in filling {
-            let drains = |key| self.fills.is_draining(key);
-            if self.placement.is_any_writing() || self.placement.lacks_columns(seat, drains) {
+            if self.placement.is_any_writing() || self.placement.lacks_columns(seat) {
                 continue;
             }
             self.facts.seats[seat.index()].state = SeatState::Current;
@@ -518,7 +516,7 @@ impl Pool {
     /// A drive is out: fills onto it fail, and cells that were recorded there are gone.
     pub(super) fn fills_lost_seat(&mut self, seat: Seat) {
         self.placement.lose(seat);
-        self.fills.lost_seat(seat);
+        self.fills.superseded(seat);
     }
 
     /// When the rebuild began and ended, for reports.

@@ -9,7 +9,7 @@
 //! Order: groups that have lost most first, then copy-back, then replacements; among equals a policy chooses (`order/`).
 //!
 //! Invariants:
-//! - A column is in one state at a time, except for the old cell that drains while its column settles.
+//! - A column is in one state at a time.
 //! - `busy` counts a drive once for each fill that copies and reads or writes it.
 //! - A fill yields while a more urgent one copies and uses one of its drives: it takes no further step, has no memory,
 //!   and does not count for more urgent ones.
@@ -99,8 +99,6 @@ pub(crate) struct Fills {
     in_flight: BTreeMap<Key, Filling>,
     /// Filled; the record is being written.
     recording: BTreeMap<Key, Cell>,
-    /// Settled in a new cell; the old one is free once the lane has no operation on it.
-    draining: BTreeMap<Key, Cell>,
     /// Settled; the lane has yet to report that every operation uses the new cell.
     settling: BTreeSet<Key>,
     /// Columns that could not be filled; not tried again before membership changes.
@@ -130,7 +128,6 @@ impl Default for Fills {
             waiting: BTreeMap::new(),
             in_flight: BTreeMap::new(),
             recording: BTreeMap::new(),
-            draining: BTreeMap::new(),
             settling: BTreeSet::new(),
             unrecoverable: BTreeSet::new(),
             busy: BTreeMap::new(),
@@ -231,11 +228,6 @@ impl Fills {
         self.in_flight.contains_key(&key)
             || self.recording.contains_key(&key)
             || self.settling.contains(&key)
-    }
-
-    /// Whether the cell that the column had before may still be used.
-    pub(super) fn is_draining(&self, key: Key) -> bool {
-        self.draining.contains_key(&key)
     }
 
     pub(super) fn is_unrecoverable(&self, key: Key) -> bool {
@@ -521,20 +513,16 @@ impl Fills {
         self.recording.remove(&key)
     }
 
-    /// The record is durable. `old` is the column's previous cell, if its lane may still use that cell.
-    pub(super) fn recorded(&mut self, key: Key, old: Option<Cell>) {
+    /// The record is durable.
+    pub(super) fn recorded(&mut self, key: Key) {
         self.recording.remove(&key);
-        if let Some(old) = old {
-            self.draining.insert(key, old);
-        }
         self.settling.insert(key);
         self.progress.cells_done += 1;
     }
 
-    /// Every operation of the lane uses the new cell. Returns the old one, if there was one.
-    pub(super) fn settled(&mut self, key: Key) -> Option<Cell> {
+    /// Every operation of the lane uses the new cell.
+    pub(super) fn settled(&mut self, key: Key) {
         self.settling.remove(&key);
-        self.draining.remove(&key)
     }
 
     /// The column cannot be filled.
@@ -561,12 +549,6 @@ impl Fills {
         for fill in self.in_flight.values_mut() {
             fill.superseded |= fill.target.seat == seat;
         }
-    }
-
-    /// The same for a drive that is out; old cells on it are gone, too.
-    pub(super) fn lost_seat(&mut self, seat: Seat) {
-        self.draining.retain(|_, cell| cell.seat != seat);
-        self.superseded(seat);
     }
 }
 
@@ -763,17 +745,16 @@ mod tests {
     }
 
     #[test]
-    fn a_column_settles_after_its_record_and_frees_its_old_cell() {
+    fn a_column_is_under_way_until_it_settles_after_its_record() {
         let mut fills = filling();
-        let old = Cell { row: 6, ..TARGET };
         fills.end(KEY);
         fills.record(KEY, TARGET);
         assert!(fills.is_under_way(KEY) && fills.is_filling(KEY.0));
-        fills.recorded(KEY, Some(old));
-        assert!(fills.is_draining(KEY) && fills.is_under_way(KEY));
+        fills.recorded(KEY);
+        assert!(fills.is_under_way(KEY) && !fills.is_filling(KEY.0));
         assert_eq!(fills.progress.cells_done, 1);
-        assert_eq!(fills.settled(KEY), Some(old));
-        assert!(fills.is_idle() && !fills.is_draining(KEY));
+        fills.settled(KEY);
+        assert!(fills.is_idle());
     }
 
     #[test]
@@ -798,11 +779,7 @@ mod tests {
             vec![Seat(0)],
             0,
         );
-        fills.end((9, 0));
-        fills.record((9, 0), TARGET);
-        fills.recorded((9, 0), Some(TARGET));
-        fills.lost_seat(TARGET.seat);
-        assert!(!fills.is_draining((9, 0)), "its old cell is gone");
+        fills.superseded(TARGET.seat);
         assert!(fills.end(KEY).expect("under way").superseded);
         assert!(!fills.end((8, 0)).expect("under way").superseded);
     }

@@ -10,7 +10,7 @@
 //!   filling                 home                  home              home
 //!   being replaced          none, or any          as above          also on the successor (Replace)
 //!
-//!   a move:  claim ─► a lane fills the cell ─► record ─► the entry is durable ─► settle ─► free the cell before it
+//!   a move:  claim ─► a lane fills the cell ─► record ─► the entry is durable ─► settle ─► settled: the cell before is free
 //!               │                │                              │
 //!               └────────────────┴───────── release ◄───────────┘
 //! ```
@@ -127,6 +127,8 @@ pub(crate) struct Placement {
     taken: BTreeMap<Cell, Key>,
     /// Columns that move: the cell that will be the place.
     claims: BTreeMap<Key, Cell>,
+    /// Columns that have moved: the cell before, which operations may still use.
+    before: BTreeMap<Key, Cell>,
     tables: BTreeMap<Seat, CellTable>,
     next_generation: u32,
     /// By the seat of the successor.
@@ -151,6 +153,7 @@ impl Placement {
             places: BTreeMap::new(),
             taken: BTreeMap::new(),
             claims: BTreeMap::new(),
+            before: BTreeMap::new(),
             tables: seats.map(|seat| (seat, CellTable::default())).collect(),
             next_generation: 1,
             twins: BTreeMap::new(),
@@ -425,13 +428,14 @@ impl Placement {
         self.enter(cell, Some(record.entry()), Some(record))
     }
 
-    /// A record is durable: the cell is the column's place from now on. Returns the place before it, which stays taken until
-    /// it is freed.
-    pub(crate) fn settle(&mut self, record: Record) -> Option<Cell> {
+    /// A record is durable: the cell is the column's place from now on. The cell before it stays taken until the column has
+    /// settled.
+    pub(crate) fn settle(&mut self, record: Record) {
         self.claims.remove(&record.key);
-        let old = self.places.get(&record.key).map(|old| old.cell);
+        if let Some(old) = self.places.get(&record.key) {
+            self.before.insert(record.key, old.cell);
+        }
         self.put(record);
-        old
     }
 
     fn put(&mut self, record: Record) {
@@ -439,9 +443,10 @@ impl Placement {
         self.taken.insert(record.cell, record.key);
     }
 
-    /// No operation uses a column's previous place any more: its entry is removed.
+    /// No operation uses the cell any more that a column had before: the cell is free, and its entry is removed.
     #[must_use]
-    pub(crate) fn free(&mut self, key: Key, old: Cell) -> Option<PageWrite> {
+    pub(crate) fn settled(&mut self, key: Key) -> Option<PageWrite> {
+        let old = self.before.remove(&key)?;
         self.give_up(key, old);
         match self.tables.contains_key(&old.seat) {
             true => self.enter(old, None, None),
@@ -451,6 +456,7 @@ impl Placement {
 
     /// A drive is out: what was recorded there is gone, and no cell of it is taken.
     pub(crate) fn lose(&mut self, seat: Seat) {
+        self.before.retain(|_, cell| cell.seat != seat);
         self.forget_cells(seat, |_, _| true);
     }
 

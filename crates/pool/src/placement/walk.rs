@@ -82,14 +82,15 @@ impl Placement {
         columns.filter_map(|key| Some((self.why(key)?, key)))
     }
 
-    /// Whether a column with content is missing at its home on a drive that is being filled. `drains`: its cell before may
-    /// still be used. The search continues where a column was missing last.
-    pub(crate) fn lacks_columns(&mut self, seat: Seat, drains: impl Fn(Key) -> bool) -> bool {
+    /// Whether a column with content is missing at its home on a drive that is being filled, or its cell before may still be
+    /// used. The search continues where a column was missing last.
+    pub(crate) fn lacks_columns(&mut self, seat: Seat) -> bool {
         let from = self.missing.remove(&seat).unwrap_or(0);
         let is_missing = |&row: &u64| {
             let home = Cell { seat, row };
             let column = self.column_at(home).filter(|key| self.groups.has(key.0));
-            column.is_some_and(|key| self.place(key) != Some(home) || drains(key))
+            column
+                .is_some_and(|key| self.place(key) != Some(home) || self.before.contains_key(&key))
         };
         let mut rows = (from..self.geometry.rows()).chain(0..from);
         let row = rows.find(is_missing);

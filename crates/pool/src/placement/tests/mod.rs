@@ -83,9 +83,8 @@ impl Lab {
         self.writes.extend(page);
     }
 
-    /// All writes of pages end. Returns the cells that were places before.
-    fn write_all(&mut self) -> Vec<(Key, Cell)> {
-        let mut before = Vec::new();
+    /// All writes of pages end.
+    fn write_all(&mut self) {
         while let Some(page) = self.writes.pop() {
             let (seat, row) = (page.seat, page.first_row);
             let Some(records) = self.placement.page_written(seat, row) else {
@@ -93,11 +92,9 @@ impl Lab {
             };
             self.writes.extend(self.placement.next_write(seat, row));
             for record in records {
-                let old = self.placement.settle(record);
-                before.extend(old.map(|old| (record.key, old)));
+                self.placement.settle(record);
             }
         }
-        before
     }
 
     /// Moves a column where it should be, and frees its cell before.
@@ -105,9 +102,8 @@ impl Lab {
         let target = self.placement.target(key)?;
         self.placement.claim(key, target);
         self.record(key, target);
-        for (key, old) in self.write_all() {
-            self.writes.extend(self.placement.free(key, old));
-        }
+        self.write_all();
+        self.writes.extend(self.placement.settled(key));
         self.write_all();
         Some(target)
     }
@@ -183,9 +179,9 @@ fn a_column_in_spare_space_goes_home_when_a_drive_is_there_and_its_spare_cell_is
     assert_eq!(lab.move_column(key), Some(lab.placement.home(key)));
     assert!(!lab.placement.is_taken(spare));
     assert_eq!(lab.placement.tables[&spare.seat].at(spare.row), None);
-    assert!(lab.placement.lacks_columns(Seat(2), |_| false));
+    assert!(lab.placement.lacks_columns(Seat(2)));
     assert_eq!(lab.move_all(), moved - 1);
-    assert!(!lab.placement.lacks_columns(Seat(2), |_| false));
+    assert!(!lab.placement.lacks_columns(Seat(2)));
     lab.report(2, SeatState::Current);
     lab.placement.complete(Seat(2));
     assert_eq!(lab.placement.records().count(), 0);
@@ -197,11 +193,19 @@ fn a_column_in_spare_space_goes_home_when_a_drive_is_there_and_its_spare_cell_is
 fn a_seat_lacks_a_column_whose_cell_before_is_still_used() {
     let mut lab = spared();
     lab.lose(2);
-    lab.fill(2);
     lab.move_all();
+    lab.fill(2);
     let key = lab.placement.records().last().unwrap().key;
-    assert!(lab.placement.lacks_columns(Seat(2), |other| other == key));
-    assert!(!lab.placement.lacks_columns(Seat(2), |_| false));
+    let spare = lab.placement.place(key).unwrap();
+    let home = lab.placement.home(key);
+    lab.placement.claim(key, home);
+    lab.record(key, home);
+    lab.write_all();
+    lab.move_all();
+    assert!(lab.placement.away().next().is_none());
+    assert!(lab.placement.lacks_columns(Seat(2)) && lab.placement.is_taken(spare));
+    lab.writes.extend(lab.placement.settled(key));
+    assert!(!lab.placement.lacks_columns(Seat(2)) && !lab.placement.is_taken(spare));
 }
 
 #[test]
@@ -508,7 +512,7 @@ fn walks_by_seat_find_what_a_walk_over_all_groups_finds() {
             match (lab.facts.seats[usize::from(seat)].state, next(4)) {
                 (SeatState::Current | SeatState::Filling, 0) => lab.lose(seat),
                 (SeatState::Out { .. }, 0 | 1) => lab.fill(seat),
-                (SeatState::Filling, 1) if !lab.placement.lacks_columns(Seat(seat), |_| false) => {
+                (SeatState::Filling, 1) if !lab.placement.lacks_columns(Seat(seat)) => {
                     lab.report(seat, SeatState::Current);
                     lab.placement.complete(Seat(seat));
                 }
