@@ -315,8 +315,7 @@ impl GroupJobs {
 
     /// Fills of groups that cannot lose another column do not rest.
     fn resume_urgent(&mut self, now: Instant) {
-        for job in { self.jobs.values_mut() }.filter(|job| job.paced && job.urgent && !job.yields)
-        {
+        for job in { self.jobs.values_mut() }.filter(|job| job.paced && job.urgent && !job.yields) {
             job.resume = Some(now);
         }
     }

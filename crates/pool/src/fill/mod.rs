@@ -18,8 +18,8 @@ use layout::Cell;
 use plan::action::{Command, FILL_STEP_BYTES};
 
 use self::order::{FillChoice, FillOrder};
-use self::queue::{Class, FILLS_PER_DRIVE};
 pub(super) use self::queue::Fills;
+use self::queue::{Class, FILLS_PER_DRIVE};
 use super::placement::{Key, Record, Why};
 use super::{OnDurable, Pool, Progress, Report, SeatState};
 
@@ -131,9 +131,17 @@ impl Pool {
         let most = self.fills_max();
         // As many bytes of a drive in flight, whatever the length of a step.
         self.fills.per_drive = FILLS_PER_DRIVE * FILL_STEP_BYTES / self.geometry.fill_step_bytes();
-        while let Some((class, key)) = self.fills.next(most, |key| self.fill_choice(key)) {
-            self.fills.choose(class, key);
-            self.start_fill(class, key);
+        if self.fills.is_exhausted() {
+            return;
+        }
+        while !self.fills.is_exhausted() {
+            match self.fills.next(most, |key| self.fill_choice(key)) {
+                Some((class, key)) => {
+                    self.fills.choose(class, key);
+                    self.start_fill(class, key);
+                }
+                None => self.fills.none_begins(),
+            }
         }
         for ((group, column), yields) in self.fills.yield_drives() {
             let command = Command::Yield {
@@ -439,7 +447,8 @@ impl Pool {
     /// redundancy again, and the second is no more urgent than those of groups that have lost one.
     fn lost_in(&self, group: u64) -> usize {
         let keys = self.placement.columns().map(|column| (group, column));
-        let lost = |&key: &Key| self.placement.place(key).is_none() && !self.fills.is_under_way(key);
+        let lost =
+            |&key: &Key| self.placement.place(key).is_none() && !self.fills.is_under_way(key);
         keys.filter(lost).count()
     }
 

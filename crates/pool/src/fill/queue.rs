@@ -110,6 +110,8 @@ pub(crate) struct Fills {
     pub(crate) stopped: bool,
     /// No new fills: an administrator paused them.
     pub(super) paused: bool,
+    /// No cell that waits has room on its drives, and nothing that this depends on has changed since.
+    exhausted: bool,
     /// All lost columns are equally urgent, however many their groups have lost: only studies want that.
     pub(super) equal: bool,
     /// The beginning of a rebuild was reported, and not its end.
@@ -134,6 +136,7 @@ impl Default for Fills {
             progress: Progress::default(),
             stopped: false,
             paused: false,
+            exhausted: false,
             equal: false,
             announced: false,
             last: None,
@@ -215,7 +218,9 @@ impl Fills {
     /// The same, of cells that still use their drives.
     fn copying(&self, urgency: usize) -> u64 {
         let fills = self.in_flight.values();
-        fills.filter(|fill| !fill.copied && fill.urgency >= urgency).count() as u64
+        fills
+            .filter(|fill| !fill.copied && fill.urgency >= urgency)
+            .count() as u64
     }
 
     /// Bytes that are at their targets, of cells that do not count as filled yet.
@@ -260,12 +265,25 @@ impl Fills {
     /// Sets the policy.
     pub(super) fn set_order(&mut self, order: &'static dyn FillOrder) {
         self.order = order;
+        self.exhausted = false;
+    }
+
+    /// [`Fills::next`] has found none.
+    pub(super) const fn none_begins(&mut self) {
+        self.exhausted = true;
+    }
+
+    /// Whether [`Fills::next`] would find none, as nothing has changed since it did: steps, by far the most events, change
+    /// nothing that it looks at.
+    pub(super) const fn is_exhausted(&self) -> bool {
+        self.exhausted
     }
 
     /// Membership has changed: the queue is built again, and columns that could not be filled may be tried again.
     pub(super) fn rescan(&mut self) {
         self.waiting.clear();
         self.unrecoverable.clear();
+        self.exhausted = false;
         for fill in self.in_flight.values_mut() {
             fill.outdated = true;
         }
@@ -291,6 +309,7 @@ impl Fills {
 
     /// Queues a column; returns whether it did not wait before.
     pub(super) fn wait(&mut self, class: Class, key: Key) -> bool {
+        self.exhausted = false;
         self.waiting.entry(class).or_default().insert(key)
     }
 
@@ -353,6 +372,7 @@ impl Fills {
 
     /// A column does not wait any more.
     fn take(&mut self, class: Class, key: Key) {
+        self.exhausted = false;
         if let Some(keys) = self.waiting.get_mut(&class) {
             keys.remove(&key);
             if keys.is_empty() {
@@ -379,6 +399,7 @@ impl Fills {
         bytes: u64,
     ) {
         let urgency = class.urgency();
+        self.exhausted = false;
         for &seat in sources.iter().chain([&target.seat]) {
             *self.busy.entry((seat, urgency)).or_default() += 1;
         }
@@ -426,6 +447,7 @@ impl Fills {
 
     /// A fill of this urgency does not use these drives any more.
     fn leave(&mut self, urgency: usize, seats: &[Seat]) {
+        self.exhausted = false;
         for &seat in seats {
             if let Entry::Occupied(mut busy) = self.busy.entry((seat, urgency)) {
                 *busy.get_mut() -= 1;
@@ -493,6 +515,7 @@ impl Fills {
     /// The lane has ended the fill, whatever the result.
     pub(super) fn end(&mut self, key: Key) -> Option<Filling> {
         self.copied(key);
+        self.exhausted = false;
         self.in_flight.remove(&key)
     }
 
@@ -505,16 +528,19 @@ impl Fills {
 
     /// The cell is filled, and the record of that is being written.
     pub(super) fn record(&mut self, key: Key, target: Cell) {
+        self.exhausted = false;
         self.recording.insert(key, target);
     }
 
     /// The record could not be written. Returns the cell that the column did not get.
     pub(super) fn unrecorded(&mut self, key: Key) -> Option<Cell> {
+        self.exhausted = false;
         self.recording.remove(&key)
     }
 
     /// The record is durable.
     pub(super) fn recorded(&mut self, key: Key) {
+        self.exhausted = false;
         self.recording.remove(&key);
         self.settling.insert(key);
         self.progress.cells_done += 1;
@@ -522,6 +548,7 @@ impl Fills {
 
     /// Every operation of the lane uses the new cell.
     pub(super) fn settled(&mut self, key: Key) {
+        self.exhausted = false;
         self.settling.remove(&key);
     }
 
@@ -683,6 +710,30 @@ mod tests {
         fills.end(KEY);
         assert_eq!(fills.busy(Seat(1), 0), 1);
         assert!(fills.busy.values().all(|&fills| fills == 1));
+    }
+
+    #[test]
+    fn what_begins_is_looked_for_again_when_something_has_changed() {
+        let mut fills = filling();
+        fills.wait(LOST_ONE, (8, 0));
+        type Change = fn(&mut Fills);
+        let changes: [Change; 8] = [
+            |fills| _ = fills.wait(LOST_ONE, (8, 1)),
+            |fills| fills.wait_as(LOST_TWO, (8, 1)),
+            |fills| fills.set_urgency(KEY, 2),
+            |fills| fills.copied(KEY),
+            |fills| _ = fills.end(KEY),
+            |fills| fills.record(KEY, TARGET),
+            |fills| fills.recorded(KEY),
+            |fills| fills.rescan(),
+        ];
+        for (at, change) in changes.into_iter().enumerate() {
+            fills.none_begins();
+            fills.stepped((Instant(0), 0), KEY, 1, CELL_BYTES);
+            assert!(fills.is_exhausted(), "{at}");
+            change(&mut fills);
+            assert!(!fills.is_exhausted(), "{at}");
+        }
     }
 
     #[test]

@@ -14,7 +14,12 @@ impl Pool {
         let mut readable: Vec<(u64, u64, u16, Seat)> = { self.placement.columns() }
             .filter_map(|other| {
                 let seat = self.placement.place((key.0, other))?.seat;
-                Some((self.fills.busy(seat, 0), self.fills.moved(seat), other, seat))
+                Some((
+                    self.fills.busy(seat, 0),
+                    self.fills.moved(seat),
+                    other,
+                    seat,
+                ))
             })
             .collect();
         readable.sort_unstable_by_key(|&(busy, moved, other, _)| (moved, busy, other));
