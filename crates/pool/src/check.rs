@@ -2,7 +2,8 @@
 //!
 //! | part | invariant |
 //! | --- | --- |
-//! | cells | the place of a column is on a drive that is in, and in the drive's table; a spare cell is taken for it |
+//! | cells | the place of a column is on a drive that is in, and in the drive's table; the cell is taken for it |
+//! | cells | a taken cell is a place, was one, or is being filled, by the placement and by the queue of fills |
 //! | cells | no two columns of a group are on one drive, except columns whose homes are on one drive |
 //! | cells | lanes have each column of a written group where the pool has it (when neither waits for the other) |
 //! | volumes | their groups exist, and no group belongs to two volumes |
@@ -22,6 +23,7 @@ impl Pool {
     /// When an invariant does not hold.
     pub fn check(&self, all: bool) {
         self.placement.check_reports(&self.facts);
+        self.placement.check_moves(self.fills.targets());
         if all {
             self.placement
                 .check(|seat| self.promotions.contains_key(&seat));

@@ -158,6 +158,12 @@ impl Fills {
         self.waiting.is_empty()
     }
 
+    /// The cells that columns move to, until their records are durable.
+    pub(crate) fn targets(&self) -> impl Iterator<Item = (Key, Cell)> + '_ {
+        let filled = self.in_flight.iter().map(|(&key, fill)| (key, fill.target));
+        filled.chain(self.recording.iter().map(|(&key, &cell)| (key, cell)))
+    }
+
     /// Whether no cell waits and no lane fills one.
     pub(crate) fn none_is_filled(&self) -> bool {
         self.none_waits() && self.in_flight.is_empty()

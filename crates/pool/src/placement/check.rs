@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use block::Seat;
 use format::PoolFacts;
+use layout::Cell;
 
 use super::{Key, Placement, Why};
 
@@ -25,6 +26,15 @@ impl Placement {
             self.standings
         );
         assert_eq!(self.groups, super::Groups::of(facts), "groups with content");
+    }
+
+    /// Checks that exactly these columns move to these cells.
+    ///
+    /// # Panics
+    /// When another column moves, or to another cell.
+    pub(crate) fn check_moves(&self, moves: impl Iterator<Item = (Key, Cell)>) {
+        let moves: BTreeMap<Key, Cell> = moves.collect();
+        assert_eq!(self.claims, moves, "columns that move");
     }
 
     /// Checks cells and indexes. `is_promoted`: seats whose drive lanes know by its previous seat.
@@ -55,10 +65,16 @@ impl Placement {
                 assert_eq!(known, Some(record.entry()), "the table of {cell:?}");
             }
         }
-        for (cell, &(group, _)) in &self.taken {
+        for (&cell, &key) in &self.taken {
+            let of_group = key.0 < self.geometry.groups();
+            let exists = cell.seat.index() < self.standings.len();
+            assert!(of_group && exists, "{cell:?} exists");
+            // The cells of a successor are taken until it has its seat.
+            let on_successor = cell.seat.0 >= self.geometry.layout().drives();
+            let moves = [&self.claims, &self.before].map(|cells| cells.get(&key) == Some(&cell));
             assert!(
-                group < self.geometry.groups() && cell.seat.index() < self.standings.len(),
-                "{cell:?} exists"
+                on_successor || moves.contains(&true) || self.is_recorded(key, cell),
+                "{cell:?} is taken for {key:?}, which neither is there nor moves there"
             );
         }
         self.check_walks();
