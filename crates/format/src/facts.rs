@@ -455,15 +455,6 @@ impl PoolFacts {
         (0..seat.0).find(free)
     }
 
-    /// True if a group is one of a volume's that has content.
-    #[must_use]
-    pub fn is_allocated(&self, group: u64) -> bool {
-        let extents = self.volumes.iter().flat_map(|volume| &volume.extents);
-        let mut extents = extents.map(|&(first, count)| first..first + count);
-        extents.any(|extent| extent.contains(&group))
-            && runs::run_of(&self.uninitialized, group).is_none()
-    }
-
     /// All groups of volumes that have content, in volume order.
     pub fn allocated_groups(&self) -> impl Iterator<Item = u64> + '_ {
         self.volumes

@@ -373,7 +373,7 @@ impl Pool {
     /// The scrub of a group was abandoned: it waits again, unless it belongs to no volume any more.
     fn scrub_later(&mut self, group: u64) {
         let beside = self.scrub.beside.remove(&group);
-        match (self.facts.is_allocated(group), beside) {
+        match (self.placement.groups().has(group), beside) {
             (true, true) => _ = self.scrub.lost_pages.insert(group),
             (true, false) => _ = self.scrub.waiting.insert(group),
             (false, true) => {}

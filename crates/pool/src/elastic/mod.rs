@@ -243,7 +243,7 @@ impl Pool {
     /// A lane has put blocks of these groups in place.
     pub(super) fn forms_may_have_changed(&mut self, groups: &[u64]) {
         self.elastic.failed = false;
-        let ours = { groups.iter().copied() }.filter(|&group| self.facts.is_allocated(group));
+        let ours = { groups.iter().copied() }.filter(|&group| self.placement.groups().has(group));
         self.elastic.conversion.changed(ours);
     }
 
@@ -255,7 +255,7 @@ impl Pool {
 
     /// A step of a lane has ended.
     pub(super) fn converted(&mut self, group: u64, forms: FormCounts, outcome: Outcome) {
-        let freed = !self.facts.is_allocated(group);
+        let freed = !self.placement.groups().has(group);
         self.elastic.conversion.ended(group, forms, outcome.is_ok());
         self.elastic.failed |= outcome.is_err();
         if freed {
