@@ -128,6 +128,9 @@ pub struct PoolStatus {
     /// Drives that may fail at once from now on, whichever they are, while everything can still be read.
     #[serde(default)]
     pub survives_drives: u16,
+    /// Drives, beside those that are out, that the pool can rebuild onto its spare space.
+    #[serde(default)]
+    pub spare_drives_left: u16,
     /// Bytes of drives that nothing uses, because every drive counts as the smallest one.
     #[serde(default)]
     pub wasted_bytes: u64,
@@ -555,6 +558,7 @@ impl PoolStatus {
                 false => health(pool),
             },
             survives_drives: pool.survives_drives(),
+            spare_drives_left: pool.spare_drives_left(),
             wasted_bytes: wasted_bytes(pool),
             capacity_bytes: pool.capacity_bytes(),
             free_bytes: pool.free_bytes(),

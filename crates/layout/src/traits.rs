@@ -53,6 +53,11 @@ pub trait Layout: fmt::Debug + Send + Sync {
     /// Spare cells per row (a hot spare drive is a seat whose every cell is a spare).
     fn spares(&self) -> u16;
 
+    /// Drives whose columns find room in spare space when they go out.
+    fn spare_drives(&self) -> u16 {
+        self.spares()
+    }
+
     /// Whether columns may lie in spare space: a column whose home is lost is then filled elsewhere, and the seats alone do
     /// not say when it was lost or whether its drive brings it back. (Pools of pieces answer no so far, although lost
     /// pieces move to free ones there.)

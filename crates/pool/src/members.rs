@@ -177,13 +177,23 @@ impl Pool {
     /// or can be.
     #[must_use]
     pub fn spares_make_up_for_it(&self) -> bool {
+        let expected_back = |seat| self.placement.is_expected_back(seat);
+        self.seats_gone().count() <= usize::from(self.geometry.layout().spare_drives())
+            && !self.seats_gone().any(expected_back)
+    }
+
+    /// Drives beside those that are out whose columns find room in the layout's spare space.
+    #[must_use]
+    pub fn spare_drives_left(&self) -> u16 {
+        let gone = u16::try_from(self.seats_gone().count()).unwrap_or(u16::MAX);
+        { self.geometry.layout().spare_drives() }.saturating_sub(gone)
+    }
+
+    /// The layout's seats whose drives are out.
+    fn seats_gone(&self) -> impl Iterator<Item = Seat> + '_ {
         let out =
             |seat: &Seat| matches!(self.facts.seats[seat.index()].state, SeatState::Out { .. });
-        let gone: Vec<Seat> = self.layout_seats().filter(out).collect();
-        gone.len() <= usize::from(self.geometry.layout().spares())
-            && !gone
-                .iter()
-                .any(|&seat| self.placement.is_expected_back(seat))
+        self.layout_seats().filter(out)
     }
 
     /// If the layout has no spare space left for a seat, a waiting spare drive takes the seat.

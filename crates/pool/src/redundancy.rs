@@ -35,7 +35,7 @@ impl Pool {
                 |seat: &Seat| matches!(self.facts.seats[seat.index()].state, SeatState::Out { .. });
             let out = self.layout_seats().filter(out).count();
             let out = u16::try_from(out).unwrap_or(u16::MAX);
-            out.saturating_sub(self.geometry.layout().spares())
+            out.saturating_sub(self.geometry.layout().spare_drives())
         };
         let lost = match self.placement.groups().is_empty() {
             true => out(),

@@ -109,6 +109,8 @@ pub struct Pool {
     choice: Choice,
     /// Pieces of each drive.
     rows: u64,
+    /// Preservation capacity, in drives.
+    preserved: u16,
     /// Pieces of a drive that groups may fill; the others are preserved.
     filled_max: u64,
     /// `members[group * width + column]`.
@@ -143,6 +145,7 @@ impl Pool {
             parity: shape.parity,
             choice,
             rows,
+            preserved: shape.spares,
             filled_max: rows * u64::from(kept) / u64::from(shape.drives),
             members: Vec::new(),
             taken: vec![Vec::new(); n],
@@ -247,6 +250,10 @@ impl Layout for Pool {
 
     fn spares(&self) -> u16 {
         0
+    }
+
+    fn spare_drives(&self) -> u16 {
+        self.preserved
     }
 
     /// Groups of the table that lie within `rows`.

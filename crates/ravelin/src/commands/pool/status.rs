@@ -346,9 +346,13 @@ pub(super) fn advice(pool: &PoolStatus) -> Option<(String, String)> {
         return Some((wrong, action));
     }
     if let (Health::Healthy, Some(first)) = (pool.health, out.first()) {
-        let next = match spares_ready(pool) {
-            0 => "no spare left for the next failure",
-            _ => "a spare is ready for the next failure",
+        let next = match (spares_ready(pool), pool.spare_drives_left) {
+            (0, 0) => "no spare left for the next failure".to_owned(),
+            (0, left) => format!(
+                "spare space is left for {}",
+                count(usize::from(left), "one more drive", "more drives")
+            ),
+            _ => "a spare is ready for the next failure".to_owned(),
         };
         let wrong = format!(
             "{next}: {which}; what was on it is rebuilt onto spare space, redundancy is complete"

@@ -414,3 +414,40 @@ fn a_pool_that_is_rebuilt_onto_its_spare_space_is_healthy_and_has_no_spare_left(
     bench.ok(&["pool", "wait", "tank"]);
     assert_eq!(bench.run(&["pool", "status", "--check"]).code, 1);
 }
+
+/// Regression: a pool of pieces stayed DEGRADED for ever, although all pieces of the drive had moved into preservation
+/// capacity.
+#[test]
+fn a_pool_of_pieces_is_healthy_when_all_is_rebuilt_and_says_how_many_more_drives_have_room() {
+    let bench = Bench::new("preserved");
+    let drives = bench.drives("d", 12, 40 * MIB);
+    let made = bench.create("tank", "ddp:2d:1p:12c:2s", &drives, &[]);
+    assert_eq!(made.code, 0, "{}", made.stderr);
+    bench.ok(&["volume", "create", "tank/v", "--size", "64M"]);
+    let served = bench.json(&["volume", "attach", "tank/v", "--nbd", "unix:nbd"]);
+    let uri = served["uri"].as_str().unwrap().parse().unwrap();
+    let mut client = export::nbd::Client::connect(&uri, None).unwrap();
+    client.write(0, &vec![7; 8 << 20], true).unwrap();
+    client.disconnect().unwrap();
+    for (seat, left, told) in [
+        ("3", 1, "spare space is left for one more drive"),
+        ("5", 0, "no spare left for the next failure"),
+    ] {
+        bench.ok(&["drive", "fail", "tank", seat]);
+        bench.ok(&["pool", "wait", "tank"]);
+        let status = bench.json(&["pool", "status", "tank"]);
+        let facts = ["health", "spare_drives_left", "survives_drives"].map(|key| &status[key]);
+        assert_eq!(
+            facts,
+            [&"healthy".into(), &left.into(), &1.into()],
+            "{status}"
+        );
+        let people = bench.ok(&["pool", "status", "tank"]);
+        assert!(people.contains(told), "{people}");
+    }
+    // The third finds no room for its pieces.
+    bench.ok(&["drive", "fail", "tank", "7"]);
+    bench.run(&["pool", "wait", "tank"]);
+    let status = bench.json(&["pool", "status", "tank"]);
+    assert_ne!(status["health"], "healthy", "{status}");
+}
