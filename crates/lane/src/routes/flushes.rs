@@ -1,6 +1,7 @@
 //! Routes for flushes: continues what has waited for a flush.
 
 use crate::Lane;
+use crate::backoff::Work;
 use crate::flush::{Finished, Waiter};
 
 impl Lane {
@@ -12,6 +13,7 @@ impl Lane {
             .begin(&mut self.cx, &mut self.ios, waiter, covers);
         if !begun {
             self.log.flush_covered(covers);
+            self.retries.succeeded(&mut self.cx, Work::Flush);
         }
         begun
     }
@@ -23,6 +25,8 @@ impl Lane {
             if outcome.is_ok() {
                 self.log.flush_covered(finished.covers);
                 self.direct.flushed(self.log.flushed());
+                // Whatever it was for, it has covered what a flush that failed before should have covered.
+                self.retries.succeeded(&mut self.cx, Work::Flush);
             }
             match finished.waiter {
                 Waiter::Request(id) => self.flushed_for(id, outcome),

@@ -318,3 +318,11 @@ fn lanes_that_free_nothing_do_not_ask_for_room_without_a_pause() {
 fn a_write_to_a_group_that_is_filled_does_not_wait_for_the_end_of_a_pause() {
     holds(include_str!("../schedules/blank-while-paused.txt"));
 }
+
+/// Seed 3029914. A client's flush failed on a drive that stays, and no client sent another one. The lane counted as stalled
+/// for ever, also after its checkpoints had flushed the same drives, and cells that could not be filled during the stall
+/// waited for its end: the seat was never complete.
+#[test]
+fn drives_that_a_checkpoint_has_flushed_take_flushes_again() {
+    holds(include_str!("../schedules/stall-ends-with-any-flush.txt"));
+}

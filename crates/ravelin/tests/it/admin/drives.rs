@@ -437,11 +437,9 @@ fn a_pool_of_pieces_is_healthy_when_all_is_rebuilt_and_says_how_many_more_drives
         bench.ok(&["pool", "wait", "tank"]);
         let status = bench.json(&["pool", "status", "tank"]);
         let facts = ["health", "spare_drives_left", "survives_drives"].map(|key| &status[key]);
-        assert_eq!(
-            facts,
-            [&"healthy".into(), &left.into(), &1.into()],
-            "{status}"
-        );
+        let [health, room, survives] = facts;
+        assert_eq!(health, "healthy", "{status}");
+        assert_eq!((room, survives), (&left.into(), &1.into()), "{status}");
         let people = bench.ok(&["pool", "status", "tank"]);
         assert!(people.contains(told), "{people}");
     }
