@@ -190,7 +190,7 @@ impl Pool {
     }
 
     /// The layout's seats whose drives are out.
-    fn seats_gone(&self) -> impl Iterator<Item = Seat> + '_ {
+    pub(super) fn seats_gone(&self) -> impl Iterator<Item = Seat> + '_ {
         let out =
             |seat: &Seat| matches!(self.facts.seats[seat.index()].state, SeatState::Out { .. });
         self.layout_seats().filter(out)
@@ -206,9 +206,7 @@ impl Pool {
             return;
         }
         let spares = usize::from(self.geometry.layout().spares());
-        let out = self
-            .layout_seats()
-            .filter(|seat| matches!(self.facts.seats[seat.index()].state, SeatState::Out { .. }))
+        let out = { self.seats_gone() }
             .filter(|&seat| !self.placement.is_expected_back(seat))
             .count();
         if out <= spares {
@@ -447,13 +445,10 @@ impl Pool {
     /// Seats of the layout whose drive is out and not expected back. None while data cannot be read without the drives
     /// that are out: one of them may hold its only copy, and keeps its seat.
     fn vacant_seats(&self) -> Vec<Seat> {
-        let vacant = |seat: &Seat| {
-            let state = self.facts.seats[seat.index()].state;
-            matches!(state, SeatState::Out { .. })
-                && !self.placement.is_expected_back(*seat)
-                && !self.labels.is_going_out(*seat)
+        let vacant = |&seat: &Seat| {
+            !self.placement.is_expected_back(seat) && !self.labels.is_going_out(seat)
         };
-        let vacant: Vec<Seat> = self.layout_seats().filter(vacant).collect();
+        let vacant: Vec<Seat> = self.seats_gone().filter(vacant).collect();
         match vacant.is_empty() || self.lost_groups() > 0 {
             true => Vec::new(),
             false => vacant,

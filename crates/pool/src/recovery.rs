@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use block::{Fault, Outcome, Seat};
 use plan::action::Command;
 
-use super::{OnDurable, Pool, PoolError, Report, SeatState};
+use super::{OnDurable, Pool, PoolError, Report};
 
 /// Lanes that have not answered yet, and the actions after that.
 #[derive(Clone, Debug)]
@@ -23,10 +23,8 @@ impl Pool {
             failed: None,
             then,
         });
-        let out =
-            |seat: &Seat| matches!(self.facts.seats[seat.index()].state, SeatState::Out { .. });
-        let (sources, others): (Vec<Seat>, Vec<Seat>) = { self.layout_seats().filter(out) }
-            .partition(|seat| self.journal_sources.contains(seat));
+        let (sources, others): (Vec<Seat>, Vec<Seat>) =
+            { self.seats_gone() }.partition(|seat| self.journal_sources.contains(seat));
         let gone = others.into_iter().filter(|seat| {
             let facts = &self.facts.seats[seat.index()];
             !facts.in_journal || facts.is_given_up()

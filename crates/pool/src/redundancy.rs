@@ -1,9 +1,8 @@
 //! Redundancy that volumes lack, and how many more drives may fail.
 
-use block::Seat;
 use plan::SubStripePlans;
 
-use super::{Pool, SeatState, is_recoverable};
+use super::{Pool, is_recoverable};
 
 impl Pool {
     /// Columns of volumes that no drive has.
@@ -31,10 +30,7 @@ impl Pool {
     #[must_use]
     pub fn survives_drives(&self) -> u16 {
         let out = || {
-            let out =
-                |seat: &Seat| matches!(self.facts.seats[seat.index()].state, SeatState::Out { .. });
-            let out = self.layout_seats().filter(out).count();
-            let out = u16::try_from(out).unwrap_or(u16::MAX);
+            let out = u16::try_from(self.seats_gone().count()).unwrap_or(u16::MAX);
             out.saturating_sub(self.geometry.layout().spare_drives())
         };
         let lost = match self.placement.groups().is_empty() {

@@ -2,12 +2,11 @@
 //! once a second, and when the pool requests it; drives that do not know it have no usage.
 
 use block::{Instant, Seat, Usage};
-use layout::Scheme;
 use plan::action::Command;
 use plan::room::RoomReport;
 
 use super::room::{DriveRoom, Output, Shape, WritesWait};
-use super::{Pool, PoolAction, SeatState};
+use super::{Pool, PoolAction};
 
 /// Copies of the labels at the end of each drive.
 const LABEL_COPIES_BYTES: u64 = 1 << 20;
@@ -57,20 +56,14 @@ impl Pool {
     /// drives are out and all their columns are rebuilt, so much less of it is kept.
     fn room_shape(&self) -> Shape {
         let layout = self.geometry.layout();
-        let pieces = self.facts.scheme.parse::<Scheme>().ok();
-        let pieces = pieces.filter(|scheme| scheme.family.is_pool());
-        let spares = match pieces {
-            Some(scheme) => scheme.spares.unwrap_or(layout.drives().div_ceil(20)),
-            None => layout.spares(),
+        let rebuilt = match self.fills.is_idle() {
+            true => self.seats_gone().count(),
+            false => 0,
         };
-        let out =
-            |seat: &Seat| matches!(self.facts.seats[seat.index()].state, SeatState::Out { .. });
-        let out = self.layout_seats().filter(out).count();
-        let rebuilt = if self.fills.is_idle() { out } else { 0 };
         Shape {
             reserve_bytes: self.facts.data_offset + LABEL_COPIES_BYTES,
             drives: u64::from(layout.drives()),
-            spares: u64::from(spares),
+            spares: u64::from(layout.spare_drives()),
             used_spares: rebuilt as u64,
         }
     }

@@ -100,7 +100,7 @@ impl PoolPlan {
         let geometry = pool.geometry();
         let (layout, code) = (geometry.layout(), geometry.code());
         let drives = layout.drives();
-        let spares = spares(&spec.scheme, drives, layout.spares());
+        let spares = layout.spare_drives();
         // A pool that exists has a right specification.
         let elastic = spec.elastic().ok().flatten();
         let size_bytes = |drive: &NewDrive| {
@@ -194,7 +194,7 @@ fn elastic_plan(pool: &Pool, spec: &PoolSpec, elastic: ElasticSpec) -> ElasticPl
         expansion: elastic.expansion,
     };
     let drives = layout.drives();
-    let spares = spares(&spec.scheme, drives, layout.spares());
+    let spares = layout.spare_drives();
     let physical = |drive: &NewDrive| drive.physical_bytes.unwrap_or(0);
     let facts = pool.facts();
     let metadata_bytes = facts.data_offset;
@@ -255,14 +255,6 @@ pub fn estimate(scheme: &Scheme, drives: &[(String, u64)]) -> Result<PoolPlan, C
     };
     let pool = array::pool::create(&spec, OPENED)?;
     Ok(PoolPlan::new(&pool, &spec))
-}
-
-/// Spare space inside the layout, in drives. In a pool of pieces this space needs no cells of its own.
-fn spares(scheme: &Scheme, drives: u16, cells: u16) -> u16 {
-    match scheme.family.is_pool() {
-        true => scheme.spares.unwrap_or(drives.div_ceil(20)),
-        false => cells,
-    }
 }
 
 /// Drive operations of a small write: the old block and parities are read and written, or the rest of the stripe is
