@@ -19,7 +19,7 @@ use plan::action::{Command, FILL_STEP_BYTES};
 
 use self::order::{FillChoice, FillOrder};
 pub(super) use self::queue::Fills;
-use self::queue::{Class, FILLS_PER_DRIVE};
+use self::queue::{Class, FILLS_PER_DRIVE, Limits};
 use super::placement::{Key, Record, Why};
 use super::{OnDurable, Pool, Progress, Report, SeatState};
 
@@ -128,21 +128,19 @@ impl Pool {
         if self.fills.stopped || self.fills.paused || self.facts.steer.paused || !self.recovered {
             return;
         }
-        let most = self.fills_max();
-        // As many bytes of a drive in flight, whatever the length of a step.
-        self.fills.per_drive = FILLS_PER_DRIVE * FILL_STEP_BYTES / self.geometry.fill_step_bytes();
         if self.fills.is_exhausted() {
             return;
         }
-        while !self.fills.is_exhausted() {
-            match self.fills.next(most, |key| self.fill_choice(key)) {
-                Some((class, key)) => {
-                    self.fills.choose(class, key);
-                    self.start_fill(class, key);
-                }
-                None => self.fills.none_begins(),
-            }
+        let limits = Limits {
+            copying: self.fills_max(),
+            // As many bytes of a drive in flight, whatever the length of a step.
+            per_drive: FILLS_PER_DRIVE * FILL_STEP_BYTES / self.geometry.fill_step_bytes(),
+        };
+        while let Some((class, key)) = self.fills.next(limits, |key| self.fill_choice(key)) {
+            self.fills.choose(class, key);
+            self.start_fill(class, key);
         }
+        self.fills.none_begins();
         for ((group, column), yields) in self.fills.yield_drives() {
             let command = Command::Yield {
                 group,
@@ -168,7 +166,7 @@ impl Pool {
     }
 
     /// A column of the group is filled from now on, or is not any more: others of the group are less urgent, or more.
-    fn group_waits_again(&mut self, group: u64) {
+    fn classify_again(&mut self, group: u64) {
         for column in self.placement.columns() {
             let key = (group, column);
             if !self.fills.is_under_way(key)
@@ -220,7 +218,7 @@ impl Pool {
         self.placement.claim(key, target);
         self.fills.begin((class, key), target, sources, cell_bytes);
         let (group, column) = key;
-        self.group_waits_again(group);
+        self.classify_again(group);
         self.tell_lane(
             group,
             Command::Fill {
@@ -410,7 +408,7 @@ impl Pool {
     fn fill_over(&mut self, group: u64, column: u16, target: Cell) {
         self.placement.release((group, column), target);
         self.wait_again((group, column));
-        self.group_waits_again(group);
+        self.classify_again(group);
         self.fills_ended();
     }
 

@@ -66,6 +66,15 @@ impl Class {
     }
 }
 
+/// How many fills there may be, beside those that yield.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// That copy at a time.
+    pub(super) copying: u64,
+    /// That use one drive at a time.
+    pub(super) per_drive: u64,
+}
+
 /// A cell that a lane fills.
 #[derive(Clone, Debug)]
 pub(super) struct Filling {
@@ -93,8 +102,6 @@ pub(super) struct Filling {
 #[derive(Clone, Debug)]
 pub(crate) struct Fills {
     order: &'static dyn FillOrder,
-    /// Fills that may use one drive at a time.
-    pub(super) per_drive: u64,
     waiting: BTreeMap<Class, BTreeSet<Key>>,
     in_flight: BTreeMap<Key, Filling>,
     /// Filled; the record is being written.
@@ -126,7 +133,6 @@ impl Default for Fills {
     fn default() -> Self {
         Self {
             order: FILL_ORDERS[0],
-            per_drive: FILLS_PER_DRIVE,
             waiting: BTreeMap::new(),
             in_flight: BTreeMap::new(),
             recording: BTreeMap::new(),
@@ -336,21 +342,27 @@ impl Fills {
         }
     }
 
-    /// The cell to fill next: from the most urgent class that has a cell whose drives have room for one more. `most`:
-    /// fills that may copy at a time, beside those that yield.
+    /// The cell to fill next: from the most urgent class that has a cell whose drives have room for one more.
     pub(super) fn next(
         &self,
-        most: u64,
+        limits: Limits,
         choice: impl Fn(Key) -> FillChoice,
     ) -> Option<(Class, Key)> {
         self.waiting.iter().find_map(|(&class, keys)| {
             let urgency = class.urgency();
             // As many again may wait for a checkpoint: the pages of these are in memory.
-            if self.copying(urgency) >= most || self.filling(urgency) >= 2 * most {
+            if self.copying(urgency) >= limits.copying
+                || self.filling(urgency) >= 2 * limits.copying
+            {
                 return None;
             }
             let near = keys.iter().take(SCAN_AHEAD).map(|&key| choice(key));
-            let mut cells = near.filter(|choice| self.have_room(choice, urgency));
+            // All drives of a cell may have one fill more of this urgency.
+            let have_room = |choice: &FillChoice| {
+                let mut seats = choice.seats.iter();
+                seats.all(|&seat| self.busy(seat, urgency) < limits.per_drive)
+            };
+            let mut cells = near.filter(have_room);
             let fills = FillLoads {
                 fills: self,
                 urgency,
@@ -358,12 +370,6 @@ impl Fills {
             let next = self.order.next(&mut cells, fills)?;
             Some((class, (next.group, next.column)))
         })
-    }
-
-    /// Whether all drives of a cell may have one fill more of this urgency.
-    fn have_room(&self, choice: &FillChoice, urgency: usize) -> bool {
-        let mut seats = choice.seats.iter();
-        seats.all(|&seat| self.busy(seat, urgency) < self.per_drive)
     }
 
     /// A column that waits has another class.
@@ -612,9 +618,16 @@ mod tests {
         }
     }
 
+    const fn at_most(copying: u64) -> Limits {
+        Limits {
+            copying,
+            per_drive: FILLS_PER_DRIVE,
+        }
+    }
+
     /// The next cell, which leaves the queue.
     fn next(fills: &mut Fills, choice: impl Fn(Key) -> FillChoice) -> Option<Key> {
-        let (class, key) = fills.next(u64::MAX / 2, choice)?;
+        let (class, key) = fills.next(at_most(u64::MAX / 2), choice)?;
         fills.choose(class, key);
         Some(key)
     }
@@ -696,11 +709,15 @@ mod tests {
             ..choice(key)
         };
         fills.wait(LOST_ONE, (100, 0));
-        assert_eq!(fills.next(u64::MAX / 2, same_drives), None);
+        assert_eq!(fills.next(at_most(u64::MAX / 2), same_drives), None);
         fills.wait(LOST_TWO, (101, 0));
-        assert_eq!(fills.next(0, same_drives), None, "no fill may copy");
         assert_eq!(
-            fills.next(1, same_drives),
+            fills.next(at_most(0), same_drives),
+            None,
+            "no fill may copy"
+        );
+        assert_eq!(
+            fills.next(at_most(1), same_drives),
             Some((LOST_TWO, (101, 0))),
             "as if no other copied"
         );

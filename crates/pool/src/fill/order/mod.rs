@@ -91,7 +91,7 @@ mod tests {
     use layout::Cell;
 
     use super::*;
-    use crate::fill::queue::{Class, FILLS_PER_DRIVE};
+    use crate::fill::queue::{Class, FILLS_PER_DRIVE, Limits};
 
     /// Cells of this many groups, each of which reads drives `group` and `group + 1` and writes drive `group + 2`, of ten.
     fn choices(groups: u64) -> Vec<FillChoice> {
@@ -112,8 +112,12 @@ mod tests {
             fills.wait(Class::CopyBack, (choice.group, choice.column));
         }
         let of = |key: (u64, u16)| waiting[usize::try_from(key.0).unwrap()].clone();
+        let limits = Limits {
+            copying: u64::MAX / 2,
+            per_drive: FILLS_PER_DRIVE,
+        };
         let mut groups = Vec::new();
-        while let Some((class, key)) = fills.next(u64::MAX / 2, of) {
+        while let Some((class, key)) = fills.next(limits, of) {
             let choice = of(key);
             let (target, sources) = choice.seats.split_last().expect("it has drives");
             fills.choose(class, key);
