@@ -252,6 +252,12 @@ mod tests {
             }
         }
 
+        /// The memory of an operation that reads.
+        fn buffer_of(&self, id: OpId) -> ScratchId {
+            let buffer = self.ops[id].memory.bounce_buffer.as_ref();
+            buffer.expect("it reads").scratch
+        }
+
         /// The second read ends.
         fn end(&mut self, (reader, second): (OpId, OpId), outcome: Outcome) -> bool {
             let op = *self.ops.end(&mut self.cx, second);
@@ -399,15 +405,9 @@ mod tests {
         let reader = lab.late(read());
         lab.hedge(reader);
         let second = lab.second(reader);
-        let buffer = lab.ops[second]
-            .memory
-            .bounce_buffer
-            .as_ref()
-            .unwrap()
-            .scratch;
+        let buffer = lab.buffer_of(second);
         assert!(lab.end((reader, second), Ok(())));
-        let op = &lab.ops[reader];
-        assert_eq!(op.memory.bounce_buffer.as_ref().unwrap().scratch, buffer);
+        assert_eq!(lab.buffer_of(reader), buffer);
         assert_eq!(lab.in_flight(), 0, "the first read is abandoned");
         assert!(lab.released().is_empty());
         assert_eq!(lab.ops.hedges, 0);
@@ -419,12 +419,7 @@ mod tests {
         let reader = lab.late(read());
         lab.hedge(reader);
         let second = lab.second(reader);
-        let buffer = lab.ops[second]
-            .memory
-            .bounce_buffer
-            .as_ref()
-            .unwrap()
-            .scratch;
+        let buffer = lab.buffer_of(second);
         assert!(!lab.end((reader, second), Err(Fault::Lost)));
         assert_eq!(lab.released(), [buffer]);
         assert!(lab.ops[reader].is_in_flight());

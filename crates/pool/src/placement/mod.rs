@@ -449,7 +449,7 @@ impl Placement {
         let old = self.before.remove(&key)?;
         self.give_up(key, old);
         match self.tables.contains_key(&old.seat) {
-            true => self.enter(old, None, None),
+            true => self.clear_entry(old),
             false => None,
         }
     }

@@ -90,6 +90,17 @@ impl Placement {
         self.enter(cell, None, None)
     }
 
+    /// An entry for a column that is there already.
+    #[must_use]
+    pub(crate) fn enter_again(&mut self, record: Record) -> Option<PageWrite> {
+        self.enter(record.cell, Some(record.entry()), None)
+    }
+
+    /// A drive joins: pages from its earlier use do not count, since they carry its earlier identity.
+    pub(crate) fn begin_table(&mut self, seat: Seat) {
+        self.tables.insert(seat, CellTable::default());
+    }
+
     fn write_page(&mut self, seat: Seat, first_row: u64) -> Option<PageWrite> {
         let drive = self.standings[seat.index()].drive;
         let table = self.tables.get_mut(&seat).expect("its page has changed");

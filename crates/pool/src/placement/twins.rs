@@ -6,8 +6,7 @@ use std::collections::BTreeMap;
 use block::Seat;
 use layout::Cell;
 
-use super::table::PageWrite;
-use super::{CellTable, Key, Placement, Record};
+use super::{Key, Placement, Record};
 
 /// The successor of a working drive.
 #[derive(Clone, Debug)]
@@ -114,17 +113,6 @@ impl Placement {
                 self.put(record.on(seat));
             }
         }
-    }
-
-    /// An entry for a column that is there already.
-    #[must_use]
-    pub(crate) fn enter_again(&mut self, record: Record) -> Option<PageWrite> {
-        self.enter(record.cell, Some(record.entry()), None)
-    }
-
-    /// A drive joins: pages from its earlier use do not count, since they carry its earlier identity.
-    pub(crate) fn begin_table(&mut self, seat: Seat) {
-        self.tables.insert(seat, CellTable::default());
     }
 }
 

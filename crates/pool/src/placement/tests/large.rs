@@ -19,20 +19,8 @@ const QUEUED_MAX: Duration = Duration::from_secs(5);
 
 fn large(scheme: &str) -> Pool {
     let drive = |number| NewDrive::new(Uuid::from_u128(number), format!("d{number}"), DRIVE_BYTES);
-    let spec = PoolSpec {
-        name: "p".to_owned(),
-        uuid: Uuid::from_u128(9999),
-        scheme: scheme.parse().unwrap(),
-        chunk_bytes: None,
-        cell_bytes: None,
-        journal: true,
-        lazy: true,
-        interleave: false,
-        free_stripes: None,
-        drives: (0..384).map(drive).collect(),
-        spares: Vec::new(),
-    };
-    let mut pool = create(&spec, Ticket(0)).unwrap();
+    let drives = (0..384).map(drive).collect();
+    let mut pool = create(&spec(scheme, drives), Ticket(0)).unwrap();
     let groups = pool.geometry().groups() / 2;
     pool.facts.volumes.push(volume(vec![(0, groups)]));
     pool.groups_changed();

@@ -11,6 +11,23 @@ use layout::pool::{Choice, Pool as Table};
 use super::*;
 use crate::{NewDrive, PoolSpec, Ticket, VolumeFacts, create};
 
+/// A pool of these drives, without spares.
+fn spec(scheme: &str, drives: Vec<NewDrive>) -> PoolSpec {
+    PoolSpec {
+        name: "p".to_owned(),
+        uuid: Uuid::from_u128(9999),
+        scheme: scheme.parse().unwrap(),
+        chunk_bytes: None,
+        cell_bytes: None,
+        journal: true,
+        lazy: true,
+        interleave: false,
+        free_stripes: None,
+        drives,
+        spares: Vec::new(),
+    }
+}
+
 struct Lab {
     facts: PoolFacts,
     placement: Placement,
@@ -27,17 +44,9 @@ impl Lab {
             NewDrive::new(Uuid::from_u128(number), name, 64 << 20)
         };
         let spec = PoolSpec {
-            name: "p".to_owned(),
-            uuid: Uuid::from_u128(99),
-            scheme: scheme.parse().unwrap(),
-            chunk_bytes: None,
-            cell_bytes: None,
-            journal: true,
-            lazy: true,
-            interleave: false,
             free_stripes: Some(0),
-            drives: (0..drives).map(drive).collect(),
             spares: vec![drive(drives)],
+            ..spec(scheme, (0..drives).map(drive).collect())
         };
         let pool = create(&spec, Ticket(0)).unwrap();
         let mut facts = pool.facts().clone();
