@@ -429,7 +429,7 @@ fn a_pool_of_pieces_is_healthy_when_all_is_rebuilt_and_says_how_many_more_drives
     let mut client = export::nbd::Client::connect(&uri, None).unwrap();
     client.write(0, &vec![7; 8 << 20], true).unwrap();
     client.disconnect().unwrap();
-    for (seat, left, told) in [
+    for (seat, left, advice) in [
         ("3", 1, "spare space is left for one more drive"),
         ("5", 0, "no spare left for the next failure"),
     ] {
@@ -441,7 +441,7 @@ fn a_pool_of_pieces_is_healthy_when_all_is_rebuilt_and_says_how_many_more_drives
         assert_eq!(health, "healthy", "{status}");
         assert_eq!((room, survives), (&left.into(), &1.into()), "{status}");
         let people = bench.ok(&["pool", "status", "tank"]);
-        assert!(people.contains(told), "{people}");
+        assert!(people.contains(advice), "{people}");
     }
     // The third finds no room for its pieces.
     bench.ok(&["drive", "fail", "tank", "7"]);
