@@ -25,6 +25,8 @@ pub(super) struct Context {
     /// The lane's number.
     pub(super) lane: u16,
     view: View,
+    /// The number of changes of the view so far.
+    view_changes: u64,
     /// The time of the input that is being handled.
     pub(super) now: Instant,
     /// Drives store no content: see [`Lane::trust_content`](super::Lane::trust_content).
@@ -44,6 +46,7 @@ impl Context {
             geometry,
             lane,
             view: View::default(),
+            view_changes: 0,
             now: Instant::ZERO,
             trusted: false,
             epochs: Epochs::default(),
@@ -61,7 +64,13 @@ impl Context {
 
     /// For `Lane` alone: only the pool's commands change the view.
     pub(super) fn change_view<T>(&mut self, change: impl FnOnce(&mut View, &Geometry) -> T) -> T {
+        self.view_changes += 1;
         change(&mut self.view, &self.geometry)
+    }
+
+    /// The number of changes of the view so far: what depends on the view alone is the same while this is the same.
+    pub(super) const fn view_changes(&self) -> u64 {
+        self.view_changes
     }
 
     /// True if the lane has a group.

@@ -13,7 +13,8 @@
 //! returned before the others. If such a block is logged, only the journal has it. If it were released, its drive could
 //! return and the block would still be lost. So the block is preserved: it stays in the overlay and holds the ring's
 //! tail. It is logged again, on the drives that are there, after a drive has gone out (its batch may have one copy
-//! less) and when the ring needs room. It is released only if there is no room even for that.
+//! less), and when the ring needs room and would have more of it afterwards. It is released only if clients' writes find
+//! no room even then: first as many blocks as cannot be logged again at once, then all.
 //!
 //! Few blocks are preserved: those that were logged when the drives failed. A stripe that cannot be read is not written
 //! to. A stripe that can be read only with its preserved blocks is not written to either if the write would change a
@@ -43,17 +44,8 @@ pub(super) struct Preserved {
     under_replicated: u64,
     /// Stripes with blocks that must be logged again, and that were locked.
     locked: BTreeSet<(u64, u64)>,
-    /// There was no room: the next checkpoint preserves nothing.
-    releases: bool,
-}
-
-/// The limits for what a checkpoint may preserve.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Limits<'a> {
-    /// Groups that are about to be made blank: none of their blocks is preserved.
-    pub(super) forgotten: &'a BTreeSet<u64>,
-    /// The largest number of blocks.
-    pub(super) most: usize,
+    /// There was no room: the next checkpoint preserves no more blocks than this.
+    limit: Option<usize>,
 }
 
 /// Blocks of a stripe that are to be logged again.
@@ -84,16 +76,16 @@ impl Preserved {
     }
 
     /// Chooses the preserved blocks: of the blocks that a checkpoint would release those that have no place. Earlier
-    /// choices end.
+    /// choices end. `forgotten`: groups that are about to be made blank; none of their blocks is preserved.
     pub(super) fn select(
         &mut self,
         cx: &Context,
         entries: Entries<'_>,
         blocks: &[(BlockName, Logged)],
-        limits: Limits<'_>,
+        forgotten: &BTreeSet<u64>,
     ) -> BTreeSet<BlockName> {
         self.names.clear();
-        self.select_more(cx, entries, blocks, limits)
+        self.select_more(cx, entries, blocks, forgotten)
     }
 
     /// The same, in addition to the blocks that are preserved already. Returns only the additional ones.
@@ -102,17 +94,19 @@ impl Preserved {
         cx: &Context,
         entries: Entries<'_>,
         blocks: &[(BlockName, Logged)],
-        limits: Limits<'_>,
+        forgotten: &BTreeSet<u64>,
     ) -> BTreeSet<BlockName> {
-        if self.releases || cx.view().is_whole() {
+        if cx.view().is_whole() {
             return BTreeSet::new();
         }
+        let most = self.limit.unwrap_or(usize::MAX);
+        let most = most.saturating_sub(self.names.len());
         let more = blocks.iter().filter(|&&(name, logged)| {
             entries.overlay.get_of(name, logged.sequence).is_some()
-                && !limits.forgotten.contains(&name.group)
+                && !forgotten.contains(&name.group)
                 && is_in_the_journal_alone(cx, entries, name, logged)
         });
-        let more: BTreeSet<BlockName> = more.take(limits.most).map(|&(name, _)| name).collect();
+        let more: BTreeSet<BlockName> = more.take(most).map(|&(name, _)| name).collect();
         self.names.extend(&more);
         more
     }
@@ -174,14 +168,27 @@ impl Preserved {
         self.locked.extract_if(here, |_| true).count() > 0
     }
 
-    /// A checkpoint has ended. `in_the_way`: the blocks that it holds back leave no room for new batches.
-    pub(super) fn checkpoint_ended(&mut self, in_the_way: bool) {
-        self.releases = in_the_way && !self.names.is_empty();
+    /// A checkpoint has ended. `in_the_way`: the blocks that it holds back leave no room for new batches. `most`: the
+    /// number of blocks that can be logged again at once. The next checkpoint keeps so many, or none if there are no more.
+    pub(super) fn checkpoint_ended(&mut self, in_the_way: bool, most: usize) {
+        let limit = if self.names.len() > most { most } else { 0 };
+        self.limit = (in_the_way && !self.names.is_empty()).then_some(limit);
     }
 
     /// The next checkpoint preserves nothing.
     pub(super) const fn release(&mut self) {
-        self.releases = true;
+        self.limit = Some(0);
+    }
+
+    /// True if the next checkpoint does not preserve all blocks that have no place.
+    pub(super) const fn releases(&self) -> bool {
+        self.limit.is_some()
+    }
+
+    /// The oldest batch that has a preserved block.
+    pub(super) fn oldest(&self, overlay: &Overlay) -> Option<u64> {
+        let logged = self.names.iter().filter_map(|&name| overlay.get(name));
+        logged.map(|logged| logged.sequence).min()
     }
 }
 
@@ -320,7 +327,6 @@ mod tests {
         overlay: Overlay,
         pages: PageCache,
         forgotten: BTreeSet<u64>,
-        most: usize,
     }
 
     fn names(blocks: &[(u16, u32)]) -> BTreeSet<BlockName> {
@@ -342,7 +348,6 @@ mod tests {
                 overlay: Overlay::default(),
                 pages,
                 forgotten: BTreeSet::new(),
-                most: usize::MAX,
             }
         }
 
@@ -387,11 +392,8 @@ mod tests {
                 overlay: &self.overlay,
                 pages: &self.pages,
             };
-            let limits = Limits {
-                forgotten: &self.forgotten,
-                most: self.most,
-            };
-            self.preserved.select(&self.cx, entries, blocks, limits)
+            self.preserved
+                .select(&self.cx, entries, blocks, &self.forgotten)
         }
 
         /// The blocks that are logged again. These stripes are locked.
@@ -481,14 +483,6 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_preserved_than_can_be_logged_again() {
-        let mut lab = Lab::without(&[1, 2, 3]);
-        (0..9).for_each(|at| lab.log(1, at, 7));
-        lab.most = 2;
-        assert_eq!(lab.select(7), names(&[(1, 0), (1, 1)]));
-    }
-
-    #[test]
     fn that_a_block_has_changed_is_preserved_while_all_copies_of_its_page_are_away() {
         let mut lab = Lab::without(&[1]);
         lab.log_as(Bytes::Nowhere, 1, 4, 7);
@@ -509,12 +503,8 @@ mod tests {
             overlay: &lab.overlay,
             pages: &lab.pages,
         };
-        let limits = Limits {
-            forgotten: &BTreeSet::new(),
-            most: usize::MAX,
-        };
         let later = [(block(2, 4), *lab.overlay.get(block(2, 4)).unwrap())];
-        let more = { &mut lab.preserved }.select_more(&lab.cx, entries, &later, limits);
+        let more = { &mut lab.preserved }.select_more(&lab.cx, entries, &later, &BTreeSet::new());
         assert_eq!(more, names(&[(2, 4)]));
         assert_eq!(lab.preserved.len(), 2);
         assert_eq!(
@@ -561,19 +551,28 @@ mod tests {
     }
 
     #[test]
-    fn what_leaves_no_room_is_released_by_the_next_checkpoint() {
+    fn what_leaves_no_room_is_released_by_the_next_checkpoints() {
         let mut lab = Lab::without(&[1, 2, 3]);
-        lab.preserved.checkpoint_ended(true);
-        lab.log(1, 4, 7);
+        lab.preserved.checkpoint_ended(true, 2);
+        (0..5).for_each(|at| lab.log(1, at, 7));
         assert_eq!(
             lab.select(7).len(),
-            1,
+            5,
             "nothing was preserved that was in the way"
         );
-        lab.preserved.checkpoint_ended(true);
-        assert_eq!(lab.select(7).len(), 0);
-        lab.preserved.checkpoint_ended(false);
-        assert_eq!(lab.select(7).len(), 1);
+        lab.preserved.checkpoint_ended(true, 2);
+        assert_eq!(lab.select(7), names(&[(1, 0), (1, 1)]));
+        let entries = Entries {
+            overlay: &lab.overlay,
+            pages: &lab.pages,
+        };
+        let later = lab.overlay.up_to(7);
+        let more = { &mut lab.preserved }.select_more(&lab.cx, entries, &later, &lab.forgotten);
+        assert_eq!(more, names(&[]), "the limit is for both together");
+        lab.preserved.checkpoint_ended(true, 2);
+        assert_eq!(lab.select(7).len(), 0, "not even two have room");
+        lab.preserved.checkpoint_ended(false, 2);
+        assert_eq!(lab.select(7).len(), 5);
         lab.preserved.release();
         assert_eq!(lab.select(7).len(), 0);
     }

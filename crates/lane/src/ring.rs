@@ -1,6 +1,7 @@
 //! Allocates space in the lane's ring, which is the same range on every drive.
 
 use std::collections::VecDeque;
+use std::ops::RangeInclusive;
 
 use format::VolumeId;
 use format::seeded::{self, SeededFault};
@@ -160,6 +161,13 @@ impl Ring {
         self.live
             .front()
             .is_none_or(|placed| placed.sequence >= sequence)
+    }
+
+    /// Blocks of the batches in a range of sequence numbers.
+    pub(super) fn used_by(&self, sequences: RangeInclusive<u64>) -> u64 {
+        let live = self.live.iter();
+        let batches = live.filter(|placed| sequences.contains(&placed.sequence));
+        batches.map(|placed| placed.length).sum()
     }
 
     /// Releases the batches before `sequence`.

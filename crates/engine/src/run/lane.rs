@@ -71,6 +71,9 @@ impl Answer {
 /// save most wakes at depth, few enough to keep answers prompt.
 const TURN_MAX: usize = 64;
 
+/// Inputs that are fed to a lane at once. A guess: far more than follow from one message as a rule.
+const FOLLOWING_MAX: usize = 10_000;
+
 /// Messages after which drives get the operations that were asked for so far. Measured on four loop devices at depth
 /// 32, where drives otherwise wait for the whole turn: 8 is faster than no limit, whether the host gives two CPUs or
 /// fewer. 4 is faster still in the one case, and costs a tenth more CPU in the other.
@@ -230,6 +233,8 @@ struct LaneThread {
     lease: Arc<Lease>,
     /// Inputs for a lane: empty between two messages.
     inputs: VecDeque<Input>,
+    /// Inputs that are left for the next turn, each with its lane.
+    left: VecDeque<(u16, Input)>,
     /// Memory to register with the ring.
     lent: Vec<Region>,
     /// Operations held back from drives, and the counted ones that drives have.
@@ -312,6 +317,7 @@ pub(crate) fn start(
             answers: Vec::new(),
             lease: Arc::clone(lease),
             inputs: VecDeque::new(),
+            left: VecDeque::new(),
             lent: Vec::new(),
             held: Held::default(),
             long_writes: LongWrites::default(),
@@ -343,6 +349,9 @@ impl LaneThread {
         loop {
             queue.take(&mut messages);
             self.now = self.clock.now();
+            for (lane, input) in take(&mut self.left) {
+                self.feed(lane, input);
+            }
             self.take_all(&mut messages, ring.as_mut());
             self.begin_long_writes();
             if !self.questions.is_empty() {
@@ -357,7 +366,7 @@ impl LaneThread {
             if self.stopped {
                 return;
             }
-            if !self.long_writes.is_empty() {
+            if !self.long_writes.is_empty() || !self.left.is_empty() {
                 timeout = Some(Duration::ZERO);
             }
             match &mut ring {
@@ -631,12 +640,21 @@ impl LaneThread {
     }
 
     /// Feeds an input to a lane and carries out its actions, until there are none left. A computation is carried out
-    /// on the spot, and its end is fed next.
+    /// on the spot, and its end is fed next. After many of them the rest is left for the next turn: however much a lane
+    /// computes, drives' completions are taken.
     fn feed(&mut self, lane: u16, input: Input) {
         let now = self.now;
         let place = self.places[usize::from(lane)];
         let mut next = Some(input);
+        let mut fed = 0;
         while let Some(input) = next {
+            fed += 1;
+            if fed > FOLLOWING_MAX {
+                self.left.push_back((lane, input));
+                let rest = self.inputs.drain(..);
+                self.left.extend(rest.map(|input| (lane, input)));
+                return;
+            }
             let target = &mut self.lanes[place];
             if let Some(records) = &mut target.records {
                 records.push(Record {

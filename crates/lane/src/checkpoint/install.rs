@@ -180,6 +180,8 @@ impl Running {
             zeroed,
             pinned,
         } = std::mem::take(collected);
+        self.only_preserved =
+            !blocks.is_empty() && blocks.iter().all(|(name, _)| preserved.contains(name));
         self.held_back.extend(preserved);
         // A column or page that has returned while the checkpoint ran lacks these changes: its blocks stay logged.
         for same in of_pages(&blocks) {

@@ -136,6 +136,9 @@ pub(super) struct Ended {
     pub(super) in_the_way: bool,
     /// The checkpoint has put a block in place, or had none to put in place.
     pub(super) progress: bool,
+    /// Only preserved blocks were left to put in place, and none was logged again: the next checkpoint would change
+    /// nothing either.
+    pub(super) vain: bool,
     /// In elastic pools: the groups of which it has changed entries.
     pub(super) groups: BTreeSet<u64>,
 }
@@ -170,6 +173,10 @@ pub(super) struct Running {
     room: bool,
     /// True if it has put a block in place, or had none to put in place.
     progress: bool,
+    /// All blocks that it was to put in place are preserved.
+    only_preserved: bool,
+    /// Preserved blocks were logged again.
+    relogged: bool,
     /// The oldest batch that the journal must keep after this checkpoint.
     first: u64,
     /// In elastic pools: the groups of which it changes entries.
@@ -185,6 +192,15 @@ pub(super) struct Running {
     epoch: Option<Epoch>,
 }
 
+/// What decides whether a checkpoint that only has preserved blocks to put in place changes anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Vain {
+    /// The number of changes of the view so far.
+    pub(super) view_changes: u64,
+    /// Units wait for room.
+    pub(super) out_of_space: bool,
+}
+
 /// The checkpoint under way, and what the next one is for.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Checkpoints {
@@ -195,6 +211,8 @@ pub(super) struct Checkpoints {
     anchor: bool,
     /// The last batch that a checkpoint has covered.
     covered: u64,
+    /// If the last checkpoint was in vain: the conditions under which the next one would be, too.
+    vain: Option<Vain>,
     /// When the last batch became complete.
     logged_at: Instant,
     /// A fill has failed because drives that stay have refused logged blocks: a checkpoint is tried until one succeeds.
@@ -275,6 +293,16 @@ impl Checkpoints {
         self.covered + 1
     }
 
+    /// The last checkpoint was in vain under these conditions.
+    pub(super) const fn was_in_vain(&mut self, conditions: Vain) {
+        self.vain = Some(conditions);
+    }
+
+    /// True if the last checkpoint was in vain, and nothing has changed that could help the next one.
+    pub(super) fn would_be_in_vain(&self, conditions: Vain) -> bool {
+        self.vain == Some(conditions)
+    }
+
     /// A checkpoint should begin as soon as none is running.
     pub(super) const fn want(&mut self) {
         self.wanted = true;
@@ -319,6 +347,7 @@ impl Checkpoints {
     /// A checkpoint begins that covers batches up to `covers`. Their records are flushed first.
     pub(super) fn begin(&mut self, covers: u64) {
         self.wanted = false;
+        self.vain = None;
         self.running = Some(Running {
             phase: Phase::Flushing,
             covers,
@@ -331,6 +360,8 @@ impl Checkpoints {
             refused: BTreeMap::new(),
             room: false,
             progress: false,
+            only_preserved: false,
+            relogged: false,
             first: 0,
             groups: BTreeSet::new(),
             pages: std::mem::take(&mut self.forced),
@@ -438,6 +469,7 @@ impl Checkpoints {
             waiters: running.waiters,
             in_the_way: running.room && holds_back && !running.late,
             progress: running.progress,
+            vain: running.only_preserved && !running.relogged && !running.late,
             groups: running.groups,
         }
     }
@@ -457,9 +489,14 @@ impl Running {
         &self.waiters
     }
 
-    /// True if this checkpoint must free space in the ring.
-    pub(super) const fn makes_room(&self) -> bool {
-        self.room
+    /// The last batch that it covers.
+    pub(super) const fn covers(&self) -> u64 {
+        self.covers
+    }
+
+    /// Preserved blocks have been logged again.
+    pub(super) const fn relogged(&mut self) {
+        self.relogged = true;
     }
 
     /// The flush has ended. If a drive that stays in the pool has failed it, the checkpoint ends here: no block is put

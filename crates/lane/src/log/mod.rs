@@ -39,7 +39,7 @@ mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use block::{Fault, Instant};
+use block::{BLOCK_BYTES, Fault, Instant};
 use format::Anchor;
 
 pub(super) use self::apply::Applied;
@@ -174,6 +174,24 @@ impl Log {
     /// True if a checkpoint should make room.
     pub(super) fn wants_room(&self, cx: &Context, overlay: &Overlay) -> bool {
         self.ring.wants_checkpoint() || overlay.bytes() >= batch_memory(cx) / 2
+    }
+
+    /// True if there is much more room after `count` blocks, of batches from `oldest` to `covers`, have been logged again:
+    /// these batches hold little else.
+    pub(super) fn gains_by_relog(
+        &self,
+        cx: &Context,
+        overlay: &Overlay,
+        count: usize,
+        (oldest, covers): (u64, u64),
+    ) -> bool {
+        let live = u16::try_from(cx.live_seats().len()).expect("seats are 16 bits");
+        let parity = cx.geometry.code().tolerance().min(live.saturating_sub(1));
+        let columns = shape::data_columns_max(live, parity).max(1);
+        let rows = count.div_ceil(usize::from(columns)) as u64;
+        let memory = count as u64 * BLOCK_BYTES;
+        self.ring.used_by(oldest..=covers) >= rows + self.ring.batch_blocks_max()
+            || overlay.bytes() >= memory + batch_memory(cx) / 4
     }
 
     /// True if nothing more is logged before a checkpoint has ended.

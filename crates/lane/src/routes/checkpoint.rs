@@ -9,13 +9,12 @@ use plan::action::Event;
 use plan::{ScratchId, Transfer};
 
 use crate::backoff::Work;
-use crate::checkpoint::{CheckpointWaiter, Next, lay_anchor, submit_anchor};
+use crate::checkpoint::{CheckpointWaiter, Next, Vain, lay_anchor, submit_anchor};
 use crate::entries::Entries;
 use crate::flush::Waiter;
 use crate::ids::OpId;
 use crate::log::batch_memory;
 use crate::op::{Op, Owner, Task};
-use crate::preserved::Limits;
 use crate::{Lane, records};
 
 impl Lane {
@@ -135,24 +134,21 @@ impl Lane {
         self.log.installs_ended(refused);
         let forgotten = self.groups_forgotten();
         let room = self.log.wants_checkpoint(&self.cx, &self.overlay) || !forgotten.is_empty();
-        let limits = Limits {
-            forgotten: &forgotten,
-            most: self.preserved_at_most(room),
-        };
         let entries = Entries {
             overlay: &self.overlay,
             pages: &self.pages,
         };
         let running = self.checkpoints.running();
-        let preserved = { &mut self.preserved }.select(&self.cx, entries, running.blocks(), limits);
+        let (cx, blocks) = (&self.cx, running.blocks());
+        let preserved = { &mut self.preserved }.select(cx, entries, blocks, &forgotten);
         let (overlay, pages) = (&mut self.overlay, &mut self.pages);
         let emptied = running.enter(&self.cx, overlay, pages, preserved, room);
         self.discards.made_unwritten(emptied);
         self.ops.run_all(self.checkpoints.take_fills());
         // While drives that stay refuse blocks, the tail does not move, whatever is logged again.
         if refused.is_none() {
-            let makes_room = self.log.wants_room(&self.cx, &self.overlay) || !forgotten.is_empty();
-            self.relog_preserved(makes_room);
+            let for_room = !forgotten.is_empty() || self.relog_makes_room();
+            self.relog_preserved(for_room);
         }
         let running = self.checkpoints.running();
         let next = running.write_pages(&mut self.cx, &mut self.pages);
@@ -167,17 +163,13 @@ impl Lane {
             return;
         }
         let running = self.checkpoints.running();
-        let (installed, room) = (running.take_installed(), running.makes_room());
+        let installed = running.take_installed();
         let forgotten = self.groups_forgotten();
-        let limits = Limits {
-            forgotten: &forgotten,
-            most: self.preserved_at_most(room),
-        };
         let entries = Entries {
             overlay: &self.overlay,
             pages: &self.pages,
         };
-        let kept = { &mut self.preserved }.select_more(&self.cx, entries, &installed, limits);
+        let kept = { &mut self.preserved }.select_more(&self.cx, entries, &installed, &forgotten);
         let running = self.checkpoints.running();
         let (overlay, pages) = (&mut self.overlay, &mut self.pages);
         let first = running.release(&self.cx, overlay, pages, &installed, kept);
@@ -234,9 +226,12 @@ impl Lane {
     }
 
     /// An operation that logs preserved blocks again has ended.
-    pub(crate) fn relogged(&mut self) {
+    pub(crate) fn relogged(&mut self, outcome: Outcome) {
         self.preserved.relogged();
         if let Some(running) = self.checkpoints.if_running() {
+            if outcome.is_ok() {
+                running.relogged();
+            }
             let next = running.pages_ended();
             self.checkpoint_goes_on(next);
         }
@@ -283,7 +278,11 @@ impl Lane {
         // Without drives, or while drives that stay refuse the blocks, nothing is logged, whatever is released.
         let tries = refused.is_none() && !self.cx.live_seats().is_empty();
         let full = self.log.is_out_of_space() && tries;
-        self.preserved.checkpoint_ended(ended.in_the_way && full);
+        let most = self.relogged_at_most();
+        { &mut self.preserved }.checkpoint_ended(ended.in_the_way && full, most);
+        if refused.is_none() && ended.vain && !self.preserved.releases() {
+            self.checkpoints.was_in_vain(self.conditions());
+        }
         match refused {
             Some(fault) => {
                 self.retries.failed(&mut self.cx, Work::Checkpoint, fault);
@@ -346,18 +345,37 @@ impl Lane {
         groups.collect()
     }
 
-    /// The number of blocks that may be preserved. If the ring needs `room`, or a batch has to be made unnecessary, as
-    /// many as can be logged again, which is no more than a part of ring and memory.
-    fn preserved_at_most(&self, room: bool) -> usize {
-        if !room {
-            return usize::MAX;
+    /// What decides whether a checkpoint helps that only has preserved blocks to put in place.
+    pub(crate) const fn conditions(&self) -> Vain {
+        Vain {
+            view_changes: self.cx.view_changes(),
+            out_of_space: self.log.is_out_of_space(),
         }
+    }
+
+    /// The number of blocks that can be logged again at once: no more than a part of ring and memory.
+    fn relogged_at_most(&self) -> usize {
         let ring = self.log.ring().batch_blocks_max();
         let memory = batch_memory(&self.cx) / BLOCK_BYTES / 8;
         usize::try_from(ring.min(memory)).expect("a ring fits into memory")
     }
 
-    /// Logs those preserved blocks again that must be.
+    /// True if the log wants room, and has more of it when the preserved blocks have been logged again.
+    fn relog_makes_room(&mut self) -> bool {
+        let covers = self.checkpoints.running().covers();
+        let Some(oldest) = self.preserved.oldest(&self.overlay) else {
+            return false;
+        };
+        let (count, range) = (self.preserved.len(), (oldest, covers));
+        self.log.wants_room(&self.cx, &self.overlay) && { &self.log }.gains_by_relog(
+            &self.cx,
+            &self.overlay,
+            count,
+            range,
+        )
+    }
+
+    /// Logs those preserved blocks again that must be: all of them if that makes `room`.
     fn relog_preserved(&mut self, room: bool) {
         if let Some(last) = self.log.blocked() {
             self.preserved.log_again_up_to(last);

@@ -72,11 +72,13 @@ impl Lane {
     }
 
     /// Requests a checkpoint that makes room. If ring and memory hold nothing but batches in flight, no checkpoint can:
-    /// room comes when these have ended. A checkpoint would end at once, and the next one would begin in the same turn.
+    /// room comes when these have ended. The same is true if they also hold preserved blocks, and the last checkpoint
+    /// could do nothing about them. A checkpoint would end at once, and the next one would begin in the same turn.
     fn want_room(&mut self) {
         let fails = self.retries.checkpoints_fail().is_some();
         let covered = self.log.completed() < self.checkpoints.first_uncovered();
-        if fails || !covered || !self.ring_is_checkpointed() {
+        let vain = self.checkpoints.would_be_in_vain(self.conditions());
+        if fails || !covered || !vain && !self.ring_is_checkpointed() {
             self.checkpoints.want();
         }
     }

@@ -51,7 +51,7 @@ impl Lane {
             return;
         }
         if matches!(op.task, Task::Relog(_)) {
-            self.relogged();
+            self.relogged(outcome);
             return;
         }
         if let (Owner::Job(job), Task::Scrub) = (op.owner, &op.task) {

@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 
 use array::pool::Report;
-use block::{BLOCK_BYTES, Fault, Seat};
+use block::{BLOCK_BYTES, Fault, Request, RequestKind, Seat};
 use rand::seq::SliceRandom;
 use rand::{Rng, RngExt, SeedableRng, rngs::SmallRng};
 use sim::{Oracle, World, WorldOptions};
@@ -208,5 +208,68 @@ fn what_is_kept_survives_a_new_volume() {
         }
         let new = run.world.read("new", 0, group).unwrap();
         assert!(new.iter().all(|&byte| byte == 0), "{when}");
+    }
+}
+
+/// Two drives of a RAID 10 go at any moment while more is written than a batch may hold. Where a batch is left without
+/// enough copies, all preserved blocks of it are logged again, however many they are; until then the log is blocked.
+/// Steps are counted: checkpoints that change nothing could follow one another for ever.
+#[test]
+fn more_is_logged_again_than_fits_into_a_batch() {
+    const STEPS: u64 = 20_000;
+    let options = WorldOptions {
+        drive_bytes: 14 << 20,
+        ..WorldOptions::small("raid10", 4).with_one_lane(512 << 10)
+    };
+    for (first, second) in [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)] {
+        for moment in 0..40 {
+            let when = format!("{first} and {second} go at {moment}");
+            let mut world = World::create(&options);
+            let size = 16 * world.pool().geometry().group_data_bytes();
+            world.create_volume(VOLUME, size).unwrap();
+            let bytes = vec![0x5a; 320 << 10];
+            let ids: Vec<u64> = { bytes.chunks(64 << 10).zip(0..) }
+                .map(|(bytes, at)| {
+                    let request = Request {
+                        kind: RequestKind::Write,
+                        offset: at * (64 << 10) + BLOCK_BYTES,
+                        length: bytes.len() as u64,
+                        fua: false,
+                    };
+                    world.submit(VOLUME, request, bytes)
+                })
+                .collect();
+            for _ in 0..moment {
+                world.step();
+            }
+            world.pull(Seat(first));
+            world.pull(Seat(second));
+            world.settle_or_wait();
+            world.give_up_gone();
+            let mut steps = 0;
+            while !world.is_quiet() && world.step() {
+                steps += 1;
+                assert!(steps < STEPS, "{when}: {}", world.what_is_left());
+            }
+            let out = { world.reports.iter().rev() }.filter_map(|report| match *report {
+                Report::DriveOut { seat, .. } => Some(seat),
+                _ => None,
+            });
+            for seat in out.collect::<Vec<_>>() {
+                world.plug_in(seat, None);
+                world.return_drive(seat).unwrap();
+            }
+            world.settle();
+            for (id, at) in ids.into_iter().zip(0..) {
+                let Some(Ok(_)) = world.ended(id) else {
+                    continue;
+                };
+                let offset = at * (64 << 10) + BLOCK_BYTES;
+                let read = world.read(VOLUME, offset, 64 << 10);
+                let read =
+                    read.unwrap_or_else(|fault| panic!("{when}: {fault:?}, {:#?}", world.reports));
+                assert!(read.iter().all(|&byte| byte == 0x5a), "{when}");
+            }
+        }
     }
 }
