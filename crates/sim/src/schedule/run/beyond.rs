@@ -22,6 +22,8 @@ const ROTTEN_MAX: u64 = 24;
 impl Run {
     /// Lets blocks rot, in some stripes more than the code survives, and checks as described above.
     pub(super) fn rot_beyond(&mut self) -> Checked {
+        // The pool may be converting stripes because the neighbour has gone: a block that is being written does not rot.
+        self.settle()?;
         self.say(|| "blocks rot beyond the code".to_owned());
         // Faults have stopped: no drive is set back any more.
         self.stale.clear();
