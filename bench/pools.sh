@@ -45,7 +45,7 @@ calc() { awk "BEGIN { printf \"%.${2:-3}f\", $1 }"; }
 
 # SIDE WRAP: a pool named after the side that holds noise. With WRAP its drives are throttled.
 make_pool() {
-    local side=$1 drives=() index left rate seconds
+    local side=$1 drives=() index
     for index in $(seq "${count[$side]}"); do
         truncate -s "${megabytes[$side]}M" "$work/$side-$index"
         if [ -n "$2" ]; then
@@ -57,14 +57,7 @@ make_pool() {
     # shellcheck disable=SC2086
     "$ravelin" pool create "$side" "${scheme[$side]}" "${drives[@]}" ${options[$side]} --yes >/dev/null
     "$ravelin" volume create "$side/v" --size "${user}M" >/dev/null
-    # A run begins at the start of the volume: one that was too short is made again, longer.
-    seconds=10 left=1
-    while [ "$left" = 1 ]; do
-        rate=$("$ravelin" --json bench "$side/v" --rw write --bs 4m --iodepth 16 --compressible 0 --time "$seconds" --yes |
-            field bytes_per_second)
-        left=$(awk "BEGIN { print ($rate * $seconds < $user * 1048576) }")
-        seconds=$(awk "BEGIN { print int($user * 1048576 / $rate * 1.15) + 2 }")
-    done
+    "$ravelin" --json bench "$side/v" --rw write --bs 4m --iodepth 16 --compressible 0 --total "${user}M" --yes >/dev/null
     # What is logged is put in place, so that it does not compete with the rebuild.
     sleep 3
 }

@@ -201,6 +201,7 @@ fn measure(pool: &PoolHandle, pattern: Pattern, options: &Options, settle: bool)
         read_percent: None,
         compressible_percent: None,
         hot: None,
+        total_bytes: None,
         rate_bytes: None,
     };
     let (before, (operations, kibibytes)) = (cpu(), traffic(pool));

@@ -66,6 +66,10 @@ pub struct Load {
     /// A part of the volume that requests at random places prefer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hot: Option<Hot>,
+    /// Bytes of all jobs together after which the load ends, if its time is not over before. None: the time alone ends
+    /// it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total_bytes: Option<u64>,
     /// Bytes per second of all jobs together: requests are sent at fixed times, whatever the answers, and their latency
     /// counts from the time at which they were due. `depth` then bounds nothing. None: each job sends a request when
     /// another one has ended.
@@ -217,6 +221,18 @@ fn free(memory: &mut Memory, content: Option<&mut Content>) -> Memory {
     memory.clone()
 }
 
+/// The number of requests after which a job ends.
+fn requests_of(load: Load, index: u64) -> u64 {
+    let Some(bytes) = load.total_bytes else {
+        return u64::MAX;
+    };
+    let (requests, jobs) = (
+        bytes.div_ceil(load.block_bytes.into()),
+        u64::from(load.jobs),
+    );
+    requests / jobs + u64::from(index < requests % jobs)
+}
+
 /// The state of a job.
 struct State {
     /// With a rate: when the requests were due that have not been sent.
@@ -230,6 +246,8 @@ struct State {
     /// Places of requests that have ended and are to be submitted again.
     idle: Vec<u64>,
     in_flight: usize,
+    /// The number of requests that may still be sent.
+    left: u64,
     next: u64,
     random: Random,
     content: Option<Content>,
@@ -280,6 +298,7 @@ impl Job {
                 begun: vec![Instant::now(); depth],
                 idle: (0..depth as u64).collect(),
                 in_flight: 0,
+                left: requests_of(load, index),
                 // Sequential jobs share the device evenly.
                 next: blocks / u64::from(load.jobs) * index,
                 random: Random::new(index),
@@ -350,10 +369,13 @@ impl Job {
             return Vec::new();
         }
         if self.load.rate_bytes.is_none() {
-            let idle = match now < self.until {
-                true => take(&mut state.idle),
-                false => Vec::new(),
-            };
+            if now >= self.until {
+                return Vec::new();
+            }
+            let most = usize::try_from(state.left).unwrap_or(usize::MAX);
+            let next = state.idle.len().min(most);
+            let idle = state.idle.split_off(state.idle.len() - next);
+            state.left -= next as u64;
             return idle.into_iter().map(|token| (token, now)).collect();
         }
         let length = usize::try_from(self.load.block_bytes).unwrap_or(1);
@@ -620,6 +642,7 @@ mod tests {
         read_percent: None,
         compressible_percent: None,
         hot: None,
+        total_bytes: None,
         rate_bytes: None,
     };
 
@@ -643,6 +666,23 @@ mod tests {
             };
             assert_eq!((zeros, different), expected, "{percent:?}");
         }
+    }
+
+    #[test]
+    fn a_load_ends_after_its_bytes_and_each_job_sends_its_share() {
+        // Seven requests, of which the last is not needed in full.
+        let (requests, _) = after(Load {
+            total_bytes: Some(6 * 8192 + 1),
+            time: Duration::from_secs(3600),
+            ..WRITES
+        });
+        let mut places: Vec<u64> = requests
+            .iter()
+            .map(|request| request.offset / 8192)
+            .collect();
+        places.sort_unstable();
+        let half = BLOCKS / 2 / 2;
+        assert_eq!(places, [0, 1, 2, 3, half, half + 1, half + 2]);
     }
 
     #[test]
@@ -731,6 +771,7 @@ mod tests {
             read_percent: None,
             compressible_percent: None,
             hot: None,
+            total_bytes: None,
             rate_bytes: Some(rate),
         }
     }

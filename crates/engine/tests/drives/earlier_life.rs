@@ -53,6 +53,7 @@ fn neither_label_nor_journal_of_an_earlier_life_is_left_on_a_drive_that_takes_a_
         read_percent: None,
         compressible_percent: None,
         hot: None,
+        total_bytes: None,
         rate_bytes: None,
     };
     let volume: Arc<dyn BlockDevice> = pool.volume("v").unwrap();

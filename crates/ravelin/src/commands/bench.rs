@@ -42,9 +42,13 @@ pub(crate) struct BenchArguments {
     #[arg(long, value_name = "SIZE", value_parser = parsed::<ByteSize>)]
     #[arg(conflicts_with = "iodepth")]
     rate: Option<ByteSize>,
-    /// Seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 5)]
-    time: u64,
+    /// Seconds, 300 at most [default: 5, or 300 with --total].
+    #[arg(long, value_name = "SECONDS")]
+    time: Option<u64>,
+    /// End after so many bytes: with --rw write and the volume's size, the volume is filled once.
+    #[arg(long, value_name = "SIZE", value_parser = parsed::<ByteSize>)]
+    #[arg(conflicts_with = "rate")]
+    total: Option<ByteSize>,
     /// Instead of zeros, write blocks of 4 KiB that all differ and that LZ4 makes smaller by this percentage: 0 is noise.
     #[arg(long, value_name = "PERCENT", value_parser = parsed::<CompressibleValue>)]
     compressible: Option<CompressibleValue>,
@@ -61,6 +65,9 @@ pub(crate) struct BenchArguments {
     #[arg(long)]
     force: bool,
 }
+
+/// The time of a load that its bytes should end: the longest that the daemon takes.
+const UNTIL_TOTAL_SECONDS: u64 = 300;
 
 /// In fio's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -93,21 +100,26 @@ impl BenchArguments {
             Rw::Randread
         };
         let rw = self.rw.unwrap_or(without);
+        let time = self.time.unwrap_or(match self.total {
+            Some(_) => UNTIL_TOTAL_SECONDS,
+            None => 5,
+        });
         let load = Load {
             pattern: rw.into(),
             block_bytes: u32::try_from(self.bs.0).unwrap_or(u32::MAX),
             depth: self.iodepth,
             jobs: self.jobs,
-            time: Duration::from_secs(self.time),
+            time: Duration::from_secs(time),
             sync: self.sync,
             read_percent: self.read,
             compressible_percent: self.compressible.map(|value| value.0),
             hot: self.hot.map(|value| value.0),
+            total_bytes: self.total.map(|total| total.0),
             rate_bytes: self.rate.map(|rate| rate.0),
         };
         let refuse = |why: &str, hint: &str| Err(Failure::usage("the load was not run", why, hint));
         if let Some(ByteSize(rate)) = self.rate
-            && rate.saturating_mul(self.time) < self.bs.0
+            && rate.saturating_mul(time) < self.bs.0
         {
             return refuse(
                 "at this rate no request is due before the time is over",
