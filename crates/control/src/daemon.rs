@@ -725,7 +725,7 @@ fn is_unheld(error: &OpenDriveError) -> bool {
         | OpenDriveError::Attached { .. }
         | OpenDriveError::NotZram { .. }
         | OpenDriveError::NoBytes { .. }
-        | OpenDriveError::ExposesMore { .. }
+        | OpenDriveError::TooSmall { .. }
         | OpenDriveError::NoUring { .. }
         | OpenDriveError::Io { .. }
         | OpenDriveError::Start { .. } => false,

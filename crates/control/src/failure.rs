@@ -139,7 +139,7 @@ impl Failure {
             OpenDriveError::NotADrive { .. }
             | OpenDriveError::NotZram { .. }
             | OpenDriveError::NoBytes { .. }
-            | OpenDriveError::ExposesMore { .. }
+            | OpenDriveError::TooSmall { .. }
             | OpenDriveError::NoUring { .. } => StatusCode::BAD_REQUEST,
             OpenDriveError::Io { .. } | OpenDriveError::Start { .. } => {
                 StatusCode::INTERNAL_SERVER_ERROR

@@ -219,7 +219,7 @@ const fn is_gone(error: &OpenDriveError) -> bool {
         | OpenDriveError::NoVolume { .. }
         | OpenDriveError::NotADrive { .. }
         | OpenDriveError::NoBytes { .. }
-        | OpenDriveError::ExposesMore { .. }
+        | OpenDriveError::TooSmall { .. }
         | OpenDriveError::Io { .. } => true,
         OpenDriveError::InUse { .. }
         | OpenDriveError::Attached { .. }

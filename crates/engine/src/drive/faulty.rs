@@ -3,6 +3,7 @@
 //! Faults are set through a [`FaultHandle`] while requests run, or from the start by the drive's
 //! URI. Failed and held requests never reach the inner drive.
 
+use std::fmt;
 use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -10,14 +11,150 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
 use block::{
-    BlockDevice, Completed, Extent, Fault, Limits, Memory, Outcome, Permission, Request,
+    BlockDevice, ByteSize, Completed, Extent, Fault, Limits, Memory, Outcome, Permission, Request,
     RequestKind, Usage,
 };
 
 use super::telemetry::Telemetry;
 use super::ticket::Ticket;
 use super::timer::Group;
-use super::uri::Faults;
+use super::uri::{
+    DriveKind, DriveSpec, NameText, ParseDriveUriError, Wrapper, bad, parse_path, parse_word,
+    path_text, size_text, word_of, wrapped, write_options,
+};
+use super::{OpenDriveError, Opened, Opening};
+
+pub(super) static KIND: DriveKind = DriveKind {
+    word: "faulty",
+    names: &["faulty:disk.img?fail=eio&nth=7&times=1&on=read&bad=1M+4K"],
+    what: "another drive that fails, for tests",
+    options: "fail=, nth=, times=, on=, while= and bad=",
+    parse: wrapped::<Faults>,
+};
+
+/// Values of `fail=`.
+const EFFECTS: [(&str, Effect); 4] = [
+    ("eio", Effect::Medium),
+    ("enospc", Effect::Full),
+    ("gone", Effect::Gone),
+    ("hang", Effect::Hang),
+];
+
+/// Values of `on=`.
+const REQUESTS: [(&str, Option<RequestKind>); 7] = [
+    ("any", None),
+    ("read", Some(RequestKind::Read)),
+    ("write", Some(RequestKind::Write)),
+    ("flush", Some(RequestKind::Flush)),
+    ("trim", Some(RequestKind::Trim)),
+    ("discard", Some(RequestKind::Discard)),
+    ("zero", Some(RequestKind::WriteZeroes)),
+];
+
+/// The parameters of `faulty:`.
+#[derive(Clone, Debug, Default)]
+struct Faults {
+    /// `fail=`, `nth=`, `times=`, `on=`: which requests fail and how.
+    trap: Option<Trap>,
+    /// `while=FILE`: the trap catches, and counts, only what comes while this file exists.
+    only_while: Option<PathBuf>,
+    /// `bad=OFFSET+LENGTH`, repeatable: bytes that cannot be read until they are written.
+    bad: Vec<(u64, u64)>,
+}
+
+impl Wrapper for Faults {
+    fn parse(text: &NameText<'_>) -> Result<Self, ParseDriveUriError> {
+        let mut faults = Self::default();
+        let mut trap = Trap::default();
+        let mut armed = false;
+        for (key, value) in text.options() {
+            match key {
+                "fail" => {
+                    armed = true;
+                    let wanted = "eio, enospc, gone or hang";
+                    trap.effect = parse_word("fail", value, &EFFECTS, wanted)?;
+                }
+                "nth" => {
+                    let nth = value.parse().ok().filter(|&nth: &u64| nth > 0);
+                    trap.nth = nth.ok_or_else(|| bad("nth", value, "a count from 1"))?;
+                }
+                "times" => {
+                    trap.times = match value {
+                        "all" => None,
+                        _ => {
+                            let times = value.parse().ok();
+                            Some(times.ok_or_else(|| bad("times", value, "a count or all"))?)
+                        }
+                    };
+                }
+                "on" => {
+                    let wanted = "any, read, write, flush, trim, discard or zero";
+                    trap.on = parse_word("on", value, &REQUESTS, wanted)?;
+                }
+                "while" => {
+                    let file = parse_path(value);
+                    faults.only_while = Some(file.ok_or_else(|| bad("while", value, "a file"))?);
+                }
+                "bad" => {
+                    let wanted = "OFFSET+LENGTH in sizes, such as 1M+4K";
+                    let range = value.split_once('+').and_then(|(offset, length)| {
+                        let ByteSize(offset) = offset.parse().ok()?;
+                        let ByteSize(length) = length.parse().ok()?;
+                        offset.checked_add(length)?;
+                        Some((offset, length))
+                    });
+                    faults
+                        .bad
+                        .push(range.ok_or_else(|| bad("bad", value, wanted))?);
+                }
+                _ => return Err(text.unknown(key)),
+            }
+        }
+        faults.trap = armed.then_some(trap);
+        Ok(faults)
+    }
+
+    fn open(&self, inner: &DriveSpec, opening: &Opening<'_>) -> Result<Opened, OpenDriveError> {
+        let inner = inner.open(opening)?;
+        let telemetry = Arc::new(Telemetry::new());
+        let drive = FaultyDrive::new(inner.device, self, &telemetry).map_err(KIND.start_error())?;
+        Ok(Opened {
+            faults: Some(drive.handle()),
+            device: Arc::new(drive),
+            kind: KIND.word,
+            works_in_caller: false,
+            telemetry,
+            ..inner
+        })
+    }
+}
+
+impl fmt::Display for Faults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let trap = self.trap.as_ref();
+        let times = |times: Option<u64>| times.map_or("all".to_owned(), |times| times.to_string());
+        // In an option `&` would end the path.
+        let only_while = |file: &PathBuf| path_text(file).replace('&', "%26");
+        let bad = |&(offset, length)| {
+            let range = format!("{}+{}", size_text(offset), size_text(length));
+            ("bad", Some(range))
+        };
+        let mut options = vec![
+            ("fail", trap.map(|trap| word_of(&trap.effect, &EFFECTS))),
+            ("nth", trap.map(|trap| trap.nth.to_string())),
+            ("times", trap.map(|trap| times(trap.times))),
+            ("on", trap.map(|trap| word_of(&trap.on, &REQUESTS))),
+            ("while", self.only_while.as_ref().map(only_while)),
+        ];
+        options.extend(self.bad.iter().map(bad));
+        // An empty `?` is written, too: without it the wrapped drive's options would be taken for
+        // the wrapper's.
+        if options.iter().all(|(_, value)| value.is_none()) {
+            return f.write_str("?");
+        }
+        write_options(f, options)
+    }
+}
 
 /// What happens to a request that a trap catches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -174,13 +311,13 @@ impl Completed for Relay {
 }
 
 /// A drive that fails on request.
-pub(crate) struct FaultyDrive {
+struct FaultyDrive {
     control: Arc<Control>,
     telemetry: Arc<Telemetry>,
 }
 
 impl FaultyDrive {
-    pub(crate) fn new(
+    fn new(
         inner: Arc<dyn BlockDevice>,
         faults: &Faults,
         telemetry: &Arc<Telemetry>,
@@ -205,7 +342,7 @@ impl FaultyDrive {
         })
     }
 
-    pub(crate) fn handle(&self) -> FaultHandle {
+    fn handle(&self) -> FaultHandle {
         FaultHandle(Arc::downgrade(&self.control))
     }
 }

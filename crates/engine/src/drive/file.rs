@@ -1,10 +1,12 @@
-//! Drives that are regular files or block devices.
+//! Drives that are regular files or block devices, and names with a path.
 
+use std::fmt;
 use std::fs;
-use std::io;
+use std::io::{self, Seek as _, SeekFrom};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,9 +18,12 @@ use super::claim::claims;
 use super::handle::{Handle, Medium, is_read_only, lock_exclusive, lock_shared};
 use super::telemetry::Telemetry;
 use super::ticket::Ticket;
-use super::uri::{Backend, FileOptions, Identity};
+use super::uri::{
+    DriveKind, DriveSpec, NameText, Named, ParseDriveUriError, parse_word, path_text, word_of,
+    write_options,
+};
 use super::workers::Workers;
-use super::{BackEnd, DriveKind, Open, OpenDriveError};
+use super::{BackEnd, Open, OpenDriveError, Opened, Opening};
 use crate::ring::{self, Submission, Target};
 
 /// Threads of a drive whose I/O sleeps: as many requests as a disk usefully reorders. Deeper queues are left to
@@ -52,8 +57,138 @@ const ASK_AGAIN: Duration = Duration::from_millis(100);
 /// What udev's processes are called, from version to version.
 const UDEV: [&str; 5] = ["systemd-udevd", "(udev-worker)", "udevd", "eudev", "mdev"];
 
+pub(super) static KIND: DriveKind = DriveKind {
+    word: "file",
+    names: &["/dev/sdb", "disk.img", "file:disk.img"],
+    what: "a block device, or a regular file",
+    options: OPTIONS,
+    parse: |text| Ok(DriveSpec::new(FileName::parse(text)?)),
+};
+
+/// What a block device is in status.
+const BLOCK: &str = "block";
+
+/// The options of all kinds with a path.
+pub(super) const OPTIONS: &str = "backend= and direct=; write %3F for a ? in a path";
+
+/// Values of `backend=`.
+const BACK_ENDS: [(&str, Backend); 3] = [
+    ("auto", Backend::Auto),
+    ("uring", Backend::Uring),
+    ("threads", Backend::Threads),
+];
+
+/// A file or device, and how to do I/O on it.
+#[derive(Clone, Debug)]
+pub(super) struct FileName {
+    path: PathBuf,
+    /// `backend=`: what carries out reads, writes and flushes.
+    backend: Backend,
+    /// `direct=`: bypass the page cache where the file can (the default).
+    direct: bool,
+}
+
+/// What carries out a file drive's reads, writes and flushes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Backend {
+    /// io_uring where it works and pays, else threads.
+    #[default]
+    Auto,
+    /// io_uring, or the drive does not open.
+    Uring,
+    /// `pread` and `pwrite` on a few threads.
+    Threads,
+}
+
+impl FileName {
+    pub(super) fn plain(path: &Path) -> Self {
+        Self {
+            path: path.to_owned(),
+            backend: Backend::Auto,
+            direct: true,
+        }
+    }
+
+    pub(super) fn parse(text: &NameText<'_>) -> Result<Self, ParseDriveUriError> {
+        let mut name = Self::plain(&text.path()?);
+        for (key, value) in text.options() {
+            match key {
+                "backend" => {
+                    let wanted = "auto, uring or threads";
+                    name.backend = parse_word("backend", value, &BACK_ENDS, wanted)?;
+                }
+                "direct" => {
+                    let words = [("on", true), ("off", false)];
+                    name.direct = parse_word("direct", value, &words, "on or off")?;
+                }
+                _ => return Err(text.unknown(key)),
+            }
+        }
+        Ok(name)
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn with_path(&self, path: &Path) -> Self {
+        Self {
+            path: path.to_owned(),
+            ..*self
+        }
+    }
+
+    /// The path and the options, without the word of a kind.
+    pub(super) fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&path_text(&self.path))?;
+        let backend = (self.backend != Backend::Auto).then(|| word_of(&self.backend, &BACK_ENDS));
+        let direct = (!self.direct).then(|| "off".to_owned());
+        write_options(f, [("backend", backend), ("direct", direct)])
+    }
+}
+
+impl fmt::Display for FileName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let start = self.path.as_os_str().as_bytes();
+        if !start.starts_with(b"/") && start.contains(&b':') {
+            // A relative path that could be taken for a kind of drive.
+            f.write_str("file:")?;
+        }
+        self.write(f)
+    }
+}
+
+impl Named for FileName {
+    fn open(&self, opening: &Opening<'_>) -> Result<Opened, OpenDriveError> {
+        let telemetry = Arc::new(Telemetry::new());
+        let (drive, kind) = FileDrive::open(self, &opening.how, &telemetry)?;
+        Ok(Opened {
+            direct: drive.handle.is_direct(),
+            back_end: drive.back_end.clone(),
+            works_in_caller: drive.works_in_caller(),
+            identity: Some(drive.handle.identity()),
+            device: Arc::new(drive),
+            kind,
+            telemetry,
+            faults: None,
+        })
+    }
+
+    fn size_bytes(&self) -> io::Result<u64> {
+        fs::File::open(&self.path)?.seek(SeekFrom::End(0))
+    }
+
+    fn path(&self) -> Option<&Path> {
+        Some(&self.path)
+    }
+
+    fn with_path(&self, path: &Path) -> Option<DriveSpec> {
+        Some(DriveSpec::new(self.with_path(path)))
+    }
+}
+
 /// A regular file or block device.
-pub(crate) struct FileDrive {
+struct FileDrive {
     /// Gets reads, writes and flushes, if there is one; the workers always get everything else.
     target: Option<Arc<Target>>,
     workers: Workers,
@@ -63,13 +198,13 @@ pub(crate) struct FileDrive {
 }
 
 impl FileDrive {
-    /// Opens `path`. Returns the drive and whether it is a file or a device.
-    pub(crate) fn open(
-        path: &Path,
-        options: &FileOptions,
+    /// Returns the drive, and `file` or `block`.
+    fn open(
+        name: &FileName,
         open: &Open,
         telemetry: &Arc<Telemetry>,
-    ) -> Result<(Self, DriveKind), OpenDriveError> {
+    ) -> Result<(Self, &'static str), OpenDriveError> {
+        let path = &*name.path;
         let fail = |doing: &'static str| {
             let path = path.to_owned();
             move |source: io::Error| OpenDriveError::Io {
@@ -79,9 +214,9 @@ impl FileDrive {
             }
         };
         let (fd, kind) = open_and_lock(path, open)?;
-        let handle = Handle::new(fd, options.direct).map_err(fail("probing"))?;
+        let handle = Handle::new(fd, name.direct).map_err(fail("probing"))?;
         let handle = Arc::new(handle);
-        let back_end = match (options.backend, choose(options.backend, &handle)) {
+        let back_end = match (name.backend, choose(name.backend, &handle)) {
             (_, Ok(())) => BackEnd::Uring,
             (Backend::Uring, Err(reason)) => {
                 return Err(OpenDriveError::NoUring {
@@ -113,24 +248,9 @@ impl FileDrive {
         Ok((drive, kind))
     }
 
-    /// Whether I/O bypasses the page cache.
-    pub(crate) fn is_direct(&self) -> bool {
-        self.handle.is_direct()
-    }
-
-    /// The identity of the open file or device.
-    pub(crate) fn identity(&self) -> Identity {
-        self.handle.identity()
-    }
-
     /// Whether a read or write is more than a copy for the lane's thread that submits it.
-    pub(crate) fn works_in_caller(&self) -> bool {
+    fn works_in_caller(&self) -> bool {
         self.target.is_none() && self.handle.medium() == Medium::MemoryBlock
-    }
-
-    /// What carries out reads, writes and flushes.
-    pub(crate) fn back_end(&self) -> BackEnd {
-        self.back_end.clone()
     }
 }
 
@@ -207,7 +327,7 @@ impl Drop for FileDrive {
 }
 
 /// Opens a file (making it if asked) or a block device, and takes its lock if `open.exclusive`.
-fn open_and_lock(path: &Path, open: &Open) -> Result<(OwnedFd, DriveKind), OpenDriveError> {
+fn open_and_lock(path: &Path, open: &Open) -> Result<(OwnedFd, &'static str), OpenDriveError> {
     let fail = |doing: &'static str, source: io::Error| match source.kind() {
         io::ErrorKind::NotFound => OpenDriveError::NotFound {
             path: path.to_owned(),
@@ -230,9 +350,9 @@ fn open_and_lock(path: &Path, open: &Open) -> Result<(OwnedFd, DriveKind), OpenD
         (Ok(metadata), _) => {
             let file_type = metadata.file_type();
             if file_type.is_file() {
-                DriveKind::File
+                KIND.word
             } else if file_type.is_block_device() {
-                DriveKind::Block
+                BLOCK
             } else {
                 return Err(OpenDriveError::NotADrive {
                     path: path.to_owned(),
@@ -241,11 +361,11 @@ fn open_and_lock(path: &Path, open: &Open) -> Result<(OwnedFd, DriveKind), OpenD
         }
         (Err(error), Some(size_bytes)) if error.kind() == io::ErrorKind::NotFound => {
             create_sparse(path, size_bytes).map_err(|error| fail("creating", error))?;
-            DriveKind::File
+            KIND.word
         }
         (Err(error), _) => return Err(fail("opening", error)),
     };
-    if kind == DriveKind::Block && open.exclusive {
+    if kind == BLOCK && open.exclusive {
         // Without O_CREAT, O_EXCL takes the device's exclusive claim, which mounts and md hold, too.
         flags |= OFlags::EXCL;
     }

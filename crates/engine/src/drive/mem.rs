@@ -5,6 +5,7 @@
 //! regions: [ 1 GiB: [ 64 KiB | – | 64 KiB | … ] ] [ – ] …      –: never written or trimmed, zeros
 //! ```
 
+use std::fmt;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -18,7 +19,57 @@ use super::file::INLINE_BYTES_MAX;
 use super::handle::{copy_in, copy_out};
 use super::telemetry::Telemetry;
 use super::ticket::Ticket;
+use super::uri::{DriveKind, DriveSpec, Named, parse_size, size_text};
 use super::workers::{Ask, Perform, Performed, Workers, check};
+use super::{BackEnd, OpenDriveError, Opened, Opening};
+
+pub(super) static KIND: DriveKind = DriveKind {
+    word: "mem",
+    names: &["mem:1G"],
+    what: "memory of the daemon, lost when the daemon ends",
+    options: "only a size, such as mem:1G",
+    parse: |text| {
+        text.no_options()?;
+        let size_bytes = parse_size("mem", text.body)?;
+        Ok(DriveSpec::new(MemName { size_bytes }))
+    },
+};
+
+#[derive(Debug)]
+struct MemName {
+    size_bytes: u64,
+}
+
+impl fmt::Display for MemName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "mem:{}", size_text(self.size_bytes))
+    }
+}
+
+impl Named for MemName {
+    fn open(&self, _opening: &Opening<'_>) -> Result<Opened, OpenDriveError> {
+        let telemetry = Arc::new(Telemetry::new());
+        let drive = MemDrive::new(self.size_bytes, &telemetry).map_err(KIND.start_error())?;
+        Ok(Opened {
+            device: Arc::new(drive),
+            identity: None,
+            kind: KIND.word,
+            direct: false,
+            back_end: BackEnd::Memory,
+            works_in_caller: false,
+            telemetry,
+            faults: None,
+        })
+    }
+
+    fn size_bytes(&self) -> io::Result<u64> {
+        Ok(self.size_bytes)
+    }
+
+    fn has_queue(&self) -> bool {
+        false
+    }
+}
 
 /// The unit of allocation: a trim frees only the pieces that it covers.
 const PIECE_BYTES: usize = 64 << 10;
@@ -182,7 +233,7 @@ impl Perform for Performer {
 }
 
 /// A drive in memory, allocated as it is written, freed as it is trimmed.
-pub(crate) struct MemDrive {
+struct MemDrive {
     limits: Limits,
     performer: Arc<Performer>,
     workers: Workers,
@@ -191,7 +242,7 @@ pub(crate) struct MemDrive {
 
 impl MemDrive {
     /// A drive of `size_bytes` zeros, rounded down to whole sectors.
-    pub(crate) fn new(size_bytes: u64, telemetry: &Arc<Telemetry>) -> io::Result<Self> {
+    fn new(size_bytes: u64, telemetry: &Arc<Telemetry>) -> io::Result<Self> {
         let limits = Limits {
             size_bytes: size_bytes & !511,
             block_bytes_min: 512,

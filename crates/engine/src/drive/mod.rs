@@ -24,6 +24,10 @@ mod faulty;
 mod file;
 mod handle;
 mod mem;
+/// The example of `docs/howto/add-a-drive-kind.md`, which is compiled and tested here.
+#[cfg(test)]
+#[path = "../../../../docs/howto/part.rs"]
+mod part;
 mod signature;
 mod slow;
 pub mod sync;
@@ -52,21 +56,26 @@ pub use faulty::{Effect, FaultHandle, Trap};
 pub use file::{Holder, create_sparse};
 pub use signature::{RAVELIN_MAGIC, RAVELIN_MAGIC_OFFSET, Signature, probe, signatures};
 pub use telemetry::{BUCKETS, Telemetry, TelemetrySnapshot, TrafficSnapshot};
-pub use uri::{
-    Backend, Budget, DriveSpec, DriveUri, Faults, FileOptions, Identity, KINDS, NamedKind,
-    ParseDriveUriError, Place, Rate, identity,
-};
+pub use uri::{DriveKind, DriveSpec, DriveUri, Identity, ParseDriveUriError, Place, identity};
 pub use volume::OpenVolume;
 
 pub(crate) use handle::{AGAIN_MAX, Handle, gather, ranges_from, scatter};
 pub(crate) use ticket::Ticket;
 pub(crate) use workers::{ASK_AGAIN, Backlog, Halt, Perform, check};
 
-use compress::CompressDrive;
-use file::FileDrive;
-use mem::MemDrive;
-use slow::SlowDrive;
-use volume::VolumeDrive;
+/// All kinds of drives, in the order of the help. A new one is a file, its `mod` line and its line here
+/// (`docs/howto/add-a-drive-kind.md`).
+pub static KINDS: &[&DriveKind] = &[
+    &file::KIND,
+    &zram::KIND,
+    &mem::KIND,
+    &volume::KIND,
+    &slow::KIND,
+    &compress::KIND,
+    &faulty::KIND,
+    #[cfg(test)]
+    &part::KIND,
+];
 
 /// How to open a drive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -81,42 +90,6 @@ pub struct Open {
     /// device again, and keeps everybody else from it meanwhile. So a command that only says what it would do opens
     /// drives in this way. A drive that could not be opened for writing either is refused all the same.
     pub read_only: bool,
-}
-
-/// What holds a drive's bytes, or wraps another drive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum DriveKind {
-    /// A regular file.
-    File,
-    /// A block device.
-    Block,
-    /// A zram device.
-    Zram,
-    /// This process's memory.
-    Mem,
-    /// A volume of a pool that is open here.
-    Volume,
-    /// A throttle before another drive.
-    Slow,
-    /// A fault injector before another drive.
-    Faulty,
-    /// A budget of physical space before another drive.
-    Compress,
-}
-
-impl fmt::Display for DriveKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::File => "file",
-            Self::Block => "block",
-            Self::Zram => "zram",
-            Self::Mem => "mem",
-            Self::Volume => "volume",
-            Self::Slow => "slow",
-            Self::Faulty => "faulty",
-            Self::Compress => "compress",
-        })
-    }
 }
 
 /// What carries out a drive's reads, writes and flushes; for status.
@@ -159,8 +132,8 @@ pub struct Drive {
     pub identity: Option<Identity>,
     /// Its size when it was opened.
     pub size_bytes: u64,
-    /// Its kind; that of the outermost wrapper if it is wrapped.
-    pub kind: DriveKind,
+    /// The word of its kind, or `block` for a block device; that of the outermost wrapper if it is wrapped.
+    pub kind: &'static str,
     /// Whether its I/O bypasses the page cache.
     pub direct: bool,
     /// What does its I/O, under all wrappers.
@@ -242,15 +215,17 @@ pub enum OpenDriveError {
         /// The drive.
         path: PathBuf,
     },
-    /// `compress:` before a drive that is smaller than what it is to expose.
-    #[error("{drive}: has {}, less than exposed={}", ByteSize(*size_bytes), ByteSize(*exposed_bytes))]
-    ExposesMore {
+    /// A wrapper before a drive that is smaller than the wrapper's option demands.
+    #[error("{drive}: has {}, less than {option}={}", ByteSize(*size_bytes), ByteSize(*needed_bytes))]
+    TooSmall {
         /// The drive's name, under the wrapper.
         drive: String,
         /// Its size.
         size_bytes: u64,
-        /// The size that was asked for.
-        exposed_bytes: u64,
+        /// The wrapper's option.
+        option: &'static str,
+        /// The size that it demands.
+        needed_bytes: u64,
     },
     /// io_uring was asked for by name, and does not work here.
     #[error("{}: {reason}", path.display())]
@@ -274,7 +249,7 @@ pub enum OpenDriveError {
     #[error("the {kind} drive could not be started: {source}")]
     Start {
         /// Its kind.
-        kind: DriveKind,
+        kind: &'static str,
         /// The operating system's reason.
         source: io::Error,
     },
@@ -304,7 +279,9 @@ impl Hint for OpenDriveError {
             },
             Self::NotZram { .. } => "name it without `zram:`",
             Self::NoBytes { .. } => "give it a size first (files: truncate -s, zram: its disksize)",
-            Self::ExposesMore { .. } => "leave out exposed=, or name a larger drive",
+            Self::TooSmall { option, .. } => {
+                return Some(format!("leave out {option}=, or name a larger drive").into());
+            }
             Self::NoUring { .. } => "name the drive without backend=uring",
             Self::Io { .. } => return None,
             Self::Start { .. } => "make it smaller or free memory",
@@ -341,7 +318,7 @@ pub(crate) fn open_over(
 ) -> Result<Drive, OpenDriveError> {
     let mut uri = uri.absolute();
     let bay = uri.slot.take().map(Bay::named);
-    let opened = open_spec(&uri.spec, &how, volume)?;
+    let opened = uri.spec.open(&Opening { how, volume })?;
     let size_bytes = opened.device.limits().size_bytes;
     if size_bytes == 0 {
         return Err(OpenDriveError::NoBytes {
@@ -377,168 +354,23 @@ pub fn show_to_udev(drive: &Drive) {
     let _ = std::fs::OpenOptions::new().write(true).open(path);
 }
 
+/// How a drive is opened, and the volume that its name leads to.
+#[derive(Clone, Copy)]
+pub(crate) struct Opening<'a> {
+    how: Open,
+    volume: Option<&'a OpenVolume>,
+}
+
 /// A [`Drive`] that is being opened: each wrapper adds to it.
-struct Opened {
+pub(crate) struct Opened {
     device: Arc<dyn BlockDevice>,
     identity: Option<Identity>,
-    kind: DriveKind,
+    kind: &'static str,
     direct: bool,
     back_end: BackEnd,
     works_in_caller: bool,
     telemetry: Arc<Telemetry>,
     faults: Option<FaultHandle>,
-}
-
-fn open_spec(
-    spec: &DriveSpec,
-    how: &Open,
-    volume: Option<&OpenVolume>,
-) -> Result<Opened, OpenDriveError> {
-    let telemetry = Arc::new(Telemetry::new());
-    let start = |kind| move |source| OpenDriveError::Start { kind, source };
-    match spec {
-        DriveSpec::File { path, options } => {
-            let (drive, kind) = FileDrive::open(path, options, how, &telemetry)?;
-            Ok(Opened {
-                direct: drive.is_direct(),
-                back_end: drive.back_end(),
-                works_in_caller: drive.works_in_caller(),
-                identity: Some(drive.identity()),
-                device: Arc::new(drive),
-                kind,
-                telemetry,
-                faults: None,
-            })
-        }
-        DriveSpec::Zram { path, options } => {
-            prepare_zram(path, how)?;
-            let (drive, _) = FileDrive::open(path, options, how, &telemetry)?;
-            Ok(Opened {
-                direct: drive.is_direct(),
-                back_end: drive.back_end(),
-                works_in_caller: drive.works_in_caller(),
-                identity: Some(drive.identity()),
-                device: Arc::new(drive),
-                kind: DriveKind::Zram,
-                telemetry,
-                faults: None,
-            })
-        }
-        DriveSpec::Mem { size_bytes } => Ok(Opened {
-            device: Arc::new(
-                MemDrive::new(*size_bytes, &telemetry).map_err(start(DriveKind::Mem))?,
-            ),
-            identity: None,
-            kind: DriveKind::Mem,
-            direct: false,
-            back_end: BackEnd::Memory,
-            works_in_caller: false,
-            telemetry,
-            faults: None,
-        }),
-        DriveSpec::Volume { pool, volume: name } => {
-            let name = format!("{pool}/{name}");
-            let Some(volume) = volume else {
-                return Err(OpenDriveError::NoVolume { name });
-            };
-            if let Some(address) = volume.attached.clone() {
-                return Err(OpenDriveError::Attached { name, address });
-            }
-            Ok(Opened {
-                device: Arc::new(VolumeDrive::new(&volume.device, &telemetry)),
-                identity: Some(Identity::Volume(volume.uuid)),
-                kind: DriveKind::Volume,
-                direct: true,
-                back_end: BackEnd::Pool,
-                works_in_caller: false,
-                telemetry,
-                faults: None,
-            })
-        }
-        DriveSpec::Slow { inner, rate } => {
-            let inner = open_spec(inner, how, volume)?;
-            let drive =
-                SlowDrive::new(inner.device, *rate, &telemetry).map_err(start(DriveKind::Slow))?;
-            Ok(Opened {
-                device: Arc::new(drive),
-                kind: DriveKind::Slow,
-                works_in_caller: false,
-                telemetry,
-                ..inner
-            })
-        }
-        DriveSpec::Faulty { inner, faults } => {
-            let inner = open_spec(inner, how, volume)?;
-            let drive = faulty::FaultyDrive::new(inner.device, faults, &telemetry)
-                .map_err(start(DriveKind::Faulty))?;
-            Ok(Opened {
-                faults: Some(drive.handle()),
-                device: Arc::new(drive),
-                kind: DriveKind::Faulty,
-                works_in_caller: false,
-                telemetry,
-                ..inner
-            })
-        }
-        DriveSpec::Compress { inner, budget } => {
-            let name = || inner.to_string();
-            let how = Open {
-                create_size: how
-                    .create_size
-                    .map(|size| budget.exposed_bytes.unwrap_or(size)),
-                ..*how
-            };
-            let opened = open_spec(inner, &how, volume)?;
-            let size_bytes = opened.device.limits().size_bytes;
-            let exposed_bytes = budget.exposed_bytes.unwrap_or(size_bytes);
-            if exposed_bytes > size_bytes {
-                return Err(OpenDriveError::ExposesMore {
-                    drive: name(),
-                    size_bytes,
-                    exposed_bytes,
-                });
-            }
-            let drive = CompressDrive::new(opened.device, *budget, exposed_bytes, &telemetry)
-                .map_err(start(DriveKind::Compress))?;
-            Ok(Opened {
-                device: Arc::new(drive),
-                kind: DriveKind::Compress,
-                works_in_caller: true,
-                telemetry,
-                ..opened
-            })
-        }
-    }
-}
-
-/// Checks that `path` is a zram device, and sets its size if it has none and `how` gives one.
-fn prepare_zram(path: &Path, how: &Open) -> Result<(), OpenDriveError> {
-    let fail = |doing| {
-        move |source: io::Error| match source.kind() {
-            io::ErrorKind::NotFound => OpenDriveError::NotFound {
-                path: path.to_owned(),
-            },
-            _ => OpenDriveError::Io {
-                path: path.to_owned(),
-                doing,
-                source,
-            },
-        }
-    };
-    let device = std::fs::canonicalize(path).map_err(fail("opening"))?;
-    let name = device.file_name().unwrap_or_default();
-    let disksize = Path::new("/sys/block").join(name).join("disksize");
-    let is_zram = name.as_encoded_bytes().starts_with(b"zram") && disksize.exists();
-    if !is_zram {
-        return Err(OpenDriveError::NotZram {
-            path: path.to_owned(),
-        });
-    }
-    let now = std::fs::read_to_string(&disksize).map_err(fail("reading the size of"))?;
-    if let (Some(size_bytes), "0") = (how.create_size, now.trim()) {
-        std::fs::write(&disksize, size_bytes.to_string()).map_err(fail("sizing"))?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@
 //! its zeros would be slower than this model. Their place in the FIFO is like any other's, so a
 //! flush answers after the writes before it.
 
+use std::fmt;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -25,7 +26,94 @@ use block::{BlockDevice, Completed, Extent, Limits, Memory, Outcome, Permission,
 use super::telemetry::Telemetry;
 use super::ticket::Ticket;
 use super::timer::{Group, Scheduler};
-use super::uri::Rate;
+use super::uri::{
+    DriveKind, DriveSpec, NameText, ParseDriveUriError, Wrapper, bad, duration_text,
+    parse_duration, parse_size, size_text, wrapped, write_options,
+};
+use super::{OpenDriveError, Opened, Opening};
+
+pub(super) static KIND: DriveKind = DriveKind {
+    word: "slow",
+    names: &["slow:disk.img?bandwidth=8M&iops=500&latency=2ms"],
+    what: "another drive as a slow one, for tests",
+    options: "bandwidth=, iops= and latency=",
+    parse: wrapped::<Rate>,
+};
+
+/// The parameters of `slow:`. At least one is given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Rate {
+    /// `bandwidth=`: bytes per second through the server, not zero.
+    bandwidth_bytes_per_second: Option<u64>,
+    /// `iops=`: requests per second through the server, not zero.
+    requests_per_second: Option<u64>,
+    /// `latency=`: added after the server.
+    latency: Duration,
+}
+
+impl Wrapper for Rate {
+    fn parse(text: &NameText<'_>) -> Result<Self, ParseDriveUriError> {
+        let mut rate = Self::default();
+        let mut has_latency = false;
+        for (key, value) in text.options() {
+            match key {
+                "bandwidth" => {
+                    rate.bandwidth_bytes_per_second = Some(parse_size("bandwidth", value)?);
+                }
+                "iops" => {
+                    let iops = value.parse().ok().filter(|&iops: &u64| iops > 0);
+                    let wanted = "a whole number above 0, such as 500";
+                    rate.requests_per_second =
+                        Some(iops.ok_or_else(|| bad("iops", value, wanted))?);
+                }
+                "latency" => {
+                    let wanted = "a time up to an hour, such as 2ms, 150us or 1s";
+                    has_latency = true;
+                    rate.latency =
+                        parse_duration(value).ok_or_else(|| bad("latency", value, wanted))?;
+                }
+                _ => return Err(text.unknown(key)),
+            }
+        }
+        if rate == Self::default() && !has_latency {
+            return Err(ParseDriveUriError::Refused {
+                reason: "`slow:` needs at least one of bandwidth=, iops= and latency=".to_owned(),
+                hint: "such as slow:disk.img?bandwidth=8M",
+            });
+        }
+        Ok(rate)
+    }
+
+    fn open(&self, inner: &DriveSpec, opening: &Opening<'_>) -> Result<Opened, OpenDriveError> {
+        let inner = inner.open(opening)?;
+        let telemetry = Arc::new(Telemetry::new());
+        let drive = SlowDrive::new(inner.device, *self, &telemetry).map_err(KIND.start_error())?;
+        Ok(Opened {
+            device: Arc::new(drive),
+            kind: KIND.word,
+            works_in_caller: false,
+            telemetry,
+            ..inner
+        })
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bandwidth = self.bandwidth_bytes_per_second;
+        let iops = self.requests_per_second;
+        // At least one option is written.
+        let latency = self.latency != Duration::ZERO || bandwidth.is_none() && iops.is_none();
+        write_options(
+            f,
+            [
+                ("bandwidth", bandwidth.map(size_text)),
+                ("iops", iops.map(|iops| iops.to_string())),
+                ("latency", latency.then(|| duration_text(self.latency))),
+            ],
+        )
+    }
+}
 
 /// The server: when it is free again, and how fast it works.
 struct Server {
@@ -56,7 +144,7 @@ fn quotient(amount: u64, per_second: u64) -> Duration {
 }
 
 /// A drive that appears as fast as its [`Rate`], and no faster than the inner drive.
-pub(crate) struct SlowDrive {
+struct SlowDrive {
     // Closed before `inner` is dropped: later answers of the inner drive find the group closed.
     group: Group,
     inner: Arc<dyn BlockDevice>,
@@ -65,7 +153,7 @@ pub(crate) struct SlowDrive {
 }
 
 impl SlowDrive {
-    pub(crate) fn new(
+    fn new(
         inner: Arc<dyn BlockDevice>,
         rate: Rate,
         telemetry: &Arc<Telemetry>,

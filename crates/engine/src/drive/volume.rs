@@ -22,6 +22,7 @@
 //! [`Fault::Gone`] from then on. The daemon closes pools above first.
 
 use std::fmt;
+use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -34,6 +35,76 @@ use uuid::Uuid;
 use super::handle::{gather, scatter};
 use super::telemetry::Telemetry;
 use super::ticket::Ticket;
+use super::uri::{DriveKind, DriveSpec, Identity, Named, ParseDriveUriError};
+use super::{BackEnd, OpenDriveError, Opened, Opening};
+
+pub(super) static KIND: DriveKind = DriveKind {
+    word: "volume",
+    names: &["volume:tank/stripe"],
+    what: "a volume of a pool that is open here; raid0 pools take them",
+    options: "only POOL/NAME, such as volume:tank/stripe",
+    parse: |text| {
+        text.no_options()?;
+        let whole = |part: &str| !part.is_empty() && !part.contains('/');
+        match text.body.split_once('/') {
+            Some((pool, volume)) if whole(pool) && whole(volume) => {
+                Ok(DriveSpec::new(VolumeName {
+                    pool: pool.to_owned(),
+                    volume: volume.to_owned(),
+                }))
+            }
+            _ => Err(ParseDriveUriError::Refused {
+                reason: format!("`volume:{}` names no volume of a pool", text.body),
+                hint: "write volume:POOL/NAME, such as volume:tank/stripe",
+            }),
+        }
+    },
+};
+
+#[derive(Debug)]
+pub(super) struct VolumeName {
+    pub(super) pool: String,
+    pub(super) volume: String,
+}
+
+impl fmt::Display for VolumeName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "volume:{}/{}", self.pool, self.volume)
+    }
+}
+
+impl Named for VolumeName {
+    fn open(&self, opening: &Opening<'_>) -> Result<Opened, OpenDriveError> {
+        let name = format!("{}/{}", self.pool, self.volume);
+        let Some(volume) = opening.volume else {
+            return Err(OpenDriveError::NoVolume { name });
+        };
+        if let Some(address) = volume.attached.clone() {
+            return Err(OpenDriveError::Attached { name, address });
+        }
+        let telemetry = Arc::new(Telemetry::new());
+        Ok(Opened {
+            device: Arc::new(VolumeDrive::new(&volume.device, &telemetry)),
+            identity: Some(Identity::Volume(volume.uuid)),
+            kind: KIND.word,
+            direct: true,
+            back_end: BackEnd::Pool,
+            works_in_caller: false,
+            telemetry,
+            faults: None,
+        })
+    }
+
+    fn size_bytes(&self) -> io::Result<u64> {
+        Err(io::Error::other(
+            "the size of a volume is known to the daemon; `ravelin volume list` shows it",
+        ))
+    }
+
+    fn volume(&self) -> Option<(&str, &str)> {
+        Some((&self.pool, &self.volume))
+    }
+}
 
 /// A volume of a pool that is open here, as far as a pool above needs it.
 #[derive(Clone)]
@@ -55,13 +126,13 @@ impl fmt::Debug for OpenVolume {
 }
 
 /// A volume that is used as a drive.
-pub(crate) struct VolumeDrive {
+struct VolumeDrive {
     volume: Arc<dyn BlockDevice>,
     telemetry: Arc<Telemetry>,
 }
 
 impl VolumeDrive {
-    pub(crate) fn new(volume: &Arc<dyn BlockDevice>, telemetry: &Arc<Telemetry>) -> Self {
+    fn new(volume: &Arc<dyn BlockDevice>, telemetry: &Arc<Telemetry>) -> Self {
         Self {
             volume: Arc::clone(volume),
             telemetry: Arc::clone(telemetry),

@@ -1,13 +1,90 @@
-//! What a zram device says about its memory: its limit is its physical capacity.
+//! `zram:`: a zram device, which is sized if it has no size; and what such a device says about its memory: its limit is
+//! its physical capacity.
 //!
 //! `mm_stat` is a line of numbers (`Documentation/admin-guide/blockdev/zram.rst`): orig_data_size, compr_data_size,
 //! mem_used_total, mem_limit, mem_used_max, … in bytes. The limit is 0 where there is none. The used memory is whole
 //! pages of the allocator, some percent more than the compressed data.
 
+use std::fmt;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use block::Usage;
+
+use super::file::{self, FileName};
+use super::uri::{DriveKind, DriveSpec, Named};
+use super::{Open, OpenDriveError, Opened, Opening};
+
+pub(super) static KIND: DriveKind = DriveKind {
+    word: "zram",
+    names: &["zram:/dev/zram1"],
+    what: "a zram device; one without a size gets the size that the command gives",
+    options: file::OPTIONS,
+    parse: |text| Ok(DriveSpec::new(ZramName(FileName::parse(text)?))),
+};
+
+#[derive(Debug)]
+struct ZramName(FileName);
+
+impl fmt::Display for ZramName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("zram:")?;
+        self.0.write(f)
+    }
+}
+
+impl Named for ZramName {
+    fn open(&self, opening: &Opening<'_>) -> Result<Opened, OpenDriveError> {
+        prepare(self.0.path(), &opening.how)?;
+        Ok(Opened {
+            kind: KIND.word,
+            ..self.0.open(opening)?
+        })
+    }
+
+    fn size_bytes(&self) -> io::Result<u64> {
+        self.0.size_bytes()
+    }
+
+    fn path(&self) -> Option<&Path> {
+        Some(self.0.path())
+    }
+
+    fn with_path(&self, path: &Path) -> Option<DriveSpec> {
+        Some(DriveSpec::new(Self(self.0.with_path(path))))
+    }
+}
+
+/// Checks that `path` is a zram device, and sets its size if it has none and `how` gives one.
+fn prepare(path: &Path, how: &Open) -> Result<(), OpenDriveError> {
+    let fail = |doing| {
+        move |source: io::Error| match source.kind() {
+            io::ErrorKind::NotFound => OpenDriveError::NotFound {
+                path: path.to_owned(),
+            },
+            _ => OpenDriveError::Io {
+                path: path.to_owned(),
+                doing,
+                source,
+            },
+        }
+    };
+    let device = std::fs::canonicalize(path).map_err(fail("opening"))?;
+    let name = device.file_name().unwrap_or_default();
+    let disksize = Path::new("/sys/block").join(name).join("disksize");
+    let is_zram = name.as_encoded_bytes().starts_with(b"zram") && disksize.exists();
+    if !is_zram {
+        return Err(OpenDriveError::NotZram {
+            path: path.to_owned(),
+        });
+    }
+    let now = std::fs::read_to_string(&disksize).map_err(fail("reading the size of"))?;
+    if let (Some(size_bytes), "0") = (how.create_size, now.trim()) {
+        std::fs::write(&disksize, size_bytes.to_string()).map_err(fail("sizing"))?;
+    }
+    Ok(())
+}
 
 /// The allocator takes memory in chains of up to 16 pages (`CONFIG_ZSMALLOC_CHAIN_SIZE`): a write fails when the next
 /// chain would exceed the limit.

@@ -33,7 +33,7 @@ use block::{BlockDevice, Instant, Seat};
 
 use self::admission::Admission;
 use self::purposes::Asked;
-use crate::drive::{Drive, DriveSpec};
+use crate::drive::Drive;
 
 /// The clock of a pool: nanoseconds since it was started.
 #[derive(Clone, Copy, Debug)]
@@ -72,7 +72,7 @@ struct Seated {
 
 impl Seated {
     fn new(drive: Drive, threads: u16) -> Self {
-        let queues = !matches!(drive.uri.spec, DriveSpec::Mem { .. });
+        let queues = drive.uri.spec.has_queue();
         Self {
             drive,
             admission: queues.then(Arc::default),

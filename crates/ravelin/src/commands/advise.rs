@@ -1,11 +1,9 @@
 //! `ravelin advise DRIVE…`: schemes that these drives are good for, side by side.
 
-use std::io::{Seek, SeekFrom};
-
 use block::Hint;
 use clap::Args;
 use engine::assemble::{PoolPlan, estimate};
-use engine::drive::{DriveSpec, DriveUri};
+use engine::drive::DriveUri;
 use layout::Scheme;
 use layout::scheme::meant_by;
 use serde_json::json;
@@ -40,7 +38,7 @@ impl AdviseArguments {
         }
         let mut drives = Vec::new();
         for drive in &self.drives {
-            let bytes = size_of(&drive.spec).map_err(|error| {
+            let bytes = drive.spec.size_bytes().map_err(|error| {
                 Failure::failed(what, format!("{drive}: {error}"), "check the drive's name")
             })?;
             drives.push((drive.to_string(), bytes));
@@ -230,24 +228,6 @@ fn command(scheme: &str, drives: &[(String, u64)]) -> String {
         _ => "DRIVE…".to_owned(),
     };
     format!("ravelin pool create NAME {scheme} {drives}")
-}
-
-/// A drive's size, without any claim to the drive.
-fn size_of(drive: &DriveSpec) -> std::io::Result<u64> {
-    match drive {
-        DriveSpec::Mem { size_bytes } => Ok(*size_bytes),
-        DriveSpec::File { path, .. } | DriveSpec::Zram { path, .. } => {
-            std::fs::File::open(path)?.seek(SeekFrom::End(0))
-        }
-        DriveSpec::Volume { .. } => Err(std::io::Error::other(
-            "the size of a volume is known to the daemon; `ravelin volume list` shows it",
-        )),
-        DriveSpec::Slow { inner, .. } | DriveSpec::Faulty { inner, .. } => size_of(inner),
-        DriveSpec::Compress { inner, budget } => match budget.exposed_bytes {
-            Some(exposed_bytes) => Ok(exposed_bytes),
-            None => size_of(inner),
-        },
-    }
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ mod ledger;
 mod length;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
 use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -27,8 +28,8 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use block::{
-    BlockDevice, Completed, Extent, Fault, Limits, Memory, Outcome, Permission, Region, Request,
-    RequestKind, Usage,
+    BlockDevice, ByteSize, Completed, Extent, Fault, Limits, Memory, Outcome, Permission, Region,
+    Request, RequestKind, Usage,
 };
 
 use self::ledger::{BLOCK_BYTES, Content, Ledger};
@@ -38,8 +39,105 @@ use super::file::INLINE_BYTES_MAX;
 use super::sync;
 use super::telemetry::Telemetry;
 use super::ticket::Ticket;
-use super::uri::Budget;
+use super::uri::{
+    DriveKind, DriveSpec, NameText, ParseDriveUriError, Wrapper, parse_size, size_text, wrapped,
+    write_options,
+};
 use super::workers::{check, join_others};
+use super::{Open, OpenDriveError, Opened, Opening};
+
+pub(super) static KIND: DriveKind = DriveKind {
+    word: "compress",
+    names: &["compress:disk.img?physical=1G&exposed=4G"],
+    what: "another drive as one that compresses, with a budget of physical space",
+    options: "physical= and exposed=",
+    parse: wrapped::<Budget>,
+};
+
+/// The parameters of `compress:`.
+#[derive(Clone, Copy, Debug)]
+struct Budget {
+    /// `physical=`: physical capacity in bytes, not zero.
+    physical_bytes: u64,
+    /// `exposed=`: the drive's size in bytes, at least `physical_bytes`; the inner drive's size by default.
+    exposed_bytes: Option<u64>,
+}
+
+impl Wrapper for Budget {
+    fn parse(text: &NameText<'_>) -> Result<Self, ParseDriveUriError> {
+        let mut physical = None;
+        let mut exposed_bytes = None;
+        for (key, value) in text.options() {
+            match key {
+                "physical" => physical = Some(parse_size("physical", value)?),
+                "exposed" => exposed_bytes = Some(parse_size("exposed", value)?),
+                _ => return Err(text.unknown(key)),
+            }
+        }
+        let physical_bytes = physical.ok_or_else(|| ParseDriveUriError::Refused {
+            reason: "`compress:` needs physical=".to_owned(),
+            hint: "such as compress:disk.img?physical=1G",
+        })?;
+        if let Some(exposed) = exposed_bytes.filter(|&exposed| exposed < physical_bytes) {
+            let (exposed, physical) = (ByteSize(exposed), ByteSize(physical_bytes));
+            return Err(ParseDriveUriError::Refused {
+                reason: format!("exposed={exposed} is less than physical={physical}"),
+                hint: "leave out exposed=, or expose more: data that compresses takes less physical space",
+            });
+        }
+        Ok(Self {
+            physical_bytes,
+            exposed_bytes,
+        })
+    }
+
+    fn open(&self, inner: &DriveSpec, opening: &Opening<'_>) -> Result<Opened, OpenDriveError> {
+        let create_size = opening.how.create_size;
+        let opened = inner.open(&Opening {
+            how: Open {
+                create_size: create_size.map(|size| self.exposed_bytes.unwrap_or(size)),
+                ..opening.how
+            },
+            ..*opening
+        })?;
+        let size_bytes = opened.device.limits().size_bytes;
+        let exposed_bytes = self.exposed_bytes.unwrap_or(size_bytes);
+        if exposed_bytes > size_bytes {
+            return Err(OpenDriveError::TooSmall {
+                drive: inner.to_string(),
+                size_bytes,
+                option: "exposed",
+                needed_bytes: exposed_bytes,
+            });
+        }
+        let telemetry = Arc::new(Telemetry::new());
+        let drive = CompressDrive::new(opened.device, *self, exposed_bytes, &telemetry)
+            .map_err(KIND.start_error())?;
+        Ok(Opened {
+            device: Arc::new(drive),
+            kind: KIND.word,
+            works_in_caller: true,
+            telemetry,
+            ..opened
+        })
+    }
+
+    fn size_bytes(&self, inner: &DriveSpec) -> io::Result<u64> {
+        self.exposed_bytes.map_or_else(|| inner.size_bytes(), Ok)
+    }
+}
+
+impl fmt::Display for Budget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_options(
+            f,
+            [
+                ("physical", Some(size_text(self.physical_bytes))),
+                ("exposed", self.exposed_bytes.map(size_text)),
+            ],
+        )
+    }
+}
 
 /// Bytes that are read at once to be counted.
 const COUNT_BYTES: u64 = 1 << 20;
@@ -408,7 +506,7 @@ impl Inner {
 }
 
 /// A drive with a budget of physical space.
-pub(crate) struct CompressDrive {
+struct CompressDrive {
     inner: Inner,
     thread: Vec<JoinHandle<()>>,
     telemetry: Arc<Telemetry>,
@@ -416,7 +514,7 @@ pub(crate) struct CompressDrive {
 
 impl CompressDrive {
     /// Shows the first `exposed_bytes` of `device`. Begins to count what they hold.
-    pub(crate) fn new(
+    fn new(
         device: Arc<dyn BlockDevice>,
         budget: Budget,
         exposed_bytes: u64,

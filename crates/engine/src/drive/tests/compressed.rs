@@ -175,10 +175,7 @@ fn the_exposed_size_is_the_drives_and_a_smaller_drive_below_is_refused() {
     drop(made);
     let uri = format!("compress:{file}?physical=1M&exposed=9M");
     let error = open(&uri.parse().unwrap(), Open::default()).unwrap_err();
-    assert!(
-        matches!(error, OpenDriveError::ExposesMore { .. }),
-        "{error}"
-    );
+    assert!(matches!(error, OpenDriveError::TooSmall { .. }), "{error}");
     assert!(
         error
             .to_string()

@@ -30,6 +30,7 @@ fn every_kind(place: &Place) -> Vec<Drive> {
         "slow:faulty:mem:2M??bandwidth=8G".to_owned(),
         "compress:mem:2M?physical=2M".to_owned(),
         format!("compress:{}?physical=2M", file("compressed")),
+        "part:mem:4M?from=1M&to=3M".to_owned(),
     ];
     let works = |uri: &&String| {
         let here = support().is_ok() || !uri.contains("uring");

@@ -16,7 +16,7 @@ use block::{Fault, Memory, Outcome, RequestKind};
 use super::support::{
     Chance, Collector, Place, against_the_model, eventually, noise, open_sized, request,
 };
-use crate::drive::{BackEnd, Drive, DriveKind, Open, OpenDriveError, open, sync};
+use crate::drive::{BackEnd, Drive, Open, OpenDriveError, open, sync};
 
 fn run(command: &str, arguments: &[&str]) -> Result<String, String> {
     let output = Command::new(command)
@@ -164,7 +164,7 @@ fn a_loop_device_is_a_drive_and_others_cannot_take_it() {
             }
             drive => drive.unwrap(),
         };
-        assert_eq!((drive.kind, drive.size_bytes), (DriveKind::Block, 4 << 20));
+        assert_eq!((drive.kind, drive.size_bytes), ("block", 4 << 20));
         assert_eq!(drive.back_end == BackEnd::Uring, backend == "uring");
         against_the_model(&*drive.device, 300, 11);
         let how = Open {
@@ -299,7 +299,7 @@ fn a_zram_device_gets_a_size_refuses_removal_under_load_and_fails_when_full() {
     let error = open(&uri.parse().unwrap(), how).unwrap_err();
     assert!(matches!(error, OpenDriveError::NoBytes { .. }), "{error}");
     let drive = open_sized(&uri, 8 << 20);
-    assert_eq!((drive.kind, drive.size_bytes), (DriveKind::Zram, 8 << 20));
+    assert_eq!((drive.kind, drive.size_bytes), ("zram", 8 << 20));
     assert!(drive.direct);
     against_the_model(&*drive.device, 200, 13);
 

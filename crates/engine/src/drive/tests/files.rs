@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use block::Fault;
 
 use super::support::{Place, against_the_model, open_sized};
-use crate::drive::{DriveKind, Open, OpenDriveError, open, signatures, sync};
+use crate::drive::{Open, OpenDriveError, open, signatures, sync};
 
 const EXCLUSIVE: Open = Open {
     create_size: None,
@@ -124,7 +124,7 @@ fn made_files_are_sparse_and_existing_ones_keep_their_size() {
     let place = Place::new();
     let name = place.file("sparse.img");
     let drive = open_sized(&name, 1 << 30);
-    assert_eq!((drive.size_bytes, drive.kind), (1 << 30, DriveKind::File));
+    assert_eq!((drive.size_bytes, drive.kind), (1 << 30, "file"));
     assert!(fs::metadata(&name).unwrap().blocks() * 512 < 1 << 20);
     drop(drive);
     assert_eq!(open_sized(&name, 5 << 30).size_bytes, 1 << 30);

@@ -2,14 +2,9 @@
 //!
 //! ```text
 //! drive   = spec [ "@" domain [ "#" slot ] ]         domain: an enclosure or host, [A-Za-z0-9._-]+; slot: a number
-//! spec    = path [ "?" file-options ]                /dev/sdb, file.img, ./odd:name.img
-//!         | "file:" path [ "?" file-options ]
-//!         | "zram:" path [ "?" file-options ]        /dev/zram1
-//!         | "mem:" size                              1G
-//!         | "volume:" pool "/" name                 tank/stripe
-//!         | "slow:" spec "?" rate-options            bandwidth=8M & iops=500 & latency=2ms
-//!         | "compress:" spec "?" budget-options   physical=1G & exposed=4G
-//!         | "faulty:" spec [ "?" fault-options ]     fail=eio & nth=7 & times=1 & on=read & bad=1M+4K
+//! spec    = path [ "?" options ]                     /dev/sdb, file.img, ./odd:name.img
+//!         | kind ":" body [ "?" options ]            body: a path, a size, another spec: as the kind reads it
+//! options = key "=" value { "&" key "=" value }
 //! ```
 //!
 //! The *last* `?` of a URI starts the options of the outermost kind, so `slow:` can wrap any drive that has options
@@ -25,17 +20,19 @@ mod tests;
 use std::borrow::Cow;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use block::{ByteSize, Hint};
+use block::Hint;
 use uuid::Uuid;
 
-pub use self::kinds::{KINDS, NamedKind};
+pub(crate) use self::display::{duration_text, path_text, size_text, word_of, write_options};
+pub use self::kinds::{DriveKind, DriveSpec};
+pub(crate) use self::kinds::{Named, Wrapper, wrapped};
 use self::parse::NEST_MAX;
-use super::faulty::Trap;
+pub(crate) use self::parse::{NameText, bad, parse_duration, parse_path, parse_size, parse_word};
+use super::volume::VolumeName;
 
 /// A drive as it was named: what it is, its failure domain, and its bay there.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DriveUri {
     /// What it is.
     pub spec: DriveSpec,
@@ -43,119 +40,6 @@ pub struct DriveUri {
     pub domain: Option<String>,
     /// The number of its bay in the failure domain (`DRIVE@DOMAIN#SLOT`).
     pub slot: Option<u32>,
-}
-
-/// What a drive is.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum DriveSpec {
-    /// A regular file or a block device.
-    File {
-        /// Where it is.
-        path: PathBuf,
-        /// How to do I/O on it.
-        options: FileOptions,
-    },
-    /// A zram device.
-    Zram {
-        /// Where it is.
-        path: PathBuf,
-        /// How to do I/O on it.
-        options: FileOptions,
-    },
-    /// This process's memory.
-    Mem {
-        /// Size in bytes, not zero.
-        size_bytes: u64,
-    },
-    /// A volume of a pool that is open here.
-    Volume {
-        /// The pool.
-        pool: String,
-        /// The volume.
-        volume: String,
-    },
-    /// Another drive behind one FIFO server.
-    Slow {
-        /// The drive that holds the bytes.
-        inner: Box<Self>,
-        /// How fast it appears.
-        rate: Rate,
-    },
-    /// Another drive behind a budget of physical space.
-    Compress {
-        /// The drive that holds the bytes.
-        inner: Box<Self>,
-        /// How much space it appears to have.
-        budget: Budget,
-    },
-    /// Another drive that fails on request.
-    Faulty {
-        /// The drive that holds the bytes.
-        inner: Box<Self>,
-        /// How it fails from the start.
-        faults: Faults,
-    },
-}
-
-/// How to do I/O on a file or device.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct FileOptions {
-    /// `backend=`: what carries out reads, writes and flushes.
-    pub backend: Backend,
-    /// `direct=`: bypass the page cache where the file can (the default).
-    pub direct: bool,
-}
-
-impl Default for FileOptions {
-    fn default() -> Self {
-        Self {
-            backend: Backend::Auto,
-            direct: true,
-        }
-    }
-}
-
-/// What carries out a file drive's reads, writes and flushes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Backend {
-    /// io_uring where it works and pays, else threads.
-    #[default]
-    Auto,
-    /// io_uring, or the drive does not open.
-    Uring,
-    /// `pread` and `pwrite` on a few threads.
-    Threads,
-}
-
-/// The parameters of `slow:`. At least one is given.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Rate {
-    /// `bandwidth=`: bytes per second through the server, not zero.
-    pub bandwidth_bytes_per_second: Option<u64>,
-    /// `iops=`: requests per second through the server, not zero.
-    pub requests_per_second: Option<u64>,
-    /// `latency=`: added after the server.
-    pub latency: Duration,
-}
-
-/// The parameters of `compress:`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Budget {
-    /// `physical=`: physical capacity in bytes, not zero.
-    pub physical_bytes: u64,
-    /// `exposed=`: the drive's size in bytes, at least `physical_bytes`; the inner drive's size by default.
-    pub exposed_bytes: Option<u64>,
-}
-
-/// The parameters of `faulty:`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Faults {
-    /// `fail=`, `nth=`, `times=`, `on=`: which requests fail and how.
-    pub trap: Option<Trap>,
-    /// `while=FILE`: the trap catches, and counts, only what comes while this file exists.
-    pub only_while: Option<PathBuf>,
-    /// `bad=OFFSET+LENGTH`, repeatable: bytes that cannot be read until they are written.
-    pub bad: Vec<(u64, u64)>,
 }
 
 /// Why a drive's name could not be parsed.
@@ -199,25 +83,13 @@ pub enum ParseDriveUriError {
         /// What would be right.
         wanted: &'static str,
     },
-    /// `volume:` without a pool and a volume.
-    #[error("`volume:{name}` names no volume of a pool")]
-    NoVolume {
-        /// What was given.
-        name: String,
-    },
-    /// `slow:` without anything that slows.
-    #[error("`slow:` needs at least one of bandwidth=, iops= and latency=")]
-    NoRate,
-    /// `compress:` without a budget.
-    #[error("`compress:` needs physical=")]
-    NoBudget,
-    /// `compress:` with less to expose than to hold.
-    #[error("exposed={} is less than physical={}", ByteSize(*exposed_bytes), ByteSize(*physical_bytes))]
-    ExposesLess {
-        /// The size that was asked for.
-        exposed_bytes: u64,
-        /// The physical capacity.
-        physical_bytes: u64,
+    /// A name that its kind refuses for a reason of its own.
+    #[error("{reason}")]
+    Refused {
+        /// The reason.
+        reason: String,
+        /// What would be right.
+        hint: &'static str,
     },
     /// Too many wrappers in each other.
     #[error("the drive is wrapped more than {NEST_MAX} times")]
@@ -269,13 +141,7 @@ impl Hint for ParseDriveUriError {
             }
             Self::UnknownOption { known, .. } => format!("they take {known}").into(),
             Self::BadValue { wanted, .. } => format!("write {wanted}").into(),
-            Self::NoVolume { .. } => "write volume:POOL/NAME, such as volume:tank/stripe".into(),
-            Self::NoRate => "such as slow:disk.img?bandwidth=8M".into(),
-            Self::NoBudget => "such as compress:disk.img?physical=1G".into(),
-            Self::ExposesLess { .. } => {
-                "leave out exposed=, or expose more: data that compresses takes less physical space"
-                    .into()
-            }
+            Self::Refused { hint, .. } => (*hint).into(),
             Self::TooDeep => "name it with fewer slow:, compress: and faulty:".into(),
             Self::Ambiguous { text, .. } => {
                 let literal = DriveSpec::plain(Path::new(text));
@@ -392,10 +258,10 @@ impl Place {
         DriveUri {
             spec: match self {
                 Self::Path(path) => DriveSpec::plain(path),
-                Self::Volume { pool, volume } => DriveSpec::Volume {
+                Self::Volume { pool, volume } => DriveSpec::new(VolumeName {
                     pool: pool.clone(),
                     volume: volume.clone(),
-                },
+                }),
             },
             domain: None,
             slot: None,
@@ -432,82 +298,4 @@ pub fn identity(path: &Path) -> Option<Identity> {
         true => Identity::Device(found.rdev()),
         false => Identity::File(found.dev(), found.ino()),
     })
-}
-
-impl DriveSpec {
-    /// The file or device at a path, without options.
-    #[must_use]
-    pub fn plain(path: &Path) -> Self {
-        Self::File {
-            path: path.to_owned(),
-            options: FileOptions::default(),
-        }
-    }
-
-    fn absolute(&self) -> Self {
-        let mut spec = self.clone();
-        match &mut spec {
-            Self::File { path, .. } | Self::Zram { path, .. } => {
-                if let Ok(absolute) = std::path::absolute(&*path) {
-                    *path = absolute;
-                }
-            }
-            Self::Mem { .. } | Self::Volume { .. } => {}
-            Self::Slow { inner, .. }
-            | Self::Compress { inner, .. }
-            | Self::Faulty { inner, .. } => **inner = inner.absolute(),
-        }
-        spec
-    }
-
-    /// The same drive, with the same wrappers, under another path.
-    #[must_use]
-    pub fn with_path(&self, path: &Path) -> Self {
-        let mut spec = self.clone();
-        match &mut spec {
-            Self::File { path: own, .. } | Self::Zram { path: own, .. } => path.clone_into(own),
-            Self::Mem { .. } | Self::Volume { .. } => {}
-            Self::Slow { inner, .. }
-            | Self::Compress { inner, .. }
-            | Self::Faulty { inner, .. } => {
-                **inner = inner.with_path(path);
-            }
-        }
-        spec
-    }
-
-    /// The file or device that holds the bytes, under all wrappers.
-    #[must_use]
-    pub fn path(&self) -> Option<&Path> {
-        match self {
-            Self::File { path, .. } | Self::Zram { path, .. } => Some(path),
-            Self::Mem { .. } | Self::Volume { .. } => None,
-            Self::Slow { inner, .. }
-            | Self::Compress { inner, .. }
-            | Self::Faulty { inner, .. } => inner.path(),
-        }
-    }
-
-    /// The pool and the volume that holds the bytes, under all wrappers.
-    #[must_use]
-    pub fn volume(&self) -> Option<(&str, &str)> {
-        match self {
-            Self::Volume { pool, volume } => Some((pool, volume)),
-            Self::File { .. } | Self::Zram { .. } | Self::Mem { .. } => None,
-            Self::Slow { inner, .. }
-            | Self::Compress { inner, .. }
-            | Self::Faulty { inner, .. } => inner.volume(),
-        }
-    }
-
-    /// Where the bytes are; `None` for memory, which is gone with the daemon.
-    #[must_use]
-    pub fn place(&self) -> Option<Place> {
-        let volume = |(pool, volume): (&str, &str)| Place::Volume {
-            pool: pool.to_owned(),
-            volume: volume.to_owned(),
-        };
-        let path = self.path().map(|path| Place::Path(path.to_owned()));
-        path.or_else(|| self.volume().map(volume))
-    }
 }

@@ -6,14 +6,12 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use block::{ByteSize, RequestKind};
+use block::ByteSize;
 
-use super::super::faulty::{Effect, Trap};
-use super::{
-    Backend, Budget, DriveSpec, DriveUri, Faults, FileOptions, ParseDriveUriError, Rate, kinds,
-};
+use super::super::{KINDS, file};
+use super::{DriveKind, DriveSpec, DriveUri, ParseDriveUriError};
 
-/// How deep `slow:`, `compress:` and `faulty:` may nest: parsing and opening recurse.
+/// How deep wrappers may nest: parsing and opening recurse.
 pub(super) const NEST_MAX: usize = 8;
 
 impl FromStr for DriveUri {
@@ -66,67 +64,70 @@ impl DriveSpec {
         if depth > NEST_MAX {
             return Err(ParseDriveUriError::TooDeep);
         }
-        let empty = || ParseDriveUriError::Empty {
-            uri: text.to_owned(),
-        };
-        let Some((kind, rest)) = split_kind(text) else {
-            let (path, options) = split_options(text);
-            return Ok(Self::File {
-                path: decode_path(path).ok_or_else(empty)?,
-                options: FileOptions::parse("file", options)?,
-            });
-        };
-        let (body, options) = split_options(rest);
-        match kind {
-            "file" => Ok(Self::File {
-                path: decode_path(body).ok_or_else(empty)?,
-                options: FileOptions::parse("file", options)?,
+        let (word, rest) = split_kind(text).unwrap_or((file::KIND.word, text));
+        let (body, options) = rest.rsplit_once('?').unwrap_or((rest, ""));
+        match KINDS.iter().find(|kind| kind.word == word) {
+            Some(&kind) => (kind.parse)(&NameText {
+                whole: text,
+                kind,
+                body,
+                options,
+                depth,
             }),
-            "zram" => Ok(Self::Zram {
-                path: decode_path(body).ok_or_else(empty)?,
-                options: FileOptions::parse("zram", options)?,
-            }),
-            "mem" => {
-                if let Some((key, _)) = pairs(options).next() {
-                    return Err(unknown("mem", key));
-                }
-                let size_bytes = positive("mem", body, SIZE)?;
-                Ok(Self::Mem { size_bytes })
+            None => {
+                let kind = word.to_owned();
+                Err(match word {
+                    "nbd" | "nbd+unix" | "nbds" => ParseDriveUriError::NotYet { kind },
+                    _ => ParseDriveUriError::UnknownKind { kind },
+                })
             }
-            "volume" => {
-                if let Some((key, _)) = pairs(options).next() {
-                    return Err(unknown("volume", key));
-                }
-                let whole = |part: &str| !part.is_empty() && !part.contains('/');
-                match body.split_once('/') {
-                    Some((pool, volume)) if whole(pool) && whole(volume) => Ok(Self::Volume {
-                        pool: pool.to_owned(),
-                        volume: volume.to_owned(),
-                    }),
-                    _ => Err(ParseDriveUriError::NoVolume {
-                        name: body.to_owned(),
-                    }),
-                }
-            }
-            "slow" => Ok(Self::Slow {
-                rate: Rate::parse(options)?,
-                inner: Box::new(Self::parse(body, depth + 1)?),
-            }),
-            "compress" => Ok(Self::Compress {
-                budget: Budget::parse(options)?,
-                inner: Box::new(Self::parse(body, depth + 1)?),
-            }),
-            "faulty" => Ok(Self::Faulty {
-                faults: Faults::parse(options)?,
-                inner: Box::new(Self::parse(body, depth + 1)?),
-            }),
-            "nbd" | "nbd+unix" | "nbds" => Err(ParseDriveUriError::NotYet {
-                kind: kind.to_owned(),
-            }),
-            _ => Err(ParseDriveUriError::UnknownKind {
-                kind: kind.to_owned(),
-            }),
         }
+    }
+}
+
+/// A name, as its kind gets it to read: `kind:body?options`.
+pub(crate) struct NameText<'a> {
+    whole: &'a str,
+    /// The kind that the name's word says.
+    pub(crate) kind: &'static DriveKind,
+    /// What stands between the word and the last `?`.
+    pub(crate) body: &'a str,
+    options: &'a str,
+    depth: usize,
+}
+
+impl<'a> NameText<'a> {
+    /// The options `a=1&b=2` in order; a key without `=` has an empty value.
+    pub(crate) fn options(&self) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
+        let pairs = self.options.split('&').filter(|pair| !pair.is_empty());
+        pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+    }
+
+    /// The body as a path.
+    pub(crate) fn path(&self) -> Result<PathBuf, ParseDriveUriError> {
+        parse_path(self.body).ok_or_else(|| ParseDriveUriError::Empty {
+            uri: self.whole.to_owned(),
+        })
+    }
+
+    /// The body as the name of another drive.
+    pub(crate) fn inner(&self) -> Result<DriveSpec, ParseDriveUriError> {
+        DriveSpec::parse(self.body, self.depth + 1)
+    }
+
+    /// The error of an option that the kind does not have.
+    pub(crate) fn unknown(&self, key: &str) -> ParseDriveUriError {
+        ParseDriveUriError::UnknownOption {
+            kind: self.kind.word,
+            key: key.to_owned(),
+            known: self.kind.options,
+        }
+    }
+
+    /// Refuses all options.
+    pub(crate) fn no_options(&self) -> Result<(), ParseDriveUriError> {
+        let first = self.options().next();
+        first.map_or(Ok(()), |(key, _)| Err(self.unknown(key)))
     }
 }
 
@@ -141,27 +142,8 @@ fn split_kind(text: &str) -> Option<(&str, &str)> {
     (starts && bytes.all(word)).then_some((kind, rest))
 }
 
-fn split_options(text: &str) -> (&str, &str) {
-    text.rsplit_once('?').unwrap_or((text, ""))
-}
-
-/// `a=1&b=2` in order; a key without `=` has an empty value.
-fn pairs(options: &str) -> impl Iterator<Item = (&str, &str)> {
-    options
-        .split('&')
-        .filter(|pair| !pair.is_empty())
-        .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
-}
-
-fn unknown(kind: &'static str, key: &str) -> ParseDriveUriError {
-    ParseDriveUriError::UnknownOption {
-        kind,
-        key: key.to_owned(),
-        known: kinds::options(kind),
-    }
-}
-
-fn bad(key: &'static str, value: &str, wanted: &'static str) -> ParseDriveUriError {
+/// The error of an option, or a body, that cannot be read.
+pub(crate) fn bad(key: &'static str, value: &str, wanted: &'static str) -> ParseDriveUriError {
     ParseDriveUriError::BadValue {
         key,
         value: value.to_owned(),
@@ -169,100 +151,24 @@ fn bad(key: &'static str, value: &str, wanted: &'static str) -> ParseDriveUriErr
     }
 }
 
-const SIZE: &str = "a size above 0, such as 512, 64K or 1.5G";
-
-fn positive(
+/// The value of an option that is one of a few words.
+pub(crate) fn parse_word<T: Copy>(
     key: &'static str,
     value: &str,
+    words: &[(&str, T)],
     wanted: &'static str,
-) -> Result<u64, ParseDriveUriError> {
+) -> Result<T, ParseDriveUriError> {
+    let word = words.iter().find(|(word, _)| *word == value);
+    word.map_or_else(|| Err(bad(key, value, wanted)), |(_, found)| Ok(*found))
+}
+
+/// A size that is not 0.
+pub(crate) fn parse_size(key: &'static str, value: &str) -> Result<u64, ParseDriveUriError> {
     match value.parse() {
         Ok(ByteSize(bytes)) if bytes > 0 => Ok(bytes),
-        _ => Err(bad(key, value, wanted)),
-    }
-}
-
-impl FileOptions {
-    fn parse(kind: &'static str, options: &str) -> Result<Self, ParseDriveUriError> {
-        let mut parsed = Self::default();
-        for (key, value) in pairs(options) {
-            match key {
-                "backend" => {
-                    parsed.backend = match value {
-                        "auto" => Backend::Auto,
-                        "uring" => Backend::Uring,
-                        "threads" => Backend::Threads,
-                        _ => return Err(bad("backend", value, "auto, uring or threads")),
-                    }
-                }
-                "direct" => {
-                    parsed.direct = match value {
-                        "on" => true,
-                        "off" => false,
-                        _ => return Err(bad("direct", value, "on or off")),
-                    }
-                }
-                _ => {
-                    return Err(unknown(kind, key));
-                }
-            }
-        }
-        Ok(parsed)
-    }
-}
-
-impl Rate {
-    fn parse(options: &str) -> Result<Self, ParseDriveUriError> {
-        let mut rate = Self::default();
-        for (key, value) in pairs(options) {
-            match key {
-                "bandwidth" => {
-                    rate.bandwidth_bytes_per_second = Some(positive("bandwidth", value, SIZE)?);
-                }
-                "iops" => {
-                    let iops = value.parse().ok().filter(|&iops: &u64| iops > 0);
-                    let wanted = "a whole number above 0, such as 500";
-                    rate.requests_per_second =
-                        Some(iops.ok_or_else(|| bad("iops", value, wanted))?);
-                }
-                "latency" => {
-                    let wanted = "a time up to an hour, such as 2ms, 150us or 1s";
-                    rate.latency =
-                        parse_duration(value).ok_or_else(|| bad("latency", value, wanted))?;
-                }
-                _ => return Err(unknown("slow", key)),
-            }
-        }
-        if rate == Self::default() && !options.contains("latency") {
-            return Err(ParseDriveUriError::NoRate);
-        }
-        Ok(rate)
-    }
-}
-
-impl Budget {
-    fn parse(options: &str) -> Result<Self, ParseDriveUriError> {
-        let mut physical = None;
-        let mut exposed_bytes = None;
-        for (key, value) in pairs(options) {
-            match key {
-                "physical" => physical = Some(positive("physical", value, SIZE)?),
-                "exposed" => exposed_bytes = Some(positive("exposed", value, SIZE)?),
-                _ => return Err(unknown("compress", key)),
-            }
-        }
-        let physical_bytes = physical.ok_or(ParseDriveUriError::NoBudget)?;
-        match exposed_bytes {
-            Some(exposed_bytes) if exposed_bytes < physical_bytes => {
-                Err(ParseDriveUriError::ExposesLess {
-                    exposed_bytes,
-                    physical_bytes,
-                })
-            }
-            _ => Ok(Self {
-                physical_bytes,
-                exposed_bytes,
-            }),
+        _ => {
+            let wanted = "a size above 0, such as 512, 64K or 1.5G";
+            Err(bad(key, value, wanted))
         }
     }
 }
@@ -270,7 +176,8 @@ impl Budget {
 /// The longest time that a test can wait for; anything longer is a typing error.
 const DURATION_MAX: Duration = Duration::from_secs(3600);
 
-fn parse_duration(text: &str) -> Option<Duration> {
+/// A time such as `2ms`.
+pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
     const UNITS: [(&str, f64); 4] = [("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3), ("s", 1.0)];
     let (digits, seconds) = UNITS
         .iter()
@@ -285,79 +192,8 @@ fn parse_duration(text: &str) -> Option<Duration> {
     (duration <= DURATION_MAX).then_some(duration)
 }
 
-impl Faults {
-    fn parse(options: &str) -> Result<Self, ParseDriveUriError> {
-        let mut faults = Self::default();
-        let mut trap = Trap::default();
-        let mut armed = false;
-        for (key, value) in pairs(options) {
-            match key {
-                "fail" => {
-                    armed = true;
-                    trap.effect = match value {
-                        "eio" => Effect::Medium,
-                        "enospc" => Effect::Full,
-                        "gone" => Effect::Gone,
-                        "hang" => Effect::Hang,
-                        _ => return Err(bad("fail", value, "eio, enospc, gone or hang")),
-                    };
-                }
-                "nth" => {
-                    let nth = value.parse().ok().filter(|&nth: &u64| nth > 0);
-                    trap.nth = nth.ok_or_else(|| bad("nth", value, "a count from 1"))?;
-                }
-                "times" => {
-                    trap.times = match value {
-                        "all" => None,
-                        _ => {
-                            let times = value.parse().ok();
-                            Some(times.ok_or_else(|| bad("times", value, "a count or all"))?)
-                        }
-                    };
-                }
-                "on" => {
-                    trap.on = match value {
-                        "any" => None,
-                        "read" => Some(RequestKind::Read),
-                        "write" => Some(RequestKind::Write),
-                        "flush" => Some(RequestKind::Flush),
-                        "trim" => Some(RequestKind::Trim),
-                        "discard" => Some(RequestKind::Discard),
-                        "zero" => Some(RequestKind::WriteZeroes),
-                        _ => {
-                            let wanted = "any, read, write, flush, trim, discard or zero";
-                            return Err(bad("on", value, wanted));
-                        }
-                    };
-                }
-                "while" => {
-                    let file = decode_path(value);
-                    faults.only_while = Some(file.ok_or_else(|| bad("while", value, "a file"))?);
-                }
-                "bad" => {
-                    let wanted = "OFFSET+LENGTH in sizes, such as 1M+4K";
-                    let range = value.split_once('+').and_then(|(offset, length)| {
-                        let ByteSize(offset) = offset.parse().ok()?;
-                        let ByteSize(length) = length.parse().ok()?;
-                        offset.checked_add(length)?;
-                        Some((offset, length))
-                    });
-                    faults
-                        .bad
-                        .push(range.ok_or_else(|| bad("bad", value, wanted))?);
-                }
-                _ => {
-                    return Err(unknown("faulty", key));
-                }
-            }
-        }
-        faults.trap = armed.then_some(trap);
-        Ok(faults)
-    }
-}
-
 /// Decodes `%XX`; a `%` that is not followed by two hexadecimal digits is kept.
-fn decode_path(text: &str) -> Option<PathBuf> {
+pub(crate) fn parse_path(text: &str) -> Option<PathBuf> {
     if text.is_empty() || text.contains('\0') {
         return None;
     }
