@@ -16,7 +16,8 @@
 //! there are damage, which reads and scrubs find.
 //!
 //! All is decided and repaired before the anchor is written. A drive that goes out or fails a read meanwhile may have
-//! had blocks that the repair needs: then everything is compared once more, without these blocks.
+//! had blocks that the repair needs, and so may a block that turns out to be damaged: then everything is compared once
+//! more, without these blocks.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -129,13 +130,22 @@ impl Recovery {
 
     /// The blocks that a round has read have these checksums.
     pub(super) fn round_summed(&mut self, lent: &mut Lent<'_>, sums: &[u32]) -> Next {
-        self.comparison().summed(lent, sums);
+        let Phase::Comparing(comparison) = &mut self.phase else {
+            unreachable!("nothing is compared in {:?}", self.phase);
+        };
+        comparison.summed(lent, sums, &self.bad);
         self.next_round(lent)
     }
 
-    /// The repair of a torn stripe has ended, and the stripe is `whole` or not. Also called once when all repairs have
-    /// begun.
-    pub(crate) fn repaired(&mut self, lent: &mut Lent<'_>, whole: bool) -> Next {
+    /// The repair of a torn stripe has ended, and the stripe is `whole` or not: then these blocks were `bad`. Also called
+    /// once when all repairs have begun.
+    pub(crate) fn repaired(
+        &mut self,
+        lent: &mut Lent<'_>,
+        whole: bool,
+        bad: Vec<BlockName>,
+    ) -> Next {
+        self.bad.extend(bad);
         let live = lent.cx.live_seats();
         let again = self.comparisons < COMPARISONS_MAX;
         let comparison = self.comparison();
@@ -233,7 +243,7 @@ impl Comparison {
     }
 
     /// The blocks that a round has read have these checksums.
-    fn summed(&mut self, lent: &mut Lent<'_>, sums: &[u32]) {
+    fn summed(&mut self, lent: &mut Lent<'_>, sums: &[u32], bad: &BTreeSet<BlockName>) {
         let pool = lent.cx.geometry.regions().expect("a journal").pool;
         let round = std::mem::take(&mut self.round);
         let reads = std::mem::take(&mut self.reads);
@@ -262,7 +272,7 @@ impl Comparison {
             let mut torn: Vec<BlockName> = names.intersection(&wrong).copied().collect();
             let form = form_logged(lent, stripe);
             for &name in &torn {
-                if !can_be_made_whole(lent, (name, form), &names, &right) {
+                if !can_be_made_whole(lent, (name, form), &names, &right, bad) {
                     let logged = lent.overlay.get(name).expect("it is in place");
                     let sequence = logged.sequence;
                     self.limit = Some(self.limit.map_or(sequence, |limit| limit.min(sequence)));
@@ -270,7 +280,7 @@ impl Comparison {
             }
             // Blocks where a read has failed may be torn, too. This is not known, so it does not end the log.
             let repairable =
-                |name: &&BlockName| can_be_made_whole(lent, (**name, form), &names, &right);
+                |name: &&BlockName| can_be_made_whole(lent, (**name, form), &names, &right, bad);
             torn.extend(names.intersection(&unread).filter(repairable));
             if !torn.is_empty() {
                 self.torn.insert(stripe, torn);
@@ -333,12 +343,14 @@ fn form_logged(lent: &Lent<'_>, (group, stripe): (u64, u64)) -> Form {
 }
 
 /// True if a block can be reconstructed from the other blocks of its row. Of the blocks that are `compared`, only those
-/// that are `right` count.
+/// that are `right` count. Of the others, those do not count that a repair has found `bad`: the data of a stripe that was
+/// converted is not in the record of its conversion.
 fn can_be_made_whole(
     lent: &Lent<'_>,
     (name, form): (BlockName, Form),
     compared: &BTreeSet<BlockName>,
     right: &BTreeSet<BlockName>,
+    bad: &BTreeSet<BlockName>,
 ) -> bool {
     let code = lent.cx.geometry.code_of(form);
     let mut lost = ElementSet::new(code.elements());
@@ -351,7 +363,7 @@ fn can_be_made_whole(
             Some(Bytes::Memory(_)) => true,
             Some(Bytes::Nowhere) => false,
             Some(Bytes::InPlace) if compared.contains(&other) => right.contains(&other),
-            Some(Bytes::InPlace) | None => column.readable(),
+            Some(Bytes::InPlace) | None => column.readable() && !bad.contains(&other),
         };
         if !there {
             lost.insert(slot);

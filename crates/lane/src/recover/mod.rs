@@ -23,11 +23,11 @@ mod compare;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use block::{BLOCK_BYTES, Fault, Outcome, PAGE_BYTES, Seat};
 use format::seeded::{self, SeededFault};
-use format::{Anchor, BatchHeader, RING_HEAD_BYTES};
+use format::{Anchor, BatchHeader, BlockName, RING_HEAD_BYTES};
 use plan::ScratchId;
 use plan::action::{Action, BufferId, Compute, Computed, Event, IoKind, Origin, Service, Slice};
 
@@ -136,6 +136,8 @@ pub(super) struct Recovery {
     limit: Option<u64>,
     /// How often the blocks in place have been compared.
     comparisons: u32,
+    /// Blocks that repairs needed and found damaged or unreadable.
+    bad: BTreeSet<BlockName>,
     /// Drives that have no part of the log: they were out before the pool was opened.
     gone: Vec<Seat>,
     /// Drives that are out, and whose part of the log is read.
@@ -172,6 +174,7 @@ impl Recovery {
             flushed: 0,
             limit: None,
             comparisons: 0,
+            bad: BTreeSet::new(),
             gone,
             sources,
             failed: BTreeMap::new(),

@@ -283,7 +283,11 @@ impl Lab {
     }
 
     fn repaired(&mut self, whole: bool) -> Next {
-        self.step(|recovery, lent| recovery.repaired(lent, whole))
+        self.repaired_without(whole, &[])
+    }
+
+    fn repaired_without(&mut self, whole: bool, bad: &[BlockName]) -> Next {
+        self.step(|recovery, lent| recovery.repaired(lent, whole, bad.to_vec()))
     }
 
     fn written(&mut self, seat: u16, outcome: Outcome) -> Next {
@@ -623,6 +627,22 @@ fn a_stripe_that_could_not_be_repaired_is_compared_again() {
     assert!(matches!(lab.repaired(false), Next::Wait));
     let next = lab.columns(&[], vec![20, 21]);
     assert_eq!(lab.recovered(&next).next, 8);
+}
+
+#[test]
+fn the_log_ends_before_a_torn_stripe_whose_other_blocks_are_damaged() {
+    for (damaged, survives) in [(1, true), (2, false)] {
+        let (mut lab, _) = compared([20, 7]);
+        lab.repaired(true);
+        let bad = [block(2, 1), block(3, 1)];
+        let next = lab.repaired_without(false, &bad[..damaged]);
+        assert!(matches!(next, Next::Wait), "all is compared again");
+        let next = lab.columns(&[], vec![20, 7]);
+        match survives {
+            true => assert!(matches!(next, Next::Repair(ops) if ops.len() == 1)),
+            false => assert!(matches!(next, Next::ReadAgain), "{next:?}"),
+        }
+    }
 }
 
 #[test]

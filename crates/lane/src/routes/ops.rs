@@ -4,6 +4,7 @@
 use std::ops::Range;
 
 use block::{Fault, Outcome};
+use format::BlockName;
 use format::seeded::{self, SeededFault};
 use plan::Transfer;
 use plan::action::{Compute, Computed, IoKind};
@@ -290,7 +291,17 @@ impl Lane {
             Owner::Background => {}
             Owner::Recovery => {
                 let lost = op.plan.is_none_or(|plan| !plan.lost.is_empty());
-                self.torn_repaired(outcome.is_ok() && !lost);
+                let whole = outcome.is_ok() && !lost;
+                let bad = op.found.bad.iter().filter_map(|&(column, block)| {
+                    let block = u32::try_from(block).ok()?;
+                    Some(BlockName {
+                        group: op.group,
+                        column,
+                        block,
+                    })
+                });
+                let bad = if whole { Vec::new() } else { bad.collect() };
+                self.torn_repaired(whole, bad);
             }
             Owner::Hedge(_) => unreachable!("ended above"),
         }

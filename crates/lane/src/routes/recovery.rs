@@ -1,6 +1,7 @@
 //! Routes for recovery: its results become the state of journal and memory, and the log continues behind them.
 
 use block::{Fault, Outcome, Seat};
+use format::BlockName;
 use plan::ScratchId;
 use plan::action::{Computed, Event};
 
@@ -53,7 +54,7 @@ impl Lane {
                 for op in ops {
                     self.start(op);
                 }
-                self.torn_repaired(true);
+                self.torn_repaired(true, Vec::new());
             }
             Next::Cover => {
                 for seat in self.cx.live_seats() {
@@ -111,9 +112,9 @@ impl Lane {
         }
     }
 
-    /// A torn stripe has been repaired, or not completely.
-    pub(crate) fn torn_repaired(&mut self, whole: bool) {
-        self.recover(|recovery, lent| recovery.repaired(lent, whole));
+    /// A torn stripe has been repaired, or not completely, because these blocks are `bad`.
+    pub(crate) fn torn_repaired(&mut self, whole: bool, bad: Vec<BlockName>) {
+        self.recover(|recovery, lent| recovery.repaired(lent, whole, bad));
     }
 
     fn recovered(&mut self, ended: Result<u64, Fault>) {

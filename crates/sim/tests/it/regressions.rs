@@ -326,3 +326,11 @@ fn a_write_to_a_group_that_is_filled_does_not_wait_for_the_end_of_a_pause() {
 fn drives_that_a_checkpoint_has_flushed_take_flushes_again() {
     holds(include_str!("../schedules/stall-ends-with-any-flush.txt"));
 }
+
+/// A stripe was being turned into copies when the power was cut, and two copies of a block were torn. The block's data,
+/// which the record of a conversion does not have, was damaged by a stray write. Recovery must find that the copies cannot
+/// be made whole, and end the log before them; else it gives up the parity that can still reconstruct the block.
+#[test]
+fn torn_copies_of_damaged_data_do_not_replace_the_parity() {
+    holds(include_str!("../schedules/torn-copies-of-damaged-data.txt"));
+}
