@@ -10,16 +10,14 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Numbers that depend only on the first state: splitmix64.
-struct Random(u64);
+use block::SplitMix64;
+
+/// Numbers that depend only on the seed.
+struct Random(SplitMix64);
 
 impl Random {
     fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = self.0;
-        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        usize::try_from((word ^ (word >> 31)) % bound.max(1) as u64).unwrap()
+        usize::try_from(self.0.below(bound.max(1) as u64)).unwrap()
     }
 }
 
@@ -37,7 +35,7 @@ pub(crate) fn over_corpus(name: &str, body: fn(&[u8])) {
     for input in &corpus {
         checked(input, body);
     }
-    let mut random = Random(corpus.len() as u64);
+    let mut random = Random(SplitMix64::new(corpus.len() as u64));
     let long = std::env::var_os("RAVELIN_LONG").is_some();
     // The same inputs in the same order on every machine; a slow machine runs fewer of them.
     let time = Duration::from_secs(if long { 60 } else { 1 });

@@ -8,6 +8,7 @@ mod closest;
 mod device;
 mod hint;
 mod memory;
+mod random;
 mod time;
 mod units;
 
@@ -19,6 +20,7 @@ pub use device::{
 };
 pub use hint::{Full, Hint};
 pub use memory::{Memory, PAGE_BYTES, Region};
+pub use random::{SplitMix64, mix};
 pub use time::Instant;
 pub use units::{ByteSize, ParseByteSizeError, Seat};
 

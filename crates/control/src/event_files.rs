@@ -157,8 +157,7 @@ mod tests {
 
     #[test]
     fn events_are_kept_in_order_and_the_older_half_goes_when_there_are_too_many() {
-        let name = format!("ravelin-events-{}", std::process::id());
-        let place = std::env::temp_dir().join(name);
+        let place = testing::Directory::new();
         let files = EventFiles::open(&place, "events").unwrap();
         assert_eq!(files.read("a"), []);
         for number in 1..=3 {
@@ -185,6 +184,5 @@ mod tests {
         assert!(kept.windows(2).all(in_a_row));
         files.forget("b");
         assert_eq!(files.read("b"), []);
-        fs::remove_dir_all(&place).unwrap();
     }
 }

@@ -288,7 +288,7 @@ mod tests {
 
     #[test]
     fn only_programs_that_nobody_else_may_change_are_run() {
-        let directory = std::env::temp_dir().join(format!("ravelin-hooks-{}", std::process::id()));
+        let directory = testing::Directory::new();
         std::fs::create_dir_all(directory.join("a-directory")).unwrap();
         for (name, mode) in [
             ("20-second", 0o755),
@@ -304,7 +304,7 @@ mod tests {
         }
         let names = ["10-first", "20-second"].map(|name| directory.join(name));
         assert_eq!(programs(&directory), names);
-        std::fs::remove_dir_all(&directory).unwrap();
-        assert_eq!(programs(&directory), [] as [PathBuf; 0]);
+        let missing = directory.join("missing");
+        assert_eq!(programs(&missing), [] as [PathBuf; 0]);
     }
 }

@@ -382,22 +382,9 @@ pub(crate) fn write_whole(path: &Path, document: &impl Serialize) -> io::Result<
 
 #[cfg(test)]
 mod tests {
+    use testing::Directory;
+
     use super::*;
-
-    struct Place(PathBuf);
-
-    impl Place {
-        fn new(test: &str) -> Self {
-            let name = format!("ravelin-state-{}-{test}", std::process::id());
-            Self(std::env::temp_dir().join(name))
-        }
-    }
-
-    impl Drop for Place {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
 
     fn by_nbd(address: &str) -> Attach {
         Attach {
@@ -408,8 +395,8 @@ mod tests {
 
     #[test]
     fn what_is_noted_is_there_after_a_restart_and_what_is_struck_out_is_not() {
-        let place = Place::new("noted");
-        let state = StateFile::open(&place.0).unwrap();
+        let place = Directory::new();
+        let state = StateFile::open(&place).unwrap();
         state.remember_pool("tank", "1", vec!["/a".into()], Vec::new());
         state.remember_pool("pond", "2", vec!["/b".into()], Vec::new());
         let [first, second] = ["unix:/s", "unix:/t"].map(by_nbd);
@@ -436,7 +423,7 @@ mod tests {
         state.remember_pool("tank", "1", vec!["/c".into()], vec![below.clone()]);
         drop(state);
 
-        let state = StateFile::open(&place.0).unwrap();
+        let state = StateFile::open(&place).unwrap();
         let pools = state.pools();
         assert_eq!(pools[0].places, [PathBuf::from("/c")]);
         assert_eq!(pools[0].volumes, [below]);
@@ -452,31 +439,31 @@ mod tests {
         state.forget_exports("1", |export| export.is("v", &first));
         state.forget_pool("2");
         drop(state);
-        let pools = StateFile::open(&place.0).unwrap().pools();
+        let pools = StateFile::open(&place).unwrap().pools();
         assert_eq!(pools.len(), 1);
         assert_eq!(pools[0].exports.len(), 1);
     }
 
     #[test]
     fn a_directory_has_one_daemon() {
-        let place = Place::new("one");
-        let state = StateFile::open(&place.0).unwrap();
-        let error = StateFile::open(&place.0).unwrap_err().to_string();
+        let place = Directory::new();
+        let state = StateFile::open(&place).unwrap();
+        let error = StateFile::open(&place).unwrap_err().to_string();
         assert!(error.contains(&std::process::id().to_string()), "{error}");
         drop(state);
-        StateFile::open(&place.0).unwrap();
+        StateFile::open(&place).unwrap();
     }
 
     #[test]
     fn a_file_that_is_not_understood_is_kept_aside() {
-        let place = Place::new("aside");
-        drop(StateFile::open(&place.0).unwrap());
+        let place = Directory::new();
+        drop(StateFile::open(&place).unwrap());
         for bytes in ["{", "{\"version\":9,\"pools\":[]}", ""] {
-            fs::write(place.0.join(FILE), bytes).unwrap();
-            assert_eq!(StateFile::open(&place.0).unwrap().pools(), []);
-            let aside = place.0.join("exports.json.unreadable");
+            fs::write(place.join(FILE), bytes).unwrap();
+            assert_eq!(StateFile::open(&place).unwrap().pools(), []);
+            let aside = place.join("exports.json.unreadable");
             assert_eq!(fs::read_to_string(aside).unwrap(), bytes);
-            assert!(!place.0.join(FILE).exists());
+            assert!(!place.join(FILE).exists());
         }
     }
 }

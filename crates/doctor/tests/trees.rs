@@ -6,21 +6,12 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use doctor::{Options, Report, Tree, examine};
+use testing::Directory;
 
 fn trees() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/trees")
-}
-
-/// A directory that is removed at the end of the test.
-struct MadeTree(PathBuf);
-
-impl Drop for MadeTree {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
 }
 
 #[expect(clippy::disallowed_methods, reason = "the test makes the trees")]
@@ -29,14 +20,9 @@ fn put(path: &Path, bytes: &[u8]) {
     fs::write(path, bytes).unwrap();
 }
 
-fn make(name: &str) -> MadeTree {
-    // Tests of one process make the same tree at the same time, so each gets a number.
-    static COUNT: AtomicU32 = AtomicU32::new(0);
+fn make(name: &str) -> Directory {
     let text = fs::read_to_string(trees().join(format!("{name}.tree"))).unwrap();
-    let number = COUNT.fetch_add(1, Ordering::Relaxed);
-    let process = std::process::id();
-    let root = std::env::temp_dir().join(format!("ravelin-doctor-{name}-{process}-{number}"));
-    let made = MadeTree(root);
+    let made = Directory::new();
     for file in text.split("\n== ").skip(1) {
         let (path, body) = file.split_once('\n').unwrap_or((file, ""));
         let bytes = match path.strip_suffix(" bytes") {
@@ -55,14 +41,14 @@ fn make(name: &str) -> MadeTree {
             }
         };
         let path = path.strip_suffix(" bytes").unwrap_or(path);
-        put(&made.0.join(path), &bytes);
+        put(&made.join(path), &bytes);
     }
     made
 }
 
 fn examined(name: &str) -> Report {
     let made = make(name);
-    examine(&Tree::new(&made.0), &Options::default()).unwrap()
+    examine(&Tree::new(&*made), &Options::default()).unwrap()
 }
 
 fn transcript(report: &Report) -> String {
@@ -176,7 +162,7 @@ fn one_device_brings_what_it_stands_on_and_what_stands_on_it() {
             devices: vec![device.to_owned()],
             ..Options::default()
         };
-        examine(&Tree::new(&made.0), &options)
+        examine(&Tree::new(&*made), &options)
     };
     let names = |report: &Report| -> Vec<String> {
         let layers = report.layers.iter();

@@ -15,10 +15,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use block::{Completed, Full, Memory, Outcome, Region, Request, RequestKind};
+use block::{Completed, Full, Memory, Outcome, Region, Request, RequestKind, SplitMix64};
 use engine::drive::{Drive, DriveUri, Open, open, sync};
+use engine::load::cpu_time;
 use engine::ring::LocalRing;
-use rustix::time::{ClockId, clock_gettime};
 
 /// Ways to do I/O, in the order of the table.
 const WAYS: [&str; 5] = [
@@ -159,25 +159,15 @@ fn open_drive(path: &str, backend: &str) -> Result<Drive, String> {
 /// Writes all of the drive, with bytes that do not compress.
 fn fill(path: &str) -> Result<(), String> {
     let drive = open_drive(path, "threads")?;
-    let mut state = 1_u64;
+    let mut random = SplitMix64::new(1);
     let mut offset = 0;
     while offset < drive.size_bytes {
         let length = (drive.size_bytes - offset).min(1 << 20);
-        let bytes: Vec<u8> = (0..length)
-            .map(|_| random(&mut state).to_le_bytes()[7])
-            .collect();
+        let bytes = random.bytes(usize::try_from(length).map_err(|error| error.to_string())?);
         sync::write(&*drive.device, offset, &bytes).map_err(|fault| format!("{path}: {fault}"))?;
         offset += length;
     }
     sync::flush(&*drive.device).map_err(|fault| format!("{path}: {fault}"))
-}
-
-/// A linear congruential step (Knuth's constants); the high bits are good enough for addresses.
-fn random(state: &mut u64) -> u64 {
-    *state = state
-        .wrapping_mul(6_364_136_223_846_793_005)
-        .wrapping_add(1_442_695_040_888_963_407);
-    *state
 }
 
 fn measure(options: &Options, path: &str, way: usize, write: bool) -> Result<Cost, String> {
@@ -205,17 +195,11 @@ fn measure(options: &Options, path: &str, way: usize, write: bool) -> Result<Cos
     })
 }
 
-fn cpu() -> Duration {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
-    Duration::from_secs(seconds) + Duration::from_nanos(time.tv_nsec.unsigned_abs())
-}
-
 fn cost(begun: Instant, cpu_begun: Duration, requests: u64) -> Cost {
     #[expect(clippy::cast_precision_loss, reason = "a count of requests")]
     let requests = requests as f64;
     Cost {
-        cpu_microseconds: (cpu() - cpu_begun).as_secs_f64() * 1e6 / requests,
+        cpu_microseconds: (cpu_time() - cpu_begun).as_secs_f64() * 1e6 / requests,
         per_second: requests / begun.elapsed().as_secs_f64(),
     }
 }
@@ -230,11 +214,11 @@ fn blocking(options: &Options, path: &str, write: bool) -> Result<Cost, String> 
     let blocks = size / options.block as u64;
     let mut memory = Memory::zeroed(options.block);
     let bytes = memory.unique_mut().ok_or("memory is shared")?;
-    let (begun, cpu_begun) = (Instant::now(), cpu());
-    let (mut state, mut requests) = (7, 0);
+    let (begun, cpu_begun) = (Instant::now(), cpu_time());
+    let (mut random, mut requests) = (SplitMix64::new(7), 0);
     while begun.elapsed() < options.time {
         for _ in 0..options.depth {
-            let offset = (random(&mut state) >> 20) % blocks * options.block as u64;
+            let offset = random.below(blocks) * options.block as u64;
             if write {
                 rustix::io::pwrite(&file, &*bytes, offset).map_err(fail)?;
             } else {
@@ -261,7 +245,7 @@ fn drive(
     if let Some((ring, true)) = &mut ring {
         ring.register(&region).map_err(|error| error.to_string())?;
     }
-    let mut state = 7;
+    let mut random = SplitMix64::new(7);
     let mut submit = |token: u64| {
         let slot = usize::try_from(token).unwrap_or(0) * options.block;
         let request = Request {
@@ -270,14 +254,14 @@ fn drive(
             } else {
                 RequestKind::Read
             },
-            offset: (random(&mut state) >> 20) % blocks * block,
+            offset: random.below(blocks) * block,
             length: block,
             fua: false,
         };
         let part = memory.slice(slot..slot + options.block);
         drive.device.submit(request, part, token, &to);
     };
-    let (begun, cpu_begun) = (Instant::now(), cpu());
+    let (begun, cpu_begun) = (Instant::now(), cpu_time());
     let mut requests = 0_u64;
     let mut in_flight = 0;
     let mut batch: Vec<u64> = (0..options.depth as u64).collect();

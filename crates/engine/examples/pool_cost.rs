@@ -21,9 +21,8 @@ use std::time::Duration;
 
 use block::{BlockDevice, Completed, Memory, Outcome, Request, RequestKind};
 use engine::assemble::{NewPool, create, prepare};
-use engine::load::{Load, Pattern, run};
+use engine::load::{Load, Pattern, cpu_time, run};
 use engine::{PoolHandle, RunOptions};
-use rustix::time::{ClockId, clock_gettime};
 
 /// A lane puts logged blocks in place when it has been idle for a second.
 const SETTLE: Duration = Duration::from_millis(1300);
@@ -158,13 +157,6 @@ fn in_order(device: &dyn BlockDevice, kind: RequestKind, mebibytes: u64, depth: 
     }
 }
 
-fn cpu() -> f64 {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    #[expect(clippy::cast_precision_loss, reason = "times are short")]
-    let seconds = time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9;
-    seconds
-}
-
 /// Drive operations so far, and KiB that went to and from drives.
 #[expect(clippy::cast_precision_loss, reason = "figures for people")]
 fn traffic(pool: &PoolHandle) -> (f64, f64) {
@@ -204,13 +196,13 @@ fn measure(pool: &PoolHandle, pattern: Pattern, options: &Options, settle: bool)
         total_bytes: None,
         rate_bytes: None,
     };
-    let (before, (operations, kibibytes)) = (cpu(), traffic(pool));
+    let (before, (operations, kibibytes)) = (cpu_time().as_secs_f64(), traffic(pool));
     let report = run(&device(pool), load).expect("a load");
     if settle {
         std::thread::sleep(SETTLE);
     }
     let count = report.iops * options.time.as_secs_f64();
-    let cost = (cpu() - before) * 1e6 / count;
+    let cost = (cpu_time().as_secs_f64() - before) * 1e6 / count;
     let (more, more_kibibytes) = traffic(pool);
     Measured {
         cost,
@@ -233,14 +225,14 @@ fn large(scheme: &str, options: &Options, journal: bool) -> [f64; 3] {
     let device = device(&pool);
     let kinds = [RequestKind::Write, RequestKind::Write, RequestKind::Read];
     kinds.map(|kind| {
-        let before = cpu();
+        let before = cpu_time().as_secs_f64();
         in_order(&*device, kind, options.mebibytes, 8);
         if journal && kind == RequestKind::Write {
             std::thread::sleep(SETTLE);
         }
         #[expect(clippy::cast_precision_loss, reason = "a small number")]
         let mebibytes = options.mebibytes as f64;
-        (cpu() - before) * 1e3 / mebibytes
+        (cpu_time().as_secs_f64() - before) * 1e3 / mebibytes
     })
 }
 

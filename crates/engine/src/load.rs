@@ -11,11 +11,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use block::{
-    BlockDevice, Completed, Fault, Hint, Memory, Outcome, Region, Request, RequestKind, Submission,
+    BlockDevice, Completed, Fault, Hint, Memory, Outcome, Region, Request, RequestKind, SplitMix64,
+    Submission,
 };
 use serde::{Deserialize, Serialize};
 
-use self::content::{Content, Random};
+use self::content::Content;
 use self::hot::Places;
 pub use self::hot::{Hot, HotPart};
 
@@ -249,7 +250,7 @@ struct State {
     /// The number of requests that may still be sent.
     left: u64,
     next: u64,
-    random: Random,
+    random: SplitMix64,
     content: Option<Content>,
     latencies: Latencies,
     fault: Option<Fault>,
@@ -301,7 +302,7 @@ impl Job {
                 left: requests_of(load, index),
                 // Sequential jobs share the device evenly.
                 next: blocks / u64::from(load.jobs) * index,
-                random: Random::new(index),
+                random: SplitMix64::new(index),
                 content: load
                     .compressible_percent
                     .map(|percent| Content::new(percent, index)),
@@ -579,12 +580,9 @@ fn send_at(rate: u64, jobs: &[Arc<Job>], load: Load, (began, until): (Instant, I
 }
 
 /// CPU time of this process so far, from its own clock.
-fn cpu_time() -> Duration {
+pub fn cpu_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    Duration::new(
-        u64::try_from(time.tv_sec).unwrap_or(0),
-        u32::try_from(time.tv_nsec).unwrap_or(0),
-    )
+    Duration::try_from(time).unwrap_or_default()
 }
 
 #[cfg(test)]

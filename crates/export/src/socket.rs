@@ -239,16 +239,9 @@ mod tests {
 
     use super::*;
 
-    fn place(test: &str) -> PathBuf {
-        let name = format!("ravelin-socket-{}-{test}", std::process::id());
-        let place = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&place).unwrap();
-        place
-    }
-
     #[test]
     fn a_busy_socket_is_refused_by_name_and_a_stale_one_replaced() {
-        let dir = place("stale");
+        let dir = testing::Directory::new();
         let path = dir.join("s");
         let first = listen(&path, 0o600, 1).unwrap();
         let busy = listen(&path, 0o600, 1).unwrap_err();
@@ -280,12 +273,11 @@ mod tests {
             assert!(matches!(result, Err(SocketError::NotASocket { .. })));
         }
         assert_eq!(std::fs::read(&path).unwrap(), b"precious");
-        std::fs::remove_dir_all(&dir).unwrap();
     }
 
     #[test]
     fn a_socket_with_a_full_queue_belongs_to_a_living_server() {
-        let dir = place("full");
+        let dir = testing::Directory::new();
         let path = dir.join("s");
         let server = listen(&path, 0o600, 0).unwrap();
         let address = address(&path).unwrap();
@@ -302,12 +294,11 @@ mod tests {
             Err(SocketError::Busy { .. })
         ));
         drop(server);
-        std::fs::remove_dir_all(&dir).unwrap();
     }
 
     #[test]
     fn of_many_who_find_a_dead_socket_one_takes_it() {
-        let dir = place("race");
+        let dir = testing::Directory::new();
         let path = dir.join("s");
         for round in 0..20 {
             drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
@@ -329,6 +320,5 @@ mod tests {
             assert_eq!(taken.load(Ordering::SeqCst), 1, "round {round}");
             assert!(!path.exists());
         }
-        std::fs::remove_dir_all(&dir).unwrap();
     }
 }

@@ -13,7 +13,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use block::BLOCK_BYTES;
+use block::{BLOCK_BYTES, mix};
 use uuid::Uuid;
 
 use super::form::HeldIn;
@@ -364,13 +364,6 @@ fn sector_check(pool: Uuid, name: PageName, index: usize, sector: &[u8]) -> u32 
     };
     // Inverted, unlike a block's: a page must not pass for a block of data, or vice versa.
     block::crc32c(&sector[4..]) ^ !block.seed(pool)
-}
-
-/// The finaliser of splitmix64: every bit of the input moves half of the output.
-fn mix(value: u64) -> u64 {
-    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    value ^ (value >> 31)
 }
 
 #[cfg(test)]

@@ -76,11 +76,10 @@ mod tests {
     #[test]
     fn they_are_what_a_set_is() {
         let (mut runs, mut groups) = (Runs::new(), BTreeSet::new());
-        let mut chance = 7_u64;
+        let mut random = block::SplitMix64::new(7);
         for step in 0..2000 {
-            chance = chance.wrapping_mul(6_364_136_223_846_793_005) + 1;
-            let first = (chance >> 33) % 60;
-            let range = first..first + 1 + (chance >> 48) % 9;
+            let first = random.below(60);
+            let range = first..first + 1 + random.below(9);
             if step % 2 == 0 {
                 insert(&mut runs, &range);
                 groups.extend(range.clone());

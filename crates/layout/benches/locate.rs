@@ -29,14 +29,8 @@ fn plain_raid5(n: u64, stripe: u64, unit: u64) -> Cell {
 
 /// Scattered numbers below `bound`, the same every time.
 fn scattered(bound: u64) -> Vec<u64> {
-    let mut state = 1_u64;
-    let next = |state: &mut u64| {
-        *state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (*state >> 33) % bound
-    };
-    (0..4096).map(|_| next(&mut state)).collect()
+    let mut random = block::SplitMix64::new(1);
+    (0..4096).map(|_| random.below(bound)).collect()
 }
 
 fn locate(criterion: &mut Criterion) {

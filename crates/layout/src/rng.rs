@@ -1,21 +1,21 @@
-//! A small generator for searches and random layouts: SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
-//! Integers only, so the numbers are the same on every machine. Existing pools with `random…`
-//! schemes depend on the generator: it must not change.
+//! A small generator for searches and random layouts. Existing pools with `random…` schemes depend on it: it must not
+//! change.
+
+use block::SplitMix64;
 
 /// The generator's state.
 #[derive(Clone, Debug)]
-pub(crate) struct Rng(u64);
+pub(crate) struct Rng(SplitMix64);
 
 impl Rng {
     pub(crate) const fn new(seed: u64) -> Self {
-        Self(seed)
+        Self(SplitMix64::new(seed))
     }
 
     /// 64 random bits.
     #[inline]
     pub(crate) const fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        mix(self.0)
+        self.0.draw()
     }
 
     /// A number below `bound`; the bias of at most `bound`/2^32 does not matter here.
@@ -32,12 +32,4 @@ impl Rng {
             items.swap(last, self.below(bound) as usize);
         }
     }
-}
-
-/// SplitMix64's output function: a good 64-bit mixer.
-#[inline]
-pub(crate) const fn mix(mut z: u64) -> u64 {
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }

@@ -193,7 +193,7 @@ fn seed(shape: Shape, domains: u16) -> u64 {
     ]
     .into_iter()
     .fold(0x5041_5254_4e45_5253, |seed, number| {
-        crate::rng::mix(seed ^ u64::from(number))
+        block::mix(seed ^ u64::from(number))
     })
 }
 

@@ -9,14 +9,6 @@ use sim::schedule::{Runner, SETTINGS, Schedule, Scope, shrink};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// CPU time of this process.
-fn cpu_seconds() -> f64 {
-    let stat = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
-    let first = stat.split_whitespace().next();
-    let nanoseconds: f64 = first.and_then(|word| word.parse().ok()).unwrap_or(0.0);
-    nanoseconds / 1e9
-}
-
 fn main() {
     let args: Vec<String> = std::env::args().collect();
     let first: u64 = args[1].parse().expect("a seed");
@@ -32,7 +24,7 @@ fn main() {
     let (mut ios, mut requests, mut faults, mut full) = (0, 0, 0, 0);
     let mut failed = 0;
     let mut least = u64::MAX;
-    let begun = cpu_seconds();
+    let begun = testing::thread_cpu_time();
     let only = args.get(4).map_or("", String::as_str);
     let all = (first..).map(|seed| Schedule::from_seed(seed, scope));
     let wanted = all.filter(|schedule| SETTINGS[schedule.setting].name.starts_with(only));
@@ -50,7 +42,7 @@ fn main() {
             *count += 1;
         }
     }
-    let seconds = cpu_seconds() - begun;
+    let seconds = (testing::thread_cpu_time() - begun).as_secs_f64();
     eprintln!(
         "{count} schedules, {full} full, {failed} failed, {:.3} ms each, {:.0} full ones per CPU-hour, {} ios ({least} least), {} requests, {:.2} faults",
         seconds * 1e3 / count as f64,

@@ -265,8 +265,9 @@ impl Buffer {
 
 #[cfg(test)]
 mod tests {
+    use block::mix;
+
     use super::*;
-    use crate::content::mix;
 
     #[test]
     fn sums_over_sectors_are_sums_over_the_bytes_that_they_stand_for() {

@@ -15,7 +15,7 @@
 
 use std::sync::{Arc, LazyLock, OnceLock};
 
-use block::BLOCK_BYTES;
+use block::{BLOCK_BYTES, mix};
 
 /// Bytes of a block.
 pub(crate) const BLOCK: usize = 4096;
@@ -159,13 +159,6 @@ impl Block {
         bytes[bit / 8] ^= 1 << (bit % 8);
         Self::from_bytes(&bytes)
     }
-}
-
-/// A bijection that spreads every bit (the finalizer of `SplitMix64`).
-pub(crate) const fn mix(value: u64) -> u64 {
-    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    value ^ (value >> 31)
 }
 
 /// Computes eight independent sums: a processor can begin a multiplication before the last one has finished.

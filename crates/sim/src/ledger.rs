@@ -9,9 +9,8 @@
 //! Values distinguish writes: the value of a write in a sector depends on the write and on the sector, and of any 255
 //! successive writes no two have the same value in a sector.
 
+use block::mix;
 use std::fmt;
-
-use crate::content::mix;
 
 /// Names a request in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,6 @@ use std::io::Read as _;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use block::{BlockDevice, Completed, Fault, Limits, Memory, Request, RequestKind};
 
@@ -155,10 +154,8 @@ fn serve(kind: &dyn ExportKind, place: &Path) -> Box<dyn Served> {
 /// The example of `docs/howto/add-an-export.md`.
 #[test]
 fn a_stream_is_the_volume_from_beginning_to_end() {
-    static COUNT: AtomicU32 = AtomicU32::new(0);
-    let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    let name = format!("ravelin-stream-{}-{count}", std::process::id());
-    let place = std::env::temp_dir().join(name);
+    let directory = testing::Directory::new();
+    let place = directory.join("stream");
     let served = serve(&super::stream::Stream, &place);
     assert_eq!(served.address(), format!("stream:{}", place.display()));
     let mut clients: Vec<UnixStream> = (0..2)

@@ -117,14 +117,11 @@ fn last_number(name: &str) -> Option<u32> {
 mod tests {
     use super::*;
 
-    struct Machine(PathBuf);
+    struct Machine(testing::Directory);
 
     impl Machine {
-        fn new(test: &str) -> Self {
-            let root = std::env::temp_dir().join(format!("ravelin-{test}-{}", std::process::id()));
-            let _ = fs::remove_dir_all(&root);
-            fs::create_dir_all(&root).unwrap();
-            Self(root)
+        fn new() -> Self {
+            Self(testing::Directory::new())
         }
 
         fn put(&self, path: &str, text: &str) {
@@ -134,13 +131,7 @@ mod tests {
         }
 
         fn bay(&self, device: &str) -> Option<Bay> {
-            Enclosures::below(self.0.clone()).bay(Path::new(device))
-        }
-    }
-
-    impl Drop for Machine {
-        fn drop(&mut self) {
-            fs::remove_dir_all(&self.0).unwrap();
+            Enclosures::below(self.0.to_owned()).bay(Path::new(device))
         }
     }
 
@@ -151,7 +142,7 @@ mod tests {
 
     #[test]
     fn a_bay_is_the_number_in_the_slot_and_the_identifier_of_the_enclosure() {
-        let machine = Machine::new("bays");
+        let machine = Machine::new();
         for disk in ["sda", "sdb", "sdc", "sdd"] {
             machine.put(&format!("dev/{disk}"), "");
             machine.put(&format!("sys/class/block/{disk}/size"), "1");
@@ -175,7 +166,7 @@ mod tests {
 
     #[test]
     fn a_disk_with_several_paths_is_in_the_bay_of_one_of_them() {
-        let machine = Machine::new("paths");
+        let machine = Machine::new();
         machine.put("dev/dm-0", "");
         machine.put("sys/class/block/dm-0/slaves/sdx/size", "");
         let slot = "sys/class/enclosure/1:0:8:0/Slot 03";

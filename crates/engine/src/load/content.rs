@@ -10,6 +10,8 @@
 //! compress as well as the blocks themselves, which parity of other data does not: what a drive stores of parity is
 //! known in advance.
 
+use block::{SplitMix64, mix};
+
 /// Bytes of a block, the unit in which drives compress.
 const BLOCK_BYTES: usize = 4096;
 
@@ -29,40 +31,12 @@ const POOL_STEPS: usize = 4096;
 /// The byte that is repeated. It is not zero, so that no part of a block is a hole.
 const REPEATED: u8 = 0xa5;
 
-/// SplitMix64: quick, and good enough to scatter offsets.
-#[derive(Clone, Debug)]
-pub(super) struct Random(u64);
-
-impl Random {
-    pub(super) const fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    pub(super) const fn draw(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        mixed(self.0)
-    }
-
-    /// A number below `end`, which is not 0.
-    pub(super) const fn below(&mut self, end: u64) -> u64 {
-        self.draw() % end
-    }
-}
-
-/// Different numbers give different results: each step can be undone.
-const fn mixed(number: u64) -> u64 {
-    let mut mixed = number;
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
-}
-
 /// Makes blocks.
 #[derive(Debug)]
 pub(super) struct Content {
     pool: Vec<u8>,
     noise_bytes: usize,
-    random: Random,
+    random: SplitMix64,
     /// The next block's number.
     next: u64,
 }
@@ -70,7 +44,7 @@ pub(super) struct Content {
 impl Content {
     /// Blocks that get `percent` smaller. Those of jobs with different numbers differ.
     pub(super) fn new(percent: u8, job: u64) -> Self {
-        let mut random = Random::new(job);
+        let mut random = SplitMix64::new(job);
         let pool = (0..(POOL_STEPS * STEP_BYTES + BLOCK_BYTES) / 8)
             .flat_map(|_| random.draw().to_le_bytes())
             .collect();
@@ -94,7 +68,7 @@ impl Content {
             let at = usize::try_from(step).unwrap_or(0) * STEP_BYTES;
             let (noise, rest) = block.split_at_mut(self.noise_bytes);
             noise.copy_from_slice(&self.pool[at..at + noise.len()]);
-            noise[..8].copy_from_slice(&mixed(self.next).to_le_bytes());
+            noise[..8].copy_from_slice(&mix(self.next).to_le_bytes());
             rest.fill(REPEATED);
             self.next += 1;
         }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::content::Random;
+use block::SplitMix64;
 
 /// A share of the requests that goes to a part at the volume's start. The others go to the rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,7 +54,7 @@ impl Places {
         })
     }
 
-    pub(super) const fn draw(&self, random: &mut Random) -> u64 {
+    pub(super) const fn draw(&self, random: &mut SplitMix64) -> u64 {
         match self.hot {
             None => random.below(self.requests),
             Some((share, end)) if random.below(100) < share => random.below(end),
@@ -77,7 +77,7 @@ mod tests {
         };
         for hot in [HotPart::Percent(10), HotPart::Bytes(100 * 4096 + 4095)] {
             let places = Places::new(1000, 4096, part(hot)).unwrap();
-            let mut random = Random::new(5);
+            let mut random = SplitMix64::new(5);
             let drawn: Vec<u64> = (0..100_000).map(|_| places.draw(&mut random)).collect();
             let count = drawn.iter().filter(|&&place| place < 100).count();
             assert!((89_500..90_500).contains(&count), "{hot:?}: {count}");

@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use block::{Completed, Fault, Memory, Outcome, Region, RequestKind};
+use block::{Completed, Fault, Memory, Outcome, Region, RequestKind, SplitMix64};
 
 use super::{LocalRing, support};
-use crate::drive::tests::support::{Chance, Collector, Place, open_sized, request};
+use crate::drive::tests::support::{Collector, Place, open_sized, request};
 use crate::drive::{BackEnd, Drive, Open, open, sync};
 
 const SIZE: u64 = 4 << 20;
@@ -71,7 +71,7 @@ fn a_threads_own_ring_serves_its_drives_beyond_its_depth() {
             eprintln!("skipped: registered memory: {error}");
         }
         let drives = ring_drives(&place);
-        let mut chance = Chance(3);
+        let mut chance = SplitMix64::new(3);
         for drive in &drives {
             assert_eq!(drive.back_end, BackEnd::Uring);
             let collector = Arc::new(Collector::default());
@@ -322,7 +322,7 @@ fn what_is_in_memory_is_done_in_the_turn_and_not_inside_submit() {
         with_ring(8, |mut ring| {
             let drive = open_sized(name, SIZE);
             let collector = Arc::new(Collector::default());
-            let mut chance = Chance(8);
+            let mut chance = SplitMix64::new(8);
             let written: Vec<_> = (0..100).map(|_| chance.bytes(4096)).collect();
             for (token, bytes) in (0..).zip(&written) {
                 let write = request(RequestKind::Write, token * 4096, 4096);

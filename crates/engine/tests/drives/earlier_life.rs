@@ -13,20 +13,10 @@ use engine::load::{self, Load, Pattern};
 
 const SIZE: u64 = 64 << 20;
 
-struct Place(PathBuf);
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        std::fs::remove_dir_all(&self.0).ok();
-    }
-}
-
 #[test]
 fn neither_label_nor_journal_of_an_earlier_life_is_left_on_a_drive_that_takes_a_seat() {
-    let name = format!("ravelin-earlier-life-{}", std::process::id());
-    let place = Place(std::env::temp_dir().join(name));
-    std::fs::create_dir_all(&place.0).unwrap();
-    let paths: Vec<PathBuf> = (0..3).map(|at| place.0.join(format!("d{at}"))).collect();
+    let place = testing::Directory::new();
+    let paths: Vec<PathBuf> = (0..3).map(|at| place.join(format!("d{at}"))).collect();
     for path in &paths {
         std::fs::File::create(path).unwrap().set_len(SIZE).unwrap();
     }

@@ -10,8 +10,7 @@ use engine::assemble::{self, NewPool};
 /// Before, such pools were passed over as if there were no label at all.
 #[test]
 fn a_pool_of_the_early_format_is_named_when_it_is_looked_for() {
-    let place = std::env::temp_dir().join(format!("ravelin-formats-{}", std::process::id()));
-    std::fs::create_dir_all(&place).unwrap();
+    let place = testing::Directory::new();
     let drives: Vec<_> = (0..3)
         .map(|index| place.join(format!("d{index}")))
         .collect();
@@ -33,7 +32,7 @@ fn a_pool_of_the_early_format_is_named_when_it_is_looked_for() {
     };
     let pool = assemble::create(assemble::prepare(&new).unwrap(), RunOptions::default()).unwrap();
     pool.close().unwrap();
-    let places = [place.clone()];
+    let places = [place.to_owned()];
     let choose = || {
         let found = assemble::scan(&places, &[]);
         let chosen = assemble::choose(&found, "tank", &places);
@@ -59,5 +58,4 @@ fn a_pool_of_the_early_format_is_named_when_it_is_looked_for() {
     for part in ["`tank`", "d0", "format 0", "create the pool anew"] {
         assert!(error.contains(part), "{error}");
     }
-    std::fs::remove_dir_all(&place).unwrap();
 }

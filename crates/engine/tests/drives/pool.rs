@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use array::pool::OutReason;
-use block::{BlockDevice, Completed, Memory, Outcome, Request, RequestKind, Seat};
+use block::{BlockDevice, Completed, Memory, Outcome, Request, RequestKind, Seat, SplitMix64};
 use engine::assemble::{NewPool, create, prepare};
 use engine::drive::{DriveUri, sync};
 use engine::{PoolHandle, RunOptions, Volume};
@@ -106,18 +106,6 @@ impl Client {
     }
 }
 
-/// Bytes of which no two blocks are alike.
-fn noise(bytes: usize) -> Vec<u8> {
-    let mut state = 7_u64;
-    (0..bytes)
-        .map(|_| {
-            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            (mixed >> 40).to_le_bytes()[0]
-        })
-        .collect()
-}
-
 /// Before, such a pool could not even be created: an empty ring counted as a quarter full, and the lane
 /// panicked over a checkpoint for which there was no journal.
 #[test]
@@ -134,7 +122,7 @@ fn a_pool_without_a_journal_serves_and_survives_a_drive() {
     let size = 4 << 20;
     pool.create_volume(VOLUME, size as u64).unwrap();
     let client = Client::new(pool.volume(VOLUME).unwrap());
-    let bytes = noise(size);
+    let bytes = SplitMix64::new(7).bytes(size);
     client.write_all(&bytes, 100 << 10);
     client.flush();
     pool.fail_drive(Seat(1), OutReason::FailedByAdministrator, false)
@@ -150,7 +138,7 @@ fn bytes_survive_as_many_failures_as_the_code_does() {
         let size = 24 << 20;
         pool.create_volume(VOLUME, size as u64).unwrap();
         let client = Client::new(pool.volume(VOLUME).unwrap());
-        let mut bytes = noise(size);
+        let mut bytes = SplitMix64::new(7).bytes(size);
         client.write_all(&bytes, 1 << 20);
         client.flush();
         let failures = if scheme == "raid5" { 1 } else { 2 };
@@ -189,7 +177,7 @@ fn what_the_engine_did_is_what_a_fresh_array_and_the_simulator_do() {
     let size = 6 << 20;
     pool.create_volume(VOLUME, size as u64).unwrap();
     let client = Client::new(pool.volume(VOLUME).unwrap());
-    let bytes = noise(size);
+    let bytes = SplitMix64::new(7).bytes(size);
     client.write_all(&bytes, 100_000);
     pool.fail_drive(Seat(3), OutReason::FailedByAdministrator, false)
         .unwrap();

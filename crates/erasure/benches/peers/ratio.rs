@@ -1,6 +1,6 @@
 //! Interleaved rounds.
 
-use rustix::time::{ClockId, clock_gettime};
+use testing::thread_cpu_time;
 
 /// One stripe: sources, targets.
 pub(crate) type Work<'a> = dyn FnMut(&[&[u8]], &mut [&mut [u8]]) + 'a;
@@ -21,11 +21,6 @@ impl<'a> Arm<'a> {
     }
 }
 
-fn cpu_seconds() -> f64 {
-    let now = clock_gettime(ClockId::ThreadCPUTime);
-    now.tv_sec as f64 + now.tv_nsec as f64 * 1e-9
-}
-
 /// CPU seconds of `passes` passes over all stripes.
 fn time(arm: &mut Arm<'_>, stripes: &mut [Vec<&mut [u8]>], sources: usize, passes: usize) -> f64 {
     let mut inputs: Vec<&[u8]> = Vec::with_capacity(sources);
@@ -36,11 +31,11 @@ fn time(arm: &mut Arm<'_>, stripes: &mut [Vec<&mut [u8]>], sources: usize, passe
         let (head, tail) = stripe.split_at_mut(sources);
         inputs.clear();
         let head: Vec<&[u8]> = head.iter().map(|slice| &**slice).collect();
-        let start = cpu_seconds();
+        let start = thread_cpu_time();
         for _ in 0..passes {
             (arm.work)(&head, tail);
         }
-        spent += cpu_seconds() - start;
+        spent += (thread_cpu_time() - start).as_secs_f64();
     }
     spent
 }

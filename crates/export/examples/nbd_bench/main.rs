@@ -35,7 +35,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use block::BlockDevice;
+use block::{BlockDevice, SplitMix64};
 use export::nbd::{Client, Exports, Listen, Operation, Options, Place, Server, Uri};
 use ram::SIZE;
 
@@ -299,13 +299,8 @@ fn measure_fio(peer: &Peer, load: Load, time: Duration) -> Option<Figures> {
 
 fn measure(peer: &Peer, load: Load, time: Duration) -> Figures {
     let mut client = Client::connect(&peer.uri(), None).expect("a connection");
-    let mut state = 0x1234_5678_u64;
-    let mut next_offset = move || {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        (state >> 33) % (SIZE / load.bytes as u64) * load.bytes as u64
-    };
+    let mut random = SplitMix64::new(0x1234_5678);
+    let mut next_offset = move || random.below(SIZE / load.bytes as u64) * load.bytes as u64;
     let mut operation = |buffer: Vec<u8>| {
         let offset = next_offset();
         if load.write {
@@ -382,8 +377,7 @@ fn median(values: &mut [f64]) -> f64 {
 
 /// Prints a line for each load in whose name `only` occurs.
 fn compare(rounds: usize, time: Duration, only: &str) {
-    let dir = std::env::temp_dir().join(format!("ravelin-nbd-bench-{}", std::process::id()));
-    fs::create_dir_all(&dir).expect("a directory");
+    let dir = testing::Directory::new();
     let program = std::env::current_exe().expect("this program");
     let own = |back_end: &str| {
         let socket = dir.join(back_end).with_extension("sock");
@@ -470,7 +464,6 @@ fn compare(rounds: usize, time: Duration, only: &str) {
         );
     }
     drop((ours, inline, theirs));
-    let _ = fs::remove_dir_all(&dir);
 }
 
 /// One server's rounds under one load.

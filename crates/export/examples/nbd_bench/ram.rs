@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use block::{
     BlockDevice, Completed, Fault, Limits, Memory, Outcome, Request, RequestKind, Submission,
 };
-use rustix::time::{ClockId, clock_gettime};
+use testing::thread_cpu_time;
 
 pub(crate) const SIZE: u64 = 256 << 20;
 const LIMITS: Limits = Limits {
@@ -117,12 +117,6 @@ impl BlockDevice for Threaded {
 /// CPU time in nanoseconds that [`Inline`] has used for copying so far.
 pub(crate) static COPYING_NS: AtomicU64 = AtomicU64::new(0);
 
-/// CPU time of this thread in nanoseconds.
-fn thread_time() -> u64 {
-    let now = clock_gettime(ClockId::ThreadCPUTime);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
-}
-
 /// Memory that is copied in the call, as in `nbdkit memory`.
 pub(crate) struct Inline {
     bytes: Mutex<Vec<u8>>,
@@ -152,14 +146,14 @@ impl BlockDevice for Inline {
     }
 
     fn submit_all(&self, batch: &mut Vec<Submission>, to: &Arc<dyn Completed>) {
-        let began = thread_time();
+        let began = thread_cpu_time();
         let mut bytes = self.bytes.lock().expect("no panics");
         let outcomes: Vec<(u64, Outcome)> = batch
             .drain(..)
             .map(|what| (what.token, carry_out(&what, &mut bytes)))
             .collect();
         drop(bytes);
-        COPYING_NS.fetch_add(thread_time() - began, Relaxed);
+        COPYING_NS.fetch_add((thread_cpu_time() - began).as_nanos() as u64, Relaxed);
         to.completed_all(&outcomes);
     }
 }

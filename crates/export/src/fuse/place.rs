@@ -252,8 +252,7 @@ mod tests {
 
     #[test]
     fn only_a_new_file_is_mounted_over_and_others_are_left_as_they_are() {
-        let directory = std::env::temp_dir().join(format!("ravelin-place-{}", std::process::id()));
-        fs::create_dir_all(&directory).unwrap();
+        let directory = testing::Directory::new();
         let file = directory.join("f");
 
         drop(Place::prepare(&file).unwrap());
@@ -273,6 +272,5 @@ mod tests {
             Place::prepare(&directory.join("no/such")),
             Err(FuseError::Prepare { .. })
         ));
-        fs::remove_dir_all(&directory).unwrap();
     }
 }

@@ -10,12 +10,14 @@ use std::time::{Duration, Instant};
 use super::WAY;
 use crate::MEMORY;
 use crate::support::tunnel::Way;
-use crate::support::{Dir, Fixture, MemoryDevice, Pace, Random, Table, eventually, limits};
+use crate::support::{Fixture, MemoryDevice, Pace, Table, limits};
+use block::SplitMix64;
 use export::nbd::protocol::{
     Command, FLAG_FIXED_NEWSTYLE, FLAG_NO_ZEROES, InfoRequest, MetaRequest, OPTION_BYTES_MAX,
     OPTIONS_MAX, OptionReplyHeader, RequestHeader, command_flag, encode_option, errno, opt, rep,
 };
 use export::nbd::{Client, Options};
+use testing::{Directory, eventually};
 
 const SIZE: u64 = 8 << 20;
 
@@ -29,7 +31,7 @@ fn alone() -> RwLockWriteGuard<'static, ()> {
 
 fn hostile_fixture(options: &Options) -> (Arc<MemoryDevice>, Fixture) {
     let device = MemoryDevice::new(limits(SIZE), Pace::Fast);
-    let dir = Dir::new();
+    let dir = Directory::new();
     let options = Options {
         tls: WAY.server(&dir),
         ..options.clone()
@@ -149,7 +151,7 @@ impl Bystander {
     #[track_caller]
     fn check(&mut self) {
         self.round += 1;
-        let bytes = Random(self.round).bytes(5000);
+        let bytes = SplitMix64::new(self.round).bytes(5000);
         let offset = SIZE - 8192 + self.round % 100;
         self.client.write(offset, &bytes, false).unwrap();
         assert!(self.client.read(offset, 5000).unwrap() == bytes);
@@ -421,7 +423,7 @@ fn mutated_conversations_harm_nobody() {
     } else {
         1500
     };
-    let mut random = Random(99);
+    let mut random = SplitMix64::new(99);
     for round in 0..rounds {
         let mut bytes = original.clone();
         for _ in 0..=random.below(3) {

@@ -18,13 +18,14 @@ use std::time::{Duration, Instant};
 
 use crate::support::descriptors::receive;
 use crate::support::{MemoryDevice, PAGE, Pace, limits};
-use block::{BlockDevice, Fault, Memory};
+use block::{BlockDevice, Fault, Memory, SplitMix64};
 use export::fuse::kept::{Keeper, Kept, Retention};
 use export::fuse::loops::LoopDevice;
 use export::fuse::{FuseError, FuseFile};
 use rustix::fs::{FallocateFlags, OFlags, SeekFrom, fallocate};
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use testing::{Directory, eventually};
 
 const SIZE: u64 = 4 << 20;
 const SHUFFLED: Pace = Pace::Shuffled {
@@ -37,25 +38,9 @@ const SERVE: &str = "RAVELIN_TEST_FUSE_SERVE";
 /// The same for a file whose descriptors are kept.
 const KEEP: &str = "RAVELIN_TEST_FUSE_KEEP";
 
-/// A directory for one test, removed also after a failure.
-struct Place(PathBuf);
-
-impl Place {
-    fn new(test: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("ravelin-fuse-{}-{test}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    fn file(&self) -> PathBuf {
-        self.0.join("volume.img")
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
+/// The file that a test mounts.
+fn file_in(place: &Directory) -> PathBuf {
+    place.join("volume.img")
 }
 
 fn fuse_is_here() -> bool {
@@ -125,14 +110,6 @@ impl Drop for Mounted {
     }
 }
 
-fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while !holds() {
-        assert!(Instant::now() < deadline, "{what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
 fn open(path: &Path) -> File {
     OpenOptions::new()
         .read(true)
@@ -141,29 +118,18 @@ fn open(path: &Path) -> File {
         .unwrap()
 }
 
-fn noise(length: usize, seed: u64) -> Vec<u8> {
-    let mut state = seed;
-    let step = |_| {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        state.to_be_bytes()[0]
-    };
-    (0..length).map(step).collect()
-}
-
 #[test]
 fn what_is_written_through_the_file_is_on_the_device_and_comes_back() {
     if !fuse_is_here() {
         return;
     }
-    let place = Place::new("bytes");
+    let place = Directory::new();
     let device = MemoryDevice::new(limits(SIZE), SHUFFLED);
-    let mounted = FuseFile::mount(&place.file(), Arc::clone(&device) as _).unwrap();
-    assert_eq!(fs::metadata(place.file()).unwrap().len(), SIZE);
+    let mounted = FuseFile::mount(&file_in(&place), Arc::clone(&device) as _).unwrap();
+    assert_eq!(fs::metadata(file_in(&place)).unwrap().len(), SIZE);
 
-    let bytes = noise(usize::try_from(SIZE).unwrap(), 1);
-    let file = open(&place.file());
+    let bytes = SplitMix64::new(1).bytes(usize::try_from(SIZE).unwrap());
+    let file = open(&file_in(&place));
     assert_eq!(mounted.opens(), 1);
     // Odd offsets and lengths; one is longer than the longest request.
     let mut at = 0_usize;
@@ -187,13 +153,13 @@ fn what_is_written_through_the_file_is_on_the_device_and_comes_back() {
     );
     assert!(file.set_len(SIZE / 2).is_err());
     // O_TRUNC has no effect, as on a block device.
-    drop(File::create(place.file()).unwrap());
+    drop(File::create(file_in(&place)).unwrap());
     assert_eq!(device.bytes()[..1000], bytes[..1000]);
 
     drop(file);
     eventually("released", || mounted.opens() == 0);
     drop(mounted);
-    assert!(!place.file().exists(), "nothing is left behind");
+    assert!(!file_in(&place).exists(), "nothing is left behind");
 }
 
 #[test]
@@ -201,10 +167,10 @@ fn fsync_flushes_and_a_dsync_write_is_durable_at_once() {
     if !fuse_is_here() {
         return;
     }
-    let place = Place::new("flush");
+    let place = Directory::new();
     let device = MemoryDevice::new(limits(SIZE), Pace::Fast);
-    let _mounted = FuseFile::mount(&place.file(), Arc::clone(&device) as _).unwrap();
-    let file = open(&place.file());
+    let _mounted = FuseFile::mount(&file_in(&place), Arc::clone(&device) as _).unwrap();
+    let file = open(&file_in(&place));
     file.write_all_at(&[1; 4096], 0).unwrap();
     assert!(device.unflushed());
     file.sync_all().unwrap();
@@ -216,7 +182,7 @@ fn fsync_flushes_and_a_dsync_write_is_durable_at_once() {
     let durable = OpenOptions::new()
         .write(true)
         .custom_flags(OFlags::DSYNC.bits().cast_signed())
-        .open(place.file())
+        .open(file_in(&place))
         .unwrap();
     durable.write_all_at(&[2; 4096], 8192).unwrap();
     assert!(!device.unflushed());
@@ -227,11 +193,11 @@ fn punched_and_zeroed_ranges_read_zeros_and_only_the_punched_are_free() {
     if !fuse_is_here() {
         return;
     }
-    let place = Place::new("punch");
+    let place = Directory::new();
     let device = MemoryDevice::new(limits(SIZE), SHUFFLED);
-    let _mounted = FuseFile::mount(&place.file(), Arc::clone(&device) as _).unwrap();
-    let file = open(&place.file());
-    let mut expected = noise(usize::try_from(SIZE).unwrap(), 2);
+    let _mounted = FuseFile::mount(&file_in(&place), Arc::clone(&device) as _).unwrap();
+    let file = open(&file_in(&place));
+    let mut expected = SplitMix64::new(2).bytes(usize::try_from(SIZE).unwrap());
     file.write_all_at(&expected, 0).unwrap();
 
     let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
@@ -252,10 +218,10 @@ fn holes_and_data_are_found_by_seeking() {
     if !fuse_is_here() {
         return;
     }
-    let place = Place::new("seek");
+    let place = Directory::new();
     let device = MemoryDevice::new(limits(SIZE), SHUFFLED);
-    let _mounted = FuseFile::mount(&place.file(), Arc::clone(&device) as _).unwrap();
-    let file = open(&place.file());
+    let _mounted = FuseFile::mount(&file_in(&place), Arc::clone(&device) as _).unwrap();
+    let file = open(&file_in(&place));
     let seek = |from| rustix::fs::seek(&file, from);
     assert_eq!(seek(SeekFrom::Hole(0)), Ok(0));
     assert_eq!(seek(SeekFrom::Data(0)), Err(Errno::NXIO));
@@ -275,10 +241,10 @@ fn a_fault_is_an_error_of_that_request_alone() {
     if !fuse_is_here() {
         return;
     }
-    let place = Place::new("fault");
+    let place = Directory::new();
     let device = MemoryDevice::new(limits(SIZE), Pace::Fast);
-    let _mounted = FuseFile::mount(&place.file(), Arc::clone(&device) as _).unwrap();
-    let file = open(&place.file());
+    let _mounted = FuseFile::mount(&file_in(&place), Arc::clone(&device) as _).unwrap();
+    let file = open(&file_in(&place));
     let mut bytes = [0; 4096];
     for (fault, errno) in [
         (Fault::Medium, 5),
@@ -302,13 +268,13 @@ fn a_second_mount_is_refused_and_a_file_that_is_open_is_cut_off() {
     if !fuse_is_here() {
         return;
     }
-    let place = Place::new("busy");
+    let place = Directory::new();
     let device = MemoryDevice::new(limits(SIZE), Pace::Fast);
-    let mounted = FuseFile::mount(&place.file(), Arc::clone(&device) as _).unwrap();
-    let again = FuseFile::mount(&place.file(), Arc::clone(&device) as _);
+    let mounted = FuseFile::mount(&file_in(&place), Arc::clone(&device) as _).unwrap();
+    let again = FuseFile::mount(&file_in(&place), Arc::clone(&device) as _);
     assert!(matches!(again, Err(FuseError::Busy { .. })), "{again:?}");
 
-    let file = open(&place.file());
+    let file = open(&file_in(&place));
     let mut bytes = [0; 4096];
     file.read_exact_at(&mut bytes, 0).unwrap();
     // With a request in flight that the device completes only after the unmount has begun.
@@ -328,11 +294,11 @@ fn a_second_mount_is_refused_and_a_file_that_is_open_is_cut_off() {
     assert!(blocked.join().unwrap().is_err());
     assert!(file.read_exact_at(&mut bytes, 0).is_err());
     assert_eq!(device.waiting(), 0);
-    assert!(!place.file().exists(), "nothing is left behind");
+    assert!(!file_in(&place).exists(), "nothing is left behind");
 
     // The path can be used again while the old file is still open.
-    let mounted = FuseFile::mount(&place.file(), device).unwrap();
-    open(&place.file()).read_exact_at(&mut bytes, 0).unwrap();
+    let mounted = FuseFile::mount(&file_in(&place), device).unwrap();
+    open(&file_in(&place)).read_exact_at(&mut bytes, 0).unwrap();
     drop(mounted);
 }
 
@@ -342,10 +308,10 @@ struct Server(std::process::Child);
 
 impl Server {
     /// Waits until the file is served.
-    fn start(test: &str, variable: &str, place: &Place) -> Self {
+    fn start(test: &str, variable: &str, place: &Directory) -> Self {
         let child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", &format!("fuse::{test}"), "--nocapture"])
-            .env(variable, place.file())
+            .env(variable, file_in(place))
             .stdout(Stdio::piped())
             .spawn();
         let mut server = Self(child.unwrap());
@@ -380,22 +346,22 @@ fn what_a_killed_process_left_mounted_is_replaced() {
     if !fuse_is_here() {
         return;
     }
-    let place = Place::new("stale");
+    let place = Directory::new();
     drop(Server::start("serves_until_it_is_killed", SERVE, &place));
     assert_eq!(
-        fs::metadata(place.file()).unwrap_err().raw_os_error(),
+        fs::metadata(file_in(&place)).unwrap_err().raw_os_error(),
         Some(107),
         "transport endpoint is not connected"
     );
 
     let device = MemoryDevice::new(limits(SIZE), Pace::Fast);
     device.fill(b"new");
-    let mounted = FuseFile::mount(&place.file(), device).unwrap();
+    let mounted = FuseFile::mount(&file_in(&place), device).unwrap();
     let mut bytes = [0; 3];
-    open(&place.file()).read_exact(&mut bytes).unwrap();
+    open(&file_in(&place)).read_exact(&mut bytes).unwrap();
     assert_eq!(&bytes, b"new");
     drop(mounted);
-    assert!(!place.file().exists(), "nothing is left behind");
+    assert!(!file_in(&place).exists(), "nothing is left behind");
 }
 
 /// Sends descriptors to the process at the other end of a socket, with their names, as systemd's store gets them.
@@ -456,15 +422,15 @@ fn what_a_killed_process_has_not_answered_is_answered_by_the_next_one() {
     if !fuse_is_here() {
         return;
     }
-    let place = Place::new("kept");
-    let socket = UnixDatagram::bind(place.file().with_extension("socket")).unwrap();
+    let place = Directory::new();
+    let socket = UnixDatagram::bind(file_in(&place).with_extension("socket")).unwrap();
     socket
         .set_read_timeout(Some(Duration::from_secs(20)))
         .unwrap();
     let server = Server::start("serves_and_keeps_until_it_is_killed", KEEP, &place);
     let descriptors = all_kept(&socket);
 
-    let file = Arc::new(open(&place.file()));
+    let file = Arc::new(open(&file_in(&place)));
     let write = |byte: u8, offset: u64| {
         let file = Arc::clone(&file);
         std::thread::spawn(move || file.write_all_at(&[byte; 8192], offset))
@@ -490,7 +456,7 @@ fn what_a_killed_process_has_not_answered_is_answered_by_the_next_one() {
     let (mut files, useless) = Kept::among(descriptors);
     assert!(useless.is_empty());
     let kept = files.pop().unwrap();
-    assert_eq!((kept.path(), kept.what()), (&*place.file(), "tank/home"));
+    assert_eq!((kept.path(), kept.what()), (&*file_in(&place), "tank/home"));
     let (here, _there) = UnixDatagram::pair().unwrap();
     let retention = Retention {
         keeper: Arc::new(Sender(here)),
@@ -507,7 +473,7 @@ fn what_a_killed_process_has_not_answered_is_answered_by_the_next_one() {
     drop(file);
     eventually("released", || mounted.opens() == 0);
     drop(mounted);
-    assert!(!place.file().exists(), "nothing is left behind");
+    assert!(!file_in(&place).exists(), "nothing is left behind");
 }
 
 #[test]
@@ -515,7 +481,7 @@ fn a_kept_file_is_not_served_with_something_else_and_ends() {
     if !fuse_is_here() {
         return;
     }
-    let place = Place::new("other");
+    let place = Directory::new();
     let (here, there) = UnixDatagram::pair().unwrap();
     let retention = |what: &str, socket: &UnixDatagram| Retention {
         keeper: Arc::new(Sender(socket.try_clone().unwrap())),
@@ -523,10 +489,10 @@ fn a_kept_file_is_not_served_with_something_else_and_ends() {
     };
     let device = MemoryDevice::new(limits(SIZE), Pace::Fast);
     let home = retention("tank/home", &here);
-    let mounted = FuseFile::mount_kept(&place.file(), Arc::clone(&device) as _, Some(&home));
+    let mounted = FuseFile::mount_kept(&file_in(&place), Arc::clone(&device) as _, Some(&home));
     let mounted = mounted.unwrap();
     let descriptors = all_kept(&there);
-    let file = open(&place.file());
+    let file = open(&file_in(&place));
     assert!(mounted.is_kept());
     mounted.leave();
     let kept = Kept::among(descriptors).0.pop().unwrap();
@@ -534,10 +500,10 @@ fn a_kept_file_is_not_served_with_something_else_and_ends() {
     let said = other.unwrap_err();
     assert!(matches!(said, FuseError::TakeUp { .. }), "{said}");
     // The thread of the process before has the connection, as in no real next process: end it, too.
-    rustix::mount::unmount(place.file(), rustix::mount::UnmountFlags::FORCE).ok();
+    rustix::mount::unmount(file_in(&place), rustix::mount::UnmountFlags::FORCE).ok();
     assert!(file.write_all_at(&[1; 4096], 0).is_err());
     drop(file);
-    rustix::mount::unmount(place.file(), rustix::mount::UnmountFlags::DETACH).ok();
+    rustix::mount::unmount(file_in(&place), rustix::mount::UnmountFlags::DETACH).ok();
 }
 
 #[test]
@@ -547,10 +513,10 @@ fn a_loop_device_has_many_requests_in_flight() {
     }
     // In the middle of each MiB: what the system reads to see what is on the device begins and ends elsewhere.
     let offsets: Vec<u64> = (0..32).map(|index| (index << 20) + (512 << 10)).collect();
-    let place = Place::new("in-flight");
+    let place = Directory::new();
     let device = MemoryDevice::new(limits(32 << 20), Pace::Fast);
-    let _mounted = FuseFile::mount(&place.file(), Arc::clone(&device) as _).unwrap();
-    let disk = Loop::over(&place.file());
+    let _mounted = FuseFile::mount(&file_in(&place), Arc::clone(&device) as _).unwrap();
+    let disk = Loop::over(&file_in(&place));
     let held = device.hold();
     let readers: Vec<_> = offsets
         .iter()
@@ -586,10 +552,10 @@ fn a_loop_device_reads_ahead_several_of_the_longest_requests() {
     if !tools_are_here(&["losetup"]) {
         return;
     }
-    let place = Place::new("ahead");
+    let place = Directory::new();
     let device = MemoryDevice::new(limits(8 << 20), Pace::Fast);
-    let _mounted = FuseFile::mount(&place.file(), device as _).unwrap();
-    let made = LoopDevice::over(&place.file(), false, None).unwrap();
+    let _mounted = FuseFile::mount(&file_in(&place), device as _).unwrap();
+    let made = LoopDevice::over(&file_in(&place), false, None).unwrap();
     let disk = Loop(made.path().unwrap().to_str().unwrap().to_owned());
     let name = disk.0.strip_prefix("/dev/").unwrap();
     let ahead = fs::read_to_string(format!("/sys/block/{name}/queue/read_ahead_kb")).unwrap();
@@ -602,13 +568,15 @@ fn ext4_on_a_loop_device_keeps_a_tree_and_gives_back_what_is_deleted() {
         return;
     }
     const DISK: u64 = 64 << 20;
-    let place = Place::new("ext4");
+    let place = Directory::new();
     let device = MemoryDevice::new(limits(DISK), SHUFFLED);
-    let mounted = FuseFile::mount(&place.file(), Arc::clone(&device) as _).unwrap();
-    let disk = Loop::over(&place.file());
+    let mounted = FuseFile::mount(&file_in(&place), Arc::clone(&device) as _).unwrap();
+    let disk = Loop::over(&file_in(&place));
     run("mkfs.ext4", &["-q", &disk.0]);
-    let root = place.0.join("mnt");
-    let trees: Vec<Vec<u8>> = (0..40).map(|i| noise(20_000 * (i + 1), i as u64)).collect();
+    let root = place.join("mnt");
+    let trees: Vec<Vec<u8>> = (0..40)
+        .map(|i| SplitMix64::new(i as u64).bytes(20_000 * (i + 1)))
+        .collect();
     {
         let _system = Mounted::new(&disk, &root);
         for (index, bytes) in trees.iter().enumerate() {
@@ -617,7 +585,7 @@ fn ext4_on_a_loop_device_keeps_a_tree_and_gives_back_what_is_deleted() {
             let mut file = File::create(directory.join(index.to_string())).unwrap();
             file.write_all(bytes).unwrap();
         }
-        fs::write(root.join("large"), noise(20 << 20, 99)).unwrap();
+        fs::write(root.join("large"), SplitMix64::new(99).bytes(20 << 20)).unwrap();
         rustix::fs::sync();
         let stored = |device: &MemoryDevice| -> u64 {
             let extents = device.extents(0, DISK);
@@ -642,5 +610,5 @@ fn ext4_on_a_loop_device_keeps_a_tree_and_gives_back_what_is_deleted() {
     drop(disk);
     eventually("the loop device has let go", || mounted.opens() == 0);
     drop(mounted);
-    assert!(!place.file().exists(), "nothing is left behind");
+    assert!(!file_in(&place).exists(), "nothing is left behind");
 }

@@ -5,8 +5,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::support::{Fixture, MemoryDevice, Pace, Random, Table, limits};
-use block::Fault;
+use crate::support::{Fixture, MemoryDevice, Pace, Table, limits};
+use block::{Fault, SplitMix64};
 use export::nbd::protocol::{chunk, command_flag, errno, export_flag};
 use export::nbd::{
     Client, ClientError, CopyOptions, Listen, Operation, Options, Server, copy_in, copy_out,
@@ -40,7 +40,7 @@ fn mixed_requests_in_random_order_leave_what_the_oracle_expects() {
         );
         let fixture = Fixture::of(&device);
         let mut client = Client::connect(&fixture.uri("tank/data"), None).unwrap();
-        let mut random = Random(seed);
+        let mut random = SplitMix64::new(seed);
         let mut oracle = vec![0_u8; SIZE as usize];
         // What each read must return. This is known when the read is submitted, because no request
         // in flight overlaps it.
@@ -205,7 +205,7 @@ fn a_request_longer_than_the_device_takes_is_served_in_pieces() {
     let device = MemoryDevice::new(limits(40 << 20), SHUFFLED);
     let fixture = Fixture::of(&device);
     let mut client = Client::connect(&fixture.uri(""), None).unwrap();
-    let bytes = Random(3).bytes(32 << 20);
+    let bytes = SplitMix64::new(3).bytes(32 << 20);
     client.write(12_345, &bytes, false).unwrap();
     assert!(
         device.requests() >= 32,
@@ -322,7 +322,7 @@ fn copies_in_and_out_are_equal_whatever_the_depth_and_length() {
             request_bytes,
             depth,
         };
-        let bytes = Random(length as u64).bytes(length);
+        let bytes = SplitMix64::new(length as u64).bytes(length);
         let mut client = Client::connect(&fixture.uri(""), None).unwrap();
         let mut told = Vec::new();
         let copied = copy_in(&mut &bytes[..], &mut client, options, &mut |done| {
@@ -388,12 +388,12 @@ fn shutdown_answers_what_is_in_flight_and_removes_the_socket() {
             .unwrap();
     }
     client.send().unwrap();
-    crate::support::eventually("all requests are with the device", || {
+    testing::eventually("all requests are with the device", || {
         device.waiting() == 16
     });
     let server = fixture.server.take().unwrap();
     let stopper = std::thread::spawn(move || server.shutdown());
-    crate::support::eventually("the socket is removed", || !fixture.socket.exists());
+    testing::eventually("the socket is removed", || !fixture.socket.exists());
     assert!(!stopper.is_finished(), "requests are still with the device");
     drop(held);
     for _ in 0..16 {

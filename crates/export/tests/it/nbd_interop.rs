@@ -5,7 +5,8 @@
 use std::process::Command;
 use std::sync::Arc;
 
-use crate::support::{Fixture, MemoryDevice, Pace, Random, Table, installed, limits, run};
+use crate::support::{Fixture, MemoryDevice, Pace, Table, installed, limits, run};
+use block::SplitMix64;
 use export::nbd::Options;
 
 const SHUFFLED: Pace = Pace::Shuffled {
@@ -92,10 +93,10 @@ fn nbdcopy_copies_in_and_out_over_several_connections() {
         return;
     }
     let (device, fixture, uri) = fixture(24 << 20);
-    let mut bytes = Random(5).bytes(24 << 20);
+    let mut bytes = SplitMix64::new(5).bytes(24 << 20);
     // A hole for nbdcopy's sparse detection.
     bytes[4 << 20..9 << 20].fill(0);
-    let (source, target) = (fixture.dir.path("source"), fixture.dir.path("target"));
+    let (source, target) = (fixture.dir.join("source"), fixture.dir.join("target"));
     std::fs::write(&source, &bytes).unwrap();
     device.fill(&vec![0xee; 24 << 20]);
     let (source, target) = (source.to_str().unwrap(), target.to_str().unwrap());
@@ -121,9 +122,9 @@ fn qemu_img_converts_and_finds_equal() {
         return;
     }
     let (device, fixture, uri) = fixture(16 << 20);
-    let mut bytes = Random(6).bytes(16 << 20);
+    let mut bytes = SplitMix64::new(6).bytes(16 << 20);
     bytes[1 << 20..6 << 20].fill(0);
-    let source = fixture.dir.path("source.raw");
+    let source = fixture.dir.join("source.raw");
     std::fs::write(&source, &bytes).unwrap();
     let source = source.to_str().unwrap();
     run(

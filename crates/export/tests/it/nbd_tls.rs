@@ -8,13 +8,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::support::{Dir, Fixture, MemoryDevice, Pace, Random, Table, installed, limits, run};
+use crate::support::{Fixture, MemoryDevice, Pace, Table, installed, limits, run};
+use block::SplitMix64;
 use export::nbd::protocol::{InfoRequest, MetaRequest, OptionReplyHeader, encode_option, opt, rep};
 use export::nbd::{
     Client, ClientError, ClientTls, CopyOptions, Listen, Options, Server, ServerTls, TlsError, Uri,
     copy_in, copy_out,
 };
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use testing::Directory;
 
 const SIZE: u64 = 16 << 20;
 
@@ -39,13 +41,13 @@ struct Secure {
     device: Arc<MemoryDevice>,
     fixture: Fixture,
     trust: ClientTls,
-    certificates: Dir,
+    certificates: Directory,
 }
 
 fn secure(forced: bool, options: &Options) -> Secure {
-    let dir = Dir::new();
-    certificates(&dir.0);
-    let pair = (dir.path("server-cert.pem"), dir.path("server-key.pem"));
+    let dir = Directory::new();
+    certificates(&dir);
+    let pair = (dir.join("server-cert.pem"), dir.join("server-key.pem"));
     let tls = Some(ServerTls::from_files(&pair.0, &pair.1, forced).unwrap());
     let device = MemoryDevice::new(
         limits(SIZE),
@@ -62,7 +64,7 @@ fn secure(forced: bool, options: &Options) -> Secure {
             ..options.clone()
         },
     );
-    let trust = ClientTls::from_file(&dir.path("ca-cert.pem")).unwrap();
+    let trust = ClientTls::from_file(&dir.join("ca-cert.pem")).unwrap();
     Secure {
         device,
         fixture,
@@ -110,7 +112,7 @@ fn bytes_survive_tls_in_every_size() {
         client.info().allocation,
         "structured replies are negotiated inside TLS"
     );
-    let mut random = Random(4);
+    let mut random = SplitMix64::new(4);
     for length in [1, 511, 4096, 16_384, 100_001, 1 << 20, 5 << 20] {
         let bytes = random.bytes(length);
         let offset = random.below(SIZE - length as u64);
@@ -234,7 +236,7 @@ fn plain_text_behind_starttls_is_hung_up_on() {
         assert!(start.elapsed() < Duration::from_secs(5));
         assert!(rest.len() < 64, "at most an alert");
     }
-    crate::support::eventually("no connection is left", || {
+    testing::eventually("no connection is left", || {
         secure.fixture.server.as_ref().unwrap().connections() == 0
     });
 }
@@ -242,9 +244,9 @@ fn plain_text_behind_starttls_is_hung_up_on() {
 #[test]
 fn a_client_refuses_a_server_that_it_has_no_reason_to_trust() {
     let secure = secure(true, &Options::default());
-    let others = Dir::new();
-    certificates(&others.0);
-    let stranger = ClientTls::from_file(&others.path("ca-cert.pem")).unwrap();
+    let others = Directory::new();
+    certificates(&others);
+    let stranger = ClientTls::from_file(&others.join("ca-cert.pem")).unwrap();
     let uri = tls(secure.fixture.uri("tank/data"));
     let error = Client::connect(&uri, Some(&stranger)).err().unwrap();
     assert!(error.to_string().contains("certificate"), "{error}");
@@ -264,8 +266,8 @@ fn a_client_refuses_a_server_that_it_has_no_reason_to_trust() {
     );
     // Certificate and key of two servers do not match; a missing file is named.
     let (cert, key) = (
-        others.path("server-cert.pem"),
-        secure.certificates.path("server-key.pem"),
+        others.join("server-cert.pem"),
+        secure.certificates.join("server-key.pem"),
     );
     assert!(matches!(
         ServerTls::from_files(&cert, &key, true),
@@ -280,7 +282,7 @@ fn libnbd_and_qemu_speak_tls_with_us() {
     let secure = secure(true, &Options::default());
     let listen: Listen = "tcp:127.0.0.1:0".parse().unwrap();
     let dir = &secure.certificates;
-    let pair = (dir.path("server-cert.pem"), dir.path("server-key.pem"));
+    let pair = (dir.join("server-cert.pem"), dir.join("server-key.pem"));
     let options = Options {
         tls: Some(ServerTls::from_files(&pair.0, &pair.1, true).unwrap()),
         ..Options::default()
@@ -291,10 +293,10 @@ fn libnbd_and_qemu_speak_tls_with_us() {
         panic!("{:?}", server.address())
     };
     let port = address.port();
-    let bytes = Random(8).bytes(SIZE as usize);
-    let source = dir.path("source.raw");
+    let bytes = SplitMix64::new(8).bytes(SIZE as usize);
+    let source = dir.join("source.raw");
     std::fs::write(&source, &bytes).unwrap();
-    let (source, dir) = (source.to_str().unwrap(), dir.0.to_str().unwrap());
+    let (source, dir) = (source.to_str().unwrap(), dir.to_str().unwrap());
     if installed("nbdinfo") && installed("nbdcopy") {
         let uri = format!("nbds://localhost:{port}/tank/data?tls-certificates={dir}");
         let text = run("nbdinfo", &[&uri]);

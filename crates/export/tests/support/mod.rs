@@ -26,8 +26,12 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use block::{BlockDevice, Completed, Extent, Fault, Limits, Memory, Outcome, Request, RequestKind};
+use block::{
+    BlockDevice, Completed, Extent, Fault, Limits, Memory, Outcome, Request, RequestKind,
+    SplitMix64,
+};
 use export::nbd::{Exports, Listen, Options, Place, Server, Uri};
+use testing::Directory;
 
 /// The granularity of the device's holes.
 pub const PAGE: u64 = 4096;
@@ -255,8 +259,8 @@ impl State {
 
     fn run(&self) {
         let mut random = match self.pace {
-            Pace::Shuffled { seed, .. } => Random(seed),
-            Pace::Fast => Random(0),
+            Pace::Shuffled { seed, .. } => SplitMix64::new(seed),
+            Pace::Fast => SplitMix64::new(0),
         };
         loop {
             let batch = {
@@ -382,71 +386,21 @@ impl Exports for Table {
     }
 }
 
-/// A small generator (splitmix64); a test prints its seed by naming it.
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// A number below `bound`, which is not 0.
-    pub fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-
-    pub fn bytes(&mut self, count: usize) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(count + 8);
-        while bytes.len() < count {
-            bytes.extend(self.next().to_le_bytes());
-        }
-        bytes.truncate(count);
-        bytes
-    }
-}
-
-/// A directory of its own for each test, removed at the end.
-pub struct Dir(pub PathBuf);
-
-impl Dir {
-    pub fn new() -> Self {
-        static COUNT: AtomicU64 = AtomicU64::new(0);
-        let count = COUNT.fetch_add(1, Ordering::SeqCst);
-        let path = std::env::temp_dir().join(format!("ravelin-nbd-{}-{count}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    pub fn path(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for Dir {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 /// A server on a Unix socket in a directory of its own.
 pub struct Fixture {
     pub server: Option<Server>,
     pub socket: PathBuf,
-    pub dir: Dir,
+    pub dir: Directory,
 }
 
 impl Fixture {
     pub fn serve(exports: Arc<dyn Exports>, options: &Options) -> Self {
-        Self::serve_in(Dir::new(), exports, options)
+        Self::serve_in(Directory::new(), exports, options)
     }
 
     /// Uses a directory that already holds the server's files.
-    pub fn serve_in(dir: Dir, exports: Arc<dyn Exports>, options: &Options) -> Self {
-        let socket = dir.path("nbd.sock");
+    pub fn serve_in(dir: Directory, exports: Arc<dyn Exports>, options: &Options) -> Self {
+        let socket = dir.join("nbd.sock");
         let server = Server::bind(&Listen::Unix(socket.clone()), exports, options).unwrap();
         Self {
             server: Some(server),
@@ -497,16 +451,4 @@ pub fn run(program: &str, arguments: &[&str]) -> String {
         String::from_utf8_lossy(&output.stderr)
     );
     stdout
-}
-
-/// Waits until `condition` is true, at most ten seconds.
-#[track_caller]
-pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
-    for _ in 0..10_000 {
-        if condition() {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    panic!("not within ten seconds: {what}");
 }

@@ -16,8 +16,7 @@ use rcgen::{CertificateParams, KeyPair};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
-
-use super::Dir;
+use testing::Directory;
 
 /// How a client reaches the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,14 +35,14 @@ const KEY: [u8; 32] = [0x5a; 32];
 impl Way {
     /// The server's TLS settings for this way, with files written into a directory; plain-text clients are served as
     /// well.
-    pub fn server(self, dir: &Dir) -> Option<ServerTls> {
+    pub fn server(self, dir: &Directory) -> Option<ServerTls> {
         match self {
             Self::Plain => None,
             Self::Certificates => {
                 let key = KeyPair::generate().unwrap();
                 let names = vec!["localhost".to_owned()];
                 let own = CertificateParams::new(names).unwrap().self_signed(&key);
-                let (at, key_at) = (dir.path("cert.pem"), dir.path("key.pem"));
+                let (at, key_at) = (dir.join("cert.pem"), dir.join("key.pem"));
                 std::fs::write(&at, own.unwrap().pem()).unwrap();
                 std::fs::write(&key_at, key.serialize_pem()).unwrap();
                 Some(ServerTls::from_files(&at, &key_at, false).unwrap())
@@ -51,8 +50,8 @@ impl Way {
             #[cfg(feature = "tls-psk")]
             Self::Keys => {
                 let hex: String = KEY.iter().map(|byte| format!("{byte:02x}")).collect();
-                std::fs::write(dir.path("keys"), format!("{NAME}:{hex}\n")).unwrap();
-                Some(ServerTls::from_keys(&dir.path("keys"), false).unwrap())
+                std::fs::write(dir.join("keys"), format!("{NAME}:{hex}\n")).unwrap();
+                Some(ServerTls::from_keys(&dir.join("keys"), false).unwrap())
             }
         }
     }
@@ -63,7 +62,7 @@ impl Way {
     }
 
     /// A connection whose next message is the client's flags.
-    pub fn connect(self, socket: &Path, dir: &Dir) -> UnixStream {
+    pub fn connect(self, socket: &Path, dir: &Directory) -> UnixStream {
         let mut server = UnixStream::connect(socket).unwrap();
         let timeout = Some(Duration::from_secs(20));
         server.set_read_timeout(timeout).unwrap();
@@ -81,7 +80,7 @@ impl Way {
         let session: Box<dyn Session> = match self {
             #[cfg(feature = "tls-psk")]
             Self::Keys => Box::new(by_key(server)),
-            _ => Box::new(by_certificate(server, &dir.path("cert.pem"))),
+            _ => Box::new(by_certificate(server, &dir.join("cert.pem"))),
         };
         let (ours, theirs) = UnixStream::pair().unwrap();
         ours.set_read_timeout(timeout).unwrap();

@@ -27,12 +27,11 @@ mod stored;
 
 use std::sync::Arc;
 
-use block::Seat;
+use block::{Seat, mix};
 
 use super::{Domains, Kind, Made, Parity};
 use crate::developed::{Shape, declustered_place, declustered_unplace};
 use crate::geometry::{Ask, Field, GeometryError};
-use crate::rng::mix;
 use crate::{Cell, Layout, Place, Role};
 
 pub use grow::Move;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use block::ByteSize;
+use block::{ByteSize, SplitMix64};
 use sha2::{Digest, Sha256};
 
 use super::DemoError;
@@ -108,13 +108,10 @@ fn copy_tree(tree: &Path, budget: u64) -> io::Result<u64> {
 
 /// A file of bytes that do not repeat.
 fn generate(path: &Path, bytes: u64, seed: u64) -> io::Result<()> {
-    let mut state = seed;
+    let mut random = SplitMix64::new(seed);
     let mut out = io::BufWriter::new(File::create(path)?);
     for _ in 0..bytes / 8 {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        out.write_all(&state.to_be_bytes())?;
+        out.write_all(&random.draw().to_le_bytes())?;
     }
     out.flush()
 }

@@ -1,10 +1,8 @@
 //! Tools, directories, waiting.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::sync::RwLock;
-use std::time::{Duration, Instant};
 
 /// Whether a program is installed; otherwise reports its test as skipped.
 pub(crate) fn installed(tool: &str) -> bool {
@@ -59,47 +57,5 @@ pub(crate) fn times_as_long() -> u32 {
         10
     } else {
         1
-    }
-}
-
-/// Waits until `condition` is true; more than half a minute counts as a hang.
-#[track_caller]
-pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while !condition() {
-        assert!(Instant::now() < deadline, "never: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-/// A directory for one test, removed also after a failure.
-pub(crate) struct Place(PathBuf);
-
-impl Place {
-    pub(crate) fn new(test: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("ravelin-{}-{test}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.0
-    }
-
-    pub(crate) fn join(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-
-    /// A directory inside it.
-    pub(crate) fn directory(&self, name: &str) -> PathBuf {
-        let path = self.join(name);
-        fs::create_dir_all(&path).unwrap();
-        path
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -18,12 +18,11 @@
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use block::BlockDevice;
+use block::{BlockDevice, SplitMix64, mix};
 use engine::drive::sync;
+use testing::{Directory, eventually};
 
-use crate::common::{
-    DEAD_DEVICES, Place, all_installed, can_mount, eventually, installed, run, times_as_long,
-};
+use crate::common::{DEAD_DEVICES, all_installed, can_mount, installed, run, times_as_long};
 use crate::disk::{Loop, Nbdfuse, Zram};
 use crate::pool::TestPool;
 
@@ -35,13 +34,7 @@ const WRITERS: u64 = 4;
 
 /// Content of one version of one block; does not compress.
 fn content(block: u64, version: u64) -> Vec<u8> {
-    let mut state = (block << 32 | version).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let words = (0..BLOCK_BYTES / 8).flat_map(|_| {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        (mixed ^ (mixed >> 29)).to_le_bytes()
-    });
-    words.collect()
+    SplitMix64::new(mix(block << 32 | version)).bytes(BLOCK_BYTES)
 }
 
 /// Threads write and read back, each in its own share, as long as `disturb` runs; then the whole volume is compared
@@ -56,12 +49,9 @@ fn under_load(device: &dyn BlockDevice, disturb: impl FnOnce(&AtomicU64)) {
     };
     let write_and_read = |writer: u64| {
         let mut versions = vec![0; usize::try_from(share).unwrap()];
-        let mut state = writer;
+        let mut random = SplitMix64::new(writer);
         while !stop.load(Ordering::SeqCst) {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1);
-            let index = usize::try_from((state >> 33) % share).unwrap();
+            let index = usize::try_from(random.below(share)).unwrap();
             let block = writer * share + index as u64;
             if versions[index] > 0 {
                 assert!(read(block) == content(block, versions[index]), "{block}");
@@ -69,7 +59,7 @@ fn under_load(device: &dyn BlockDevice, disturb: impl FnOnce(&AtomicU64)) {
             versions[index] += 1;
             let bytes = content(block, versions[index]);
             sync::write(device, block * BLOCK_BYTES as u64, &bytes).unwrap();
-            if state >> 60 == 0 {
+            if random.below(16) == 0 {
                 sync::flush(device).unwrap();
             }
             operations.fetch_add(1, Ordering::SeqCst);
@@ -119,7 +109,7 @@ fn loop_and_zram_drives_that_are_pulled_under_load_cost_no_byte() {
     if !can_mount(&["/dev/loop-control"]) || !installed("losetup") {
         return;
     }
-    let place = Place::new("pulled");
+    let place = Directory::new();
     let make_loop = |name: &str| {
         let path = place.join(name);
         let file = std::fs::File::create(&path).unwrap();
@@ -186,11 +176,11 @@ fn drives_whose_servers_are_killed_under_load_cost_no_byte() {
         return;
     }
     let _alone = DEAD_DEVICES.write().unwrap_or_else(PoisonError::into_inner);
-    let place = Place::new("killed");
+    let place = Directory::new();
     let size = DRIVE_BYTES.to_string();
     let mount = |index: usize| {
         let what = ["[", "nbdkit", "--exit-with-parent", "memory", &size, "]"];
-        Nbdfuse::mount(&place.join(&index.to_string()), &what)
+        Nbdfuse::mount(&place.join(index.to_string()), &what)
     };
     let mut servers: Vec<Nbdfuse> = (0..2).map(mount).collect();
     let disks: Vec<Loop> = servers
@@ -226,7 +216,7 @@ fn a_drive_whose_server_stops_for_a_while_holds_up_nobody_for_long() {
         return;
     }
     let _alone = DEAD_DEVICES.write().unwrap_or_else(PoisonError::into_inner);
-    let place = Place::new("stopped");
+    let place = Directory::new();
     let size = DRIVE_BYTES.to_string();
     let what = ["[", "nbdkit", "--exit-with-parent", "memory", &size, "]"];
     let server = Nbdfuse::mount(&place.join("0"), &what);

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use rustix::ioctl::{Setter, Updater, ioctl};
+use testing::eventually;
 
-use super::common::{eventually, run};
+use super::common::run;
 
 /// A loop device.
 pub(crate) struct Loop {

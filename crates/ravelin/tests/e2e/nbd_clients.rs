@@ -5,8 +5,10 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use crate::common::{Place, all_installed, installed, run, times_as_long};
+use crate::common::{all_installed, installed, run, times_as_long};
 use crate::pool::{Served, TestPool};
+use block::SplitMix64;
+use testing::Directory;
 
 /// Volume size for the clients that copy the whole volume.
 const COPIED_BYTES: u64 = 48 << 20;
@@ -17,12 +19,12 @@ const VERIFIED_BYTES: u64 = 192 << 20;
 struct Bench {
     pool: TestPool,
     served: Served,
-    place: Place,
+    place: Directory,
 }
 
 impl Bench {
-    fn new(test: &str, scheme: &str, drives: usize, volume_bytes: u64) -> Self {
-        let place = Place::new(test);
+    fn new(scheme: &str, drives: usize, volume_bytes: u64) -> Self {
+        let place = Directory::new();
         let pool = TestPool::in_memory(scheme, drives, volume_bytes);
         let served = pool.serve(&place);
         Self {
@@ -43,7 +45,7 @@ impl Bench {
 fn start_fio(bench: &Bench, seconds: u32) -> Child {
     let seconds = seconds * times_as_long();
     Command::new("fio")
-        .current_dir(bench.place.path())
+        .current_dir(&*bench.place)
         .args([
             "--ioengine=nbd",
             &format!("--uri={}", bench.served.uri()),
@@ -91,11 +93,11 @@ fn await_fio(child: Child, when: &str) {
     assert_eq!(connected, 4, "{when}: {text}{errors}");
 }
 
-fn fio_through_failures(test: &str, scheme: &str, drives: usize, failures: u16) {
+fn fio_through_failures(scheme: &str, drives: usize, failures: u16) {
     if !installed("fio") {
         return;
     }
-    let bench = Bench::new(test, scheme, drives, VERIFIED_BYTES);
+    let bench = Bench::new(scheme, drives, VERIFIED_BYTES);
     let pool = &bench.pool;
     await_fio(start_fio(&bench, 1), "healthy");
     for seat in 0..failures {
@@ -130,39 +132,31 @@ fn fio_through_failures(test: &str, scheme: &str, drives: usize, failures: u16) 
 
 #[test]
 fn fio_verifies_raid5_through_a_failure_and_a_rebuild() {
-    fio_through_failures("fio5", "raid5", 5, 1);
+    fio_through_failures("raid5", 5, 1);
 }
 
 #[test]
 fn fio_verifies_raid6_through_two_failures_and_rebuilds() {
-    fio_through_failures("fio6", "raid6", 6, 2);
+    fio_through_failures("raid6", 6, 2);
 }
 
 #[test]
 fn fio_verifies_pddl2_through_two_failures_and_rebuilds() {
-    fio_through_failures("fio14", "pddl2:4d:14c:2s", 14, 2);
+    fio_through_failures("pddl2:4d:14c:2s", 14, 2);
 }
 
 /// A file of the volume's size; no two blocks are equal.
 fn image(path: &Path) {
-    let mut state = 99_u64;
-    let bytes: Vec<u8> = (0..COPIED_BYTES / 8)
-        .flat_map(|_| {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1);
-            state.to_le_bytes()
-        })
-        .collect();
+    let bytes = SplitMix64::new(99).bytes(usize::try_from(COPIED_BYTES).unwrap());
     std::fs::write(path, bytes).unwrap();
 }
 
-fn copy_and_compare(test: &str, scheme: &str, drives: usize, failures: u16) {
+fn copy_and_compare(scheme: &str, drives: usize, failures: u16) {
     let tools = ["nbdinfo", "nbdcopy", "qemu-img", "qemu-io"];
     if !all_installed(&tools) {
         return;
     }
-    let bench = Bench::new(test, scheme, drives, COPIED_BYTES);
+    let bench = Bench::new(scheme, drives, COPIED_BYTES);
     let uri = bench.served.uri().to_owned();
     let info = run("nbdinfo", &[&uri]);
     assert!(info.contains(&COPIED_BYTES.to_string()), "{info}");
@@ -213,15 +207,15 @@ fn copy_and_compare(test: &str, scheme: &str, drives: usize, failures: u16) {
 
 #[test]
 fn nbdcopy_and_qemu_read_back_what_they_wrote_on_raid5() {
-    copy_and_compare("copy5", "raid5", 5, 1);
+    copy_and_compare("raid5", 5, 1);
 }
 
 #[test]
 fn nbdcopy_and_qemu_read_back_what_they_wrote_on_raid6() {
-    copy_and_compare("copy6", "raid6", 6, 2);
+    copy_and_compare("raid6", 6, 2);
 }
 
 #[test]
 fn nbdcopy_and_qemu_read_back_what_they_wrote_on_pddl2() {
-    copy_and_compare("copy14", "pddl2:4d:14c:2s", 14, 2);
+    copy_and_compare("pddl2:4d:14c:2s", 14, 2);
 }

@@ -9,8 +9,7 @@ use engine::assemble::{NewPool, create, open_empty, prepare};
 use engine::drive::{Drive, DriveUri};
 use engine::{PoolHandle, RunOptions, Volume};
 use export::nbd::{Exports, Listen, Options, Server};
-
-use crate::common::Place;
+use testing::Directory;
 
 /// A pool in this process, with the one volume `v`.
 pub(crate) struct TestPool(PoolHandle);
@@ -43,7 +42,7 @@ impl TestPool {
     }
 
     /// Serves the volume on the socket `s` in this directory.
-    pub(crate) fn serve(&self, place: &Place) -> Served {
+    pub(crate) fn serve(&self, place: &Directory) -> Served {
         let exports = Arc::new(One(self.volume()));
         let path = place.join("s");
         let server = Server::bind(&Listen::Unix(path.clone()), exports, &Options::default());

@@ -9,10 +9,12 @@ use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 use std::time::Duration;
 
+use block::SplitMix64;
 use export::fuse::FuseFile;
 use sha2::{Digest, Sha256};
+use testing::{Directory, eventually};
 
-use crate::common::{DEAD_DEVICES, Place, all_installed, can_mount, eventually, run};
+use crate::common::{DEAD_DEVICES, all_installed, can_mount, run};
 use crate::disk::{Loop, Mounted, Nbdfuse};
 use crate::pool::{Served, TestPool};
 
@@ -56,7 +58,7 @@ enum Image {
 }
 
 impl Image {
-    fn new(way: Way, pool: &TestPool, place: &Place) -> Self {
+    fn new(way: Way, pool: &TestPool, place: &Directory) -> Self {
         match way {
             Way::Fuse => {
                 Self::Fuse(FuseFile::mount(&place.join("volume.img"), pool.volume()).unwrap())
@@ -115,7 +117,7 @@ fn run_on(command: &[&str], device: &Loop) {
 
 /// Files of many sizes in directories of several depths, about 40 MiB.
 fn grow_tree(root: &Path) {
-    let mut state = 4_u64;
+    let mut random = SplitMix64::new(4);
     for index in 0..120_usize {
         let directory = root.join(format!("{}/{}", index % 4, index % 7));
         fs::create_dir_all(&directory).unwrap();
@@ -124,13 +126,7 @@ fn grow_tree(root: &Path) {
         } else {
             index * index * 5
         };
-        let step = |_| {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            state.to_be_bytes()[0]
-        };
-        let bytes: Vec<u8> = (0..length).map(step).collect();
+        let bytes = random.bytes(length);
         fs::write(directory.join(format!("file {index}")), bytes).unwrap();
     }
 }
@@ -163,8 +159,11 @@ fn survives_a_failed_drive(system: &System, way: Way) {
         return;
     }
     let _all_alive = DEAD_DEVICES.read().unwrap_or_else(PoisonError::into_inner);
-    let place = Place::new(&format!("{}-{way:?}", system.name));
-    let [tree, root] = ["tree", "mnt"].map(|name| place.directory(name));
+    let place = Directory::new();
+    let [tree, root] = ["tree", "mnt"].map(|name| place.join(name));
+    for directory in [&tree, &root] {
+        fs::create_dir(directory).unwrap();
+    }
     grow_tree(&tree);
     let original = hashes(&tree);
     let pool = TestPool::in_memory("pddl2:4d:14c:2s", 14, VOLUME_BYTES);

@@ -54,8 +54,7 @@ fn completions_ask_the_program_and_manual_pages_name_the_commands() {
     }
     let page = said(&["man"]);
     assert!(page.starts_with(".ie") && page.contains("pool"), "{page}");
-    let dir = std::env::temp_dir().join(format!("ravelin-man-{}", std::process::id()));
+    let dir = testing::Directory::new();
     said(&["man", "--dir", dir.to_str().unwrap()]);
     assert!(dir.join("ravelin-pool-create.1").exists());
-    std::fs::remove_dir_all(&dir).unwrap();
 }

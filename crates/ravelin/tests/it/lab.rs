@@ -5,6 +5,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use testing::Directory;
 
 fn ravelin(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ravelin"));
@@ -17,32 +18,31 @@ fn run(arguments: &[&str]) -> Output {
 }
 
 /// A folder that does not exist yet, and is removed at the end.
-struct Scratch(PathBuf);
+struct Scratch {
+    path: PathBuf,
+    _parent: Directory,
+}
 
 impl Scratch {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("ravelin-lab-{name}-{}", std::process::id()));
-        std::fs::remove_dir_all(&path).unwrap_or_default();
-        Self(path)
+    fn new() -> Self {
+        let parent = Directory::new();
+        Self {
+            path: parent.join("out"),
+            _parent: parent,
+        }
     }
 
     fn text(&self) -> &str {
-        self.0.to_str().unwrap()
+        self.path.to_str().unwrap()
     }
 
     fn files(&self) -> Vec<String> {
-        let entries = std::fs::read_dir(&self.0).unwrap();
+        let entries = std::fs::read_dir(&self.path).unwrap();
         let mut names: Vec<String> = entries
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect();
         names.sort();
         names
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        std::fs::remove_dir_all(&self.0).unwrap_or_default();
     }
 }
 
@@ -75,7 +75,7 @@ fn one_study_prints_the_document_that_tools_compare_by() {
 
 #[test]
 fn results_are_written_for_people_and_programs() {
-    let scratch = Scratch::new("out");
+    let scratch = Scratch::new();
     let output = run(&[
         "run",
         "dcode-fig6",
@@ -94,7 +94,7 @@ fn results_are_written_for_people_and_programs() {
     }
     expected.sort();
     assert_eq!(scratch.files(), expected);
-    let read = |name: &str| std::fs::read_to_string(scratch.0.join(name)).unwrap();
+    let read = |name: &str| std::fs::read_to_string(scratch.path.join(name)).unwrap();
     let alone: Value = serde_json::from_str(&read("dcode-fig6.json")).unwrap();
     assert_eq!(alone["study"], "dcode-fig6");
     assert!(read("dcode-fig6.csv").starts_with("study,id,name,ours,low,high,paper,unit,"));
@@ -116,8 +116,8 @@ fn results_are_written_for_people_and_programs() {
 
 #[test]
 fn bad_input_is_one_sentence_and_nothing_is_written() {
-    let scratch = Scratch::new("bad");
-    let file = scratch.0.with_extension("file");
+    let scratch = Scratch::new();
+    let file = scratch.path.with_extension("file");
     std::fs::write(&file, b"in the way").unwrap();
     let below = file.join("results");
     for (arguments, expected) in [
@@ -144,14 +144,14 @@ fn bad_input_is_one_sentence_and_nothing_is_written() {
         let told = String::from_utf8_lossy(&output.stderr);
         assert!(told.contains(expected), "{arguments:?}: {told}");
         assert!(output.stdout.is_empty(), "{arguments:?}");
-        assert!(!scratch.0.exists(), "{arguments:?} wrote something");
+        assert!(!scratch.path.exists(), "{arguments:?} wrote something");
     }
     std::fs::remove_file(&file).unwrap();
 }
 
 #[test]
 fn an_interrupt_keeps_the_studies_that_are_done() {
-    let scratch = Scratch::new("interrupt");
+    let scratch = Scratch::new();
     let mut child = ravelin(&["run", "dcode-fig6", "dcode-fig4", "--full", "--jobs", "1"])
         .args(["--out", scratch.text()])
         .stdout(Stdio::null())
@@ -159,7 +159,7 @@ fn an_interrupt_keeps_the_studies_that_are_done() {
         .spawn()
         .unwrap();
     let began = Instant::now();
-    wait_for(&scratch.0.join("dcode-fig6.json"), began);
+    wait_for(&scratch.path.join("dcode-fig6.json"), began);
     let pid = child.id().to_string();
     assert!(
         Command::new("kill")

@@ -38,8 +38,7 @@ fn a_broken_file_is_an_error_in_json_too() {
 
 #[test]
 fn outputs_are_written_and_the_seed_decides() {
-    let dir = std::env::temp_dir().join(format!("ravelin-sim-run-{}", std::process::id()));
-    std::fs::create_dir_all(&dir).unwrap();
+    let dir = testing::Directory::new();
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/sim-run.in/rebuild.toml");
     let run = |seed: &str| {
         let output = std::process::Command::new(env!("CARGO_BIN_EXE_ravelin"))
@@ -65,7 +64,6 @@ fn outputs_are_written_and_the_seed_decides() {
     assert_eq!(csv.lines().count(), 61, "a head and 60 intervals of 2 s");
     let svg = std::fs::read_to_string(dir.join("out.svg")).unwrap();
     assert!(svg.starts_with("<svg") && svg.contains("milliseconds"));
-    let names = std::fs::read_dir(&dir).unwrap().count();
+    let names = std::fs::read_dir(&*dir).unwrap().count();
     assert_eq!(names, 2, "nothing else is left");
-    std::fs::remove_dir_all(&dir).unwrap();
 }

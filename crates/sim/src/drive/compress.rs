@@ -5,11 +5,11 @@
 //! whole sector for others: the ratio is between one and eight, and changes with the values that clients write. Other
 //! blocks take a byte for each byte that is not zero.
 
-use block::{BLOCK_BYTES, Fault, Usage};
+use block::{BLOCK_BYTES, Fault, Usage, mix};
 
 use super::Drive;
 use super::discard::is_rubbish;
-use crate::content::{Block, SECTOR, mix};
+use crate::content::{Block, SECTOR};
 
 /// A drive's physical space.
 #[derive(Clone, Copy, Debug)]

@@ -5,11 +5,11 @@
 
 use std::sync::LazyLock;
 
-use block::{BLOCK_BYTES, Fault};
+use block::{BLOCK_BYTES, Fault, mix};
 
 use super::fault::Effect;
 use super::{Drive, Region};
-use crate::content::{BLOCK, Block, mix};
+use crate::content::{BLOCK, Block};
 
 /// Different blocks, so that those of a row form a codeword only by chance.
 static RUBBISH: LazyLock<Vec<Block>> = LazyLock::new(|| {

@@ -9,10 +9,9 @@
 
 use std::collections::BTreeSet;
 
-use block::Seat;
+use block::{Seat, mix};
 
 use super::{Share, Tally, Workload, guarded, subsets};
-use crate::content::mix;
 use crate::drive::Drive;
 use crate::ledger::Ledger;
 use crate::schedule::{Moment, Run, Runner, Violation};

@@ -1,9 +1,8 @@
 //! A fault at the n-th operation, for every n.
 
-use block::Seat;
+use block::{Seat, mix};
 
 use super::{Share, Tally, Workload};
-use crate::content::mix;
 use crate::drive::{Counted, Drive, DriveFault, Pieces, Region, Regions, Trigger};
 use crate::schedule::{Event, Runner, SETTINGS, Schedule};
 use crate::world::CutSpec;

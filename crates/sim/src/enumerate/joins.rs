@@ -9,11 +9,10 @@
 
 use std::collections::BTreeSet;
 
-use block::Seat;
+use block::{Seat, mix};
 
 use super::cuts::{every_subset, few_subsets};
 use super::{Share, Tally, guarded};
-use crate::content::mix;
 use crate::drive::Drive;
 use crate::ledger::Ledger;
 use crate::schedule::{Checked, Event, Moment, Run, Runner, SETTINGS, Schedule, Setting};

@@ -9,9 +9,8 @@ mod workloads;
 
 use std::fmt;
 
-use block::Seat;
+use block::{Seat, mix};
 
-use crate::content::mix;
 use crate::panics::caught;
 use crate::schedule::Violation;
 

@@ -15,11 +15,10 @@
 //! `faults` does the same for the client's requests in between.
 
 use array::pool::PoolError;
-use block::Seat;
+use block::{Seat, mix};
 
 use super::faults::REPORTED;
 use super::{Share, Tally, Workload, guarded};
-use crate::content::mix;
 use crate::drive::{Drive, DriveFault, Trigger};
 use crate::ledger::Ledger;
 use crate::schedule::{Checked, Event, Run, Runner, SETTINGS, VOLUME, Violation, options};

@@ -60,7 +60,7 @@ use std::sync::Arc;
 use array::plan::SubStripePlans;
 use array::view::View;
 use array::{Geometry, StripeLocks};
-use block::{Instant, Outcome, Request, RequestKind, Seat};
+use block::{Instant, Outcome, Request, RequestKind, Seat, mix};
 use slab::Slab;
 
 use self::cache::Cache;
@@ -73,7 +73,6 @@ use self::servers::Servers;
 pub use self::servers::ServersOptions;
 pub use self::small_write::SmallWrites;
 pub use self::target::{Target, TargetError};
-use crate::content::mix;
 use crate::model::{Model, Work};
 
 /// An event that does not come from the drives.

@@ -131,7 +131,7 @@ fn a_whole_arrays_short_way_to_a_chunk_is_the_planners() {
         planned.copies = 1;
         short.mirror = MirrorReads::First;
         for at in 0..60 {
-            let offset = crate::content::mix(at) % short.capacity_bytes() / 4096 * 4096;
+            let offset = block::mix(at) % short.capacity_bytes() / 4096 * 4096;
             for (array, kind) in [(&mut short, "short"), (&mut planned, "planned")] {
                 assert_eq!(read(array, offset, 4096), (1, 0), "{scheme} {kind}");
             }
@@ -249,7 +249,7 @@ fn a_rebuild_restores_every_cell_with_what_its_order_reads() {
             assert!(array.lost_cells(Seat(3)).is_empty(), "{scheme}");
             let reads = array.work(Seat(3)).reads;
             for at in 0..200 {
-                let offset = crate::content::mix(at) % array.capacity_bytes() / 4096 * 4096;
+                let offset = block::mix(at) % array.capacity_bytes() / 4096 * 4096;
                 assert_eq!(read(&mut array, offset, 4096), (1, 0), "{scheme}");
             }
             assert_eq!(
@@ -285,7 +285,7 @@ fn a_second_failure_in_the_midst_is_rebuilt_too() {
         array.begin_rebuild(Instant::ZERO, options);
         // Foreground writes go on, to cells that are being filled too.
         for token in 0..50 {
-            let offset = crate::content::mix(token) % array.capacity_bytes() / 4096 * 4096;
+            let offset = block::mix(token) % array.capacity_bytes() / 4096 * 4096;
             array.handle_request(
                 array.now(),
                 token,
@@ -332,7 +332,7 @@ fn writes_into_the_cache_are_quick_until_it_is_full_and_none_is_lost() {
     let writes = 600_u64;
     let mut quick = 0;
     for token in 0..writes {
-        let offset = crate::content::mix(token) % array.capacity_bytes() / 4096 * 4096;
+        let offset = block::mix(token) % array.capacity_bytes() / 4096 * 4096;
         array.handle_request(
             Instant::ZERO,
             token,
@@ -346,7 +346,7 @@ fn writes_into_the_cache_are_quick_until_it_is_full_and_none_is_lost() {
     // Half may stay in memory; the rest has gone to the drives, data and parity.
     let written: u64 = (0..4).map(|seat| array.work(Seat(seat)).writes).sum();
     assert!(written >= 2 * (writes - 256), "{written}");
-    let last = crate::content::mix(writes - 1) % array.capacity_bytes() / 4096 * 4096;
+    let last = block::mix(writes - 1) % array.capacity_bytes() / 4096 * 4096;
     assert_eq!(read(&mut array, last, 4096).0, 0, "from memory");
 }
 

@@ -63,8 +63,9 @@ impl<T> Ascending<T> {
 mod tests {
     use std::collections::BTreeMap;
 
+    use block::mix;
+
     use super::*;
-    use crate::content::mix;
 
     #[test]
     fn it_is_a_map() {

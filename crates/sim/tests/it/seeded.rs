@@ -12,18 +12,12 @@ use std::time::Duration;
 
 use sim::schedule::{Event, Runner, Schedule, Scope};
 use sim::{CutSpec, SeededFault, seed_fault};
+use testing::thread_cpu_time;
 
 /// CPU time that the search for one fault may take.
 const LIMIT: Duration = Duration::from_secs(60);
 /// Schedules between two checks of the CPU clock.
 const STRIDE: u64 = 32;
-
-/// CPU time of this thread.
-fn cpu_time() -> Duration {
-    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux");
-    let first = stat.split_whitespace().next();
-    Duration::from_nanos(first.and_then(|word| word.parse().ok()).expect("a number"))
-}
 
 struct Found {
     took: Duration,
@@ -60,14 +54,14 @@ fn find_in(
     first: u64,
     limit: Duration,
 ) -> Option<Found> {
-    let begun = cpu_time();
+    let begun = thread_cpu_time();
     seed_fault(Some(fault));
     let fails = |number| std::panic::catch_unwind(|| run(number)).is_err();
-    let seed = (first..).take_while(|_| cpu_time() - begun <= limit);
+    let seed = (first..).take_while(|_| thread_cpu_time() - begun <= limit);
     let seed = { seed }.find(|&number| fails(number));
     seed_fault(None);
     seed.map(|seed| Found {
-        took: cpu_time() - begun,
+        took: thread_cpu_time() - begun,
         schedules: seed - first + 1,
         invariant: histories.to_owned(),
         seed,
@@ -81,7 +75,7 @@ fn find(fault: SeededFault, first: u64, limit: Duration) -> Option<Found> {
     if OF_FULL_DRIVES.contains(&fault) {
         return find_in(("full", super::full::numbered), fault, first, limit);
     }
-    let begun = cpu_time();
+    let begun = thread_cpu_time();
     seed_fault(Some(fault));
     let mut runner = Runner::new();
     let mut found = None;
@@ -99,13 +93,13 @@ fn find(fault: SeededFault, first: u64, limit: Duration) -> Option<Found> {
             found = Some((seed, violation.invariant.to_owned()));
             break;
         }
-        if seed % STRIDE == 0 && cpu_time() - begun > limit {
+        if seed % STRIDE == 0 && thread_cpu_time() - begun > limit {
             break;
         }
     }
     seed_fault(None);
     found.map(|(seed, invariant)| Found {
-        took: cpu_time() - begun,
+        took: thread_cpu_time() - begun,
         schedules: seed - first + 1,
         invariant,
         seed,

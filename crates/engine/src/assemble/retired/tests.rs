@@ -42,20 +42,12 @@ impl BlockDevice for Recorder {
 }
 
 /// A directory with a pool, removed at the end.
-struct Place(PathBuf);
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        std::fs::remove_dir_all(&self.0).ok();
-    }
-}
+struct Place(testing::Directory);
 
 impl Place {
     /// A pool that has been changed a few times and closed, so that each drive has both labels.
     fn with_pool() -> Self {
-        let name = format!("ravelin-retired-{}", std::process::id());
-        let place = Self(std::env::temp_dir().join(name));
-        std::fs::create_dir_all(&place.0).unwrap();
+        let place = Self(testing::Directory::new());
         for number in 0..DRIVES {
             let file = File::create(place.path(number)).unwrap();
             file.set_len(SIZE).unwrap();
@@ -136,7 +128,7 @@ impl Place {
 
     /// Opens the pool, destroyed or not; every drive is in use and current.
     fn opens(&self, moment: &str) {
-        let places = [self.0.clone()];
+        let places = [self.0.to_owned()];
         let mut found = scan_destroyed(&places, &[]);
         if found.is_empty() {
             found = scan(&places, &[]);
@@ -181,7 +173,7 @@ fn a_pool_comes_back_after_a_cut_at_any_write_of_destroying_it_and_of_bringing_i
     // No drive shows its older label alone: the newest generation is read from each that has a label.
     for count in 0..=taking.len() {
         place.cut(&before, &taking[..count]);
-        for pool in scan(std::slice::from_ref(&place.0), &[]) {
+        for pool in scan(&[place.0.to_owned()], &[]) {
             let labels = pool.found.iter().map(|place| {
                 let path = std::path::PathBuf::from(place.to_string());
                 let file = super::super::find::open_for_labels(&path).unwrap();

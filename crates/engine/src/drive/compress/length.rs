@@ -55,12 +55,13 @@ pub(super) fn lengths(memory: &Memory) -> Vec<u16> {
 
 #[cfg(test)]
 mod tests {
+    use block::SplitMix64;
+
     use super::*;
-    use crate::drive::tests::support::noise;
 
     #[test]
     fn zeros_take_nothing_noise_takes_all_and_half_noise_takes_half() {
-        let noise = noise(3, BLOCK_BYTES);
+        let noise = SplitMix64::new(3).bytes(BLOCK_BYTES);
         let mut bytes = vec![0; 4 * BLOCK_BYTES];
         bytes[BLOCK_BYTES..2 * BLOCK_BYTES].copy_from_slice(&noise);
         bytes[2 * BLOCK_BYTES..][..BLOCK_BYTES / 2].copy_from_slice(&noise[..BLOCK_BYTES / 2]);
@@ -73,7 +74,7 @@ mod tests {
 
     #[test]
     fn memory_in_parts_counts_as_the_same_bytes_in_one() {
-        let bytes = Memory::from_bytes(&noise(5, 3 * BLOCK_BYTES));
+        let bytes = Memory::from_bytes(&SplitMix64::new(5).bytes(3 * BLOCK_BYTES));
         let part = |first: usize| bytes.slice(first * BLOCK_BYTES..(first + 1) * BLOCK_BYTES);
         let joined = Memory::joined(vec![part(0), part(1), part(2)]);
         assert_eq!(lengths(&joined), lengths(&bytes));

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use block::{BlockDevice, Fault, Memory, Request, RequestKind, Usage};
+use block::{BlockDevice, Fault, Memory, Request, RequestKind, SplitMix64, Usage};
 
-use super::support::{Chance, Collector, Place, noise, open_sized, request};
+use super::support::{Collector, Place, open_sized, request};
 use crate::drive::{Drive, Effect, Open, OpenDriveError, Trap, open, sync};
 
 const BLOCK: u64 = 4096;
@@ -21,10 +21,10 @@ enum Kind {
 fn block(kind: Kind, seed: u64) -> Vec<u8> {
     match kind {
         Kind::Zeros => vec![0; BLOCK as usize],
-        Kind::Noise => noise(seed, BLOCK as usize),
+        Kind::Noise => SplitMix64::new(seed).bytes(BLOCK as usize),
         Kind::Half => {
             let half = BLOCK as usize / 2;
-            [noise(seed, half), vec![0; half]].concat()
+            [SplitMix64::new(seed).bytes(half), vec![0; half]].concat()
         }
     }
 }
@@ -270,7 +270,7 @@ fn writes_in_flight_to_the_same_blocks_never_exceed_the_budget_together() {
         let drive = open_sized(uri, 0);
         let device = &*drive.device;
         let collector = Arc::new(Collector::default());
-        let mut chance = Chance(seed as u64);
+        let mut chance = SplitMix64::new(seed as u64);
         for token in 0..REQUESTS {
             let first = chance.below(BLOCKS);
             let count = 1 + chance.below(3).min(BLOCKS - first - 1);
@@ -314,7 +314,7 @@ fn one_after_another_exactly_those_writes_are_refused_that_have_no_room() {
     for seed in 0..4 {
         let drive = open_sized("compress:mem:160K?physical=64K", 0);
         let device = &*drive.device;
-        let mut chance = Chance(seed);
+        let mut chance = SplitMix64::new(seed);
         let mut model = vec![block(Kind::Zeros, 0); BLOCKS];
         let mut refused = 0;
         for step in 0..400 {

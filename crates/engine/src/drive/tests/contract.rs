@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use block::{Completed, Fault, Memory, Outcome, Request, RequestKind};
+use block::{Completed, Fault, Memory, Outcome, Request, RequestKind, SplitMix64};
 
-use super::support::{Chance, Collector, Place, against_the_model, copy, open_sized, request};
+use super::support::{Collector, Place, against_the_model, copy, open_sized, request};
 use crate::drive::{Drive, sync};
 use crate::ring::support;
 
@@ -67,7 +67,7 @@ fn deep_queues_complete_each_request_once_with_its_own_bytes() {
     for drive in every_kind(&place) {
         let device = &*drive.device;
         let collector = Arc::new(Collector::default());
-        let mut chance = Chance(7);
+        let mut chance = SplitMix64::new(7);
         let blocks = SIZE / 4096;
         let written: Vec<Vec<u8>> = (0..blocks).map(|_| chance.bytes(4096)).collect();
         let mut token = 0;
@@ -129,7 +129,7 @@ fn joined_memory_goes_in_one_request_however_many_ranges_it_has() {
         let device = &*drive.device;
         let piece = device.limits().block_bytes_min as usize;
         let most = SIZE as usize / piece / 4 * 3;
-        let mut chance = Chance(13);
+        let mut chance = SplitMix64::new(13);
         // Two ranges, more than the kernel takes at once, and memory that direct I/O cannot use
         // directly.
         for (count, skew, fua) in [(2, 0, false), (most.min(1500), 0, true), (7, 24, false)] {

@@ -11,11 +11,10 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use block::{Fault, Memory, Outcome, RequestKind};
+use block::{Fault, Memory, Outcome, RequestKind, SplitMix64};
+use testing::eventually;
 
-use super::support::{
-    Chance, Collector, Place, against_the_model, eventually, noise, open_sized, request,
-};
+use super::support::{Collector, Place, against_the_model, open_sized, request};
 use crate::drive::{BackEnd, Drive, Open, OpenDriveError, open, sync};
 
 fn run(command: &str, arguments: &[&str]) -> Result<String, String> {
@@ -109,7 +108,7 @@ fn under_load(drive: &Drive, disturb: impl FnOnce() + Send) -> (Vec<Outcome>, Ve
     let disturbed = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let load = scope.spawn(|| {
-            let mut chance = Chance(9);
+            let mut chance = SplitMix64::new(9);
             let (mut before, mut after) = (Vec::new(), Vec::new());
             while after.len() < 500 || before.is_empty() {
                 let was = disturbed.load(Ordering::SeqCst);
@@ -267,7 +266,7 @@ fn a_zram_device_shows_its_use_is_full_at_its_limit_and_takes_writes_after_a_dis
         let device = &*drive.device;
         let usage = device.usage().unwrap();
         assert_eq!((usage.physical_bytes, usage.used_bytes), (LIMIT, 0));
-        let write = |at: u64| sync::write(device, at << 16, &noise(at, 64 << 10));
+        let write = |at: u64| sync::write(device, at << 16, &SplitMix64::new(at).bytes(64 << 10));
         let full = (0..64)
             .map(|at| (at, write(at)))
             .find(|(_, end)| end.is_err());
@@ -276,7 +275,7 @@ fn a_zram_device_shows_its_use_is_full_at_its_limit_and_takes_writes_after_a_dis
         assert!(at >= 30, "{backend}: {at}");
         let usage = device.usage().unwrap();
         assert!(usage.used_bytes > LIMIT - (128 << 10), "{usage:?}");
-        assert!(sync::read(device, 0, 64 << 10).unwrap() == noise(0, 64 << 10));
+        assert!(sync::read(device, 0, 64 << 10).unwrap() == SplitMix64::new(0).bytes(64 << 10));
         assert_eq!(write(at), Err(Fault::Full), "and again");
         sync::discard(device, 0, 1 << 20).unwrap();
         assert!(device.usage().unwrap().used_bytes < LIMIT - (512 << 10));

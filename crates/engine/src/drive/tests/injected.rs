@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use block::{Fault, Memory, RequestKind};
+use testing::eventually;
 
-use super::support::{Collector, Place, eventually, open_sized, request};
+use super::support::{Collector, Place, open_sized, request};
 use crate::drive::{Effect, Trap, sync};
 
 /// Seconds for `count` requests of `length` bytes with all of them in flight at once.

@@ -2,42 +2,29 @@
 
 use std::cell::Cell;
 use std::collections::HashMap;
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use block::{BlockDevice, Completed, Memory, Outcome, Request, RequestKind};
+use block::{BlockDevice, Completed, Memory, Outcome, Request, RequestKind, SplitMix64};
 
 use crate::drive::handle::copy_out;
 use crate::drive::{Drive, Open, open, sync};
 
-/// A directory that is removed with everything in it.
-pub(crate) struct Place(PathBuf);
+/// A directory for drives.
+pub(crate) struct Place(testing::Directory);
 
 impl Place {
-    /// In the system's directory for temporary files, which has room and is usually a disk.
     pub(crate) fn new() -> Self {
-        Self::under(&std::env::temp_dir())
+        Self(testing::Directory::new())
     }
 
     pub(crate) fn under(parent: &Path) -> Self {
-        static COUNT: AtomicU64 = AtomicU64::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path = parent.join(format!("ravelin-drive-{}-{count}", std::process::id()));
-        fs::create_dir(&path).unwrap();
-        Self(path)
+        Self(testing::Directory::under(parent))
     }
 
     pub(crate) fn file(&self, name: &str) -> String {
         self.0.join(name).to_str().unwrap().to_owned()
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
@@ -140,37 +127,11 @@ pub(crate) fn request(kind: RequestKind, offset: u64, length: u64) -> Request {
     }
 }
 
-/// A small generator with a seed, so that a failure can be repeated (splitmix64).
-pub(crate) struct Chance(pub(crate) u64);
-
-impl Chance {
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % bound
-    }
-
-    pub(crate) fn bytes(&mut self, length: usize) -> Vec<u8> {
-        let first = self.below(u64::MAX);
-        (0..length as u64)
-            .map(|index| (first.wrapping_mul(index | 1) >> 24) as u8)
-            .collect()
-    }
-}
-
-/// Bytes that do not compress, the same for the same `seed`. ([`Chance::bytes`] does compress.)
-pub(crate) fn noise(seed: u64, length: usize) -> Vec<u8> {
-    let mut chance = Chance(seed);
-    (0..length).map(|_| chance.below(256) as u8).collect()
-}
-
 /// `steps` random requests, one after another, each read compared with a plain array of bytes.
 pub(crate) fn against_the_model(device: &dyn BlockDevice, steps: u32, seed: u64) {
     let limits = device.limits();
     let align = u64::from(limits.block_bytes_min);
-    let mut chance = Chance(seed);
+    let mut chance = SplitMix64::new(seed);
     let size = limits.size_bytes;
     let mut model = sync::read(device, 0, size as usize).unwrap();
     for step in 0..steps {
@@ -221,13 +182,4 @@ pub(crate) fn against_the_model(device: &dyn BlockDevice, steps: u32, seed: u64)
     }
     let last = sync::read(device, 0, size as usize).unwrap();
     assert!(last == model, "seed {seed}: the whole drive at the end");
-}
-
-/// Waits until `condition` holds, and fails after ten seconds.
-pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !condition() {
-        assert!(begun.elapsed() < Duration::from_secs(10), "{what}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }

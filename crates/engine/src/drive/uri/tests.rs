@@ -171,8 +171,7 @@ fn a_slot_without_an_enclosure_is_refused_where_it_is_typed_and_part_of_a_path_i
     assert!(hint.contains("/srv/disk@ENCLOSURE#3"), "{hint}");
     // No number, or a file with this very name: no slot.
     assert!(DriveUri::typed("/srv/disk#old").is_ok());
-    let directory = std::env::temp_dir().join(format!("ravelin-slots-{}", std::process::id()));
-    std::fs::create_dir_all(&directory).unwrap();
+    let directory = testing::Directory::new();
     for name in ["disk#3", "disk@left#3"] {
         let path = directory.join(name);
         std::fs::write(&path, "").unwrap();
@@ -180,7 +179,6 @@ fn a_slot_without_an_enclosure_is_refused_where_it_is_typed_and_part_of_a_path_i
         assert_eq!(uri.spec.path(), Some(&*path));
         assert_eq!((uri.domain, uri.slot), (None, None));
     }
-    std::fs::remove_dir_all(&directory).unwrap();
 }
 
 /// The table is that of the help and of the errors.

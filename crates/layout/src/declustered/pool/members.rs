@@ -1,11 +1,10 @@
 //! Choice of the members of a new group.
 
-use block::Seat;
+use block::{Seat, mix};
 
 use super::Pool;
 use crate::Cell;
 use crate::crush::{Map, Mode, ONE, Rule};
-use crate::rng::mix;
 
 /// How members are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use block::SplitMix64;
 use export::nbd::{Client, ClientError};
 use serde_json::Value;
 
@@ -12,15 +13,10 @@ const PHYSICAL: u64 = 64 * MIB;
 
 /// Data of which the first bytes of each block are noise, and the others zeros.
 fn partly_noise(bytes: usize, noise: usize, seed: u64) -> Vec<u8> {
-    let mut state = seed;
+    let mut random = SplitMix64::new(seed);
     let mut data = vec![0; bytes];
     for block in data.chunks_mut(4096) {
-        for byte in &mut block[..noise] {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            *byte = state.to_be_bytes()[0];
-        }
+        block[..noise].copy_from_slice(&random.bytes(noise));
     }
     data
 }

@@ -3,9 +3,10 @@
 
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
+use testing::eventually;
 
 use super::MIB;
 use crate::support::bench::Bench;
@@ -59,15 +60,6 @@ fn health(bench: &Bench, pool: &str) -> String {
     status["health"].as_str().unwrap().to_owned()
 }
 
-#[track_caller]
-fn until(what: &str, is_so: impl Fn() -> bool) {
-    let deadline = Instant::now() + TIMEOUT;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "{what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
 /// The drives of `top`: none has failed, and none was suspected to.
 #[track_caller]
 fn top_is_whole(bench: &Bench) {
@@ -103,7 +95,7 @@ fn a_stripe_over_two_pools_goes_on_while_a_drive_of_each_fails_and_after_a_kill(
     client.has_flushed(TIMEOUT);
     for (pool, file) in ["left", "right"].into_iter().zip(&failing) {
         std::fs::write(file, "").unwrap();
-        until("the pool does without the drive", || {
+        eventually("the pool does without the drive", || {
             health(&bench, pool) != "healthy"
         });
         client.has_flushed(TIMEOUT);
@@ -351,7 +343,7 @@ fn discards_reach_the_drives_below_and_a_volume_takes_the_seat_of_another() {
         .refused(1, &["of pool `top`"]);
     client.trim(0, 48 << 20).unwrap();
     client.flush().unwrap();
-    until("the space comes back", || {
+    eventually("the space comes back", || {
         used_bytes(&bench) < empty + 24 * MIB
     });
     client.disconnect().unwrap();

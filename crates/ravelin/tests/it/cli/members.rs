@@ -2,10 +2,11 @@
 //! source until it has been replaced.
 
 use std::os::unix::fs::FileExt;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use array::format::{HOLDER_OFFSET, Holder, newest_label};
 use export::nbd::Client;
+use testing::eventually;
 
 use crate::support::bench::{Bench, bytes};
 
@@ -22,14 +23,6 @@ fn write_reservation(bench: &Bench, drive: &str, reservation: &[u8]) {
     let path = bench.path(drive);
     let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
     file.write_all_at(reservation, HOLDER_OFFSET).unwrap();
-}
-
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(15);
-    while !is_so() {
-        assert!(Instant::now() < deadline, "{what}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
 }
 
 /// Regression: one drive of six got back the reservation of an earlier opening. The pool ended all service, its status
@@ -64,7 +57,7 @@ fn a_stale_reservation_on_one_drive_of_six_changes_nothing_and_one_that_counts_i
         ..own
     };
     write_reservation(&bench, "d5", &later.encode());
-    wait_until("the reservation is seen", || {
+    eventually("the reservation is seen", || {
         bench.json(&["pool", "status", "tank"])["health"] == "unusable"
     });
     let status = bench.json(&["pool", "status", "tank"]);
@@ -201,7 +194,7 @@ fn a_replacement_is_seen_and_can_be_given_up() {
     let text = bench.ok(&["pool", "status", "tank"]);
     assert!(text.contains("being replaced by seat 3"), "{text}");
     bench.ok(&["drive", "fail", "tank", "3"]);
-    wait_until("its seat is gone", || {
+    eventually("its seat is gone", || {
         bench.json(&["pool", "status", "tank"])["seats"]
             .as_array()
             .unwrap()

@@ -6,6 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
 use array::format::newest_label;
+use block::SplitMix64;
 use export::nbd::Client;
 use serde_json::Value;
 
@@ -69,15 +70,9 @@ fn put(bench: &Bench, drive: &str, offset: u64, data: &[u8]) {
 
 /// Overwrites bytes with noise, as a bad controller does; the same noise for the same place.
 fn overwrite(bench: &Bench, drive: &str, offset: u64, length: u64) {
-    let mut state = 0x9E37_79B9_7F4A_7C15 ^ offset ^ u64::from(drive.as_bytes()[1]);
-    let mut word = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state.to_le_bytes()
-    };
-    let noise: Vec<u8> = (0..length / 8).flat_map(|_| word()).collect();
-    put(bench, drive, offset, &noise);
+    let mut noise = SplitMix64::new(offset ^ u64::from(drive.as_bytes()[1]));
+    let length = usize::try_from(length).unwrap();
+    put(bench, drive, offset, &noise.bytes(length));
 }
 
 /// Blocks whose reads fail; checks that all others have this version.

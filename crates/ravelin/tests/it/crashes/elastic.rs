@@ -8,6 +8,7 @@ use super::stream::Stream;
 use super::{MIB, REGION, Random, TIMEOUT};
 use crate::support::bench::Bench;
 use crate::support::writer::{self, Target, Writer};
+use block::SplitMix64;
 
 /// Physical space of a drive: enough for the whole volume as parity of data that does not compress, not as copies.
 const PHYSICAL_MIB: u64 = 48;
@@ -28,7 +29,7 @@ fn conversions_and_crashes_lose_nothing_that_was_flushed_and_no_drive() {
     let seed = std::env::var("RAVELIN_SEED")
         .map_or(u64::from(std::process::id()), |text| text.parse().unwrap());
     let since = Instant::now();
-    let mut random = Random(seed);
+    let mut random = Random(SplitMix64::new(seed));
     let mut bench = Bench::new("crashes-elastic");
     let exposed = 2 * PHYSICAL_MIB;
     let files = bench.drives("d", 4, exposed * MIB).into_iter();
@@ -49,7 +50,7 @@ fn conversions_and_crashes_lose_nothing_that_was_flushed_and_no_drive() {
         let length = REGION.end - REGION.start;
         let mut client = Writer::start(Target::Nbd(&uri), REGION.start, length, &log);
         // What fio writes does not compress.
-        let fio = (round % 2 == 1).then(|| Fio::start(&uri, random.next()));
+        let fio = (round % 2 == 1).then(|| Fio::start(&uri, random.0.draw()));
         let streamed = stream.start(&uri, TIMEOUT);
         client.has_flushed(TIMEOUT);
         for _ in 0..3 {

@@ -23,6 +23,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::bench::Bench;
 use crate::support::writer::{self, Target, Writer};
+use block::SplitMix64;
 use fio::Fio;
 use stream::Stream;
 
@@ -33,20 +34,12 @@ const REGION: std::ops::Range<u64> = 0..2 * MIB;
 /// Longer than any operation takes here.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Numbers that depend only on the seed: splitmix64.
-struct Random(u64);
+/// What a trial draws, which depends only on the seed.
+struct Random(SplitMix64);
 
 impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = self.0;
-        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        word ^ (word >> 31)
-    }
-
     fn below(&mut self, bound: usize) -> usize {
-        usize::try_from(self.next() % bound as u64).unwrap()
+        usize::try_from(self.0.below(bound as u64)).unwrap()
     }
 
     fn chance(&mut self, percent: usize) -> bool {
@@ -95,7 +88,7 @@ impl Trial {
         fio::fill(&uri);
         Self {
             bench,
-            random: Random(seed),
+            random: Random(SplitMix64::new(seed)),
             uri,
             stream: Stream::new(),
             survives,
@@ -189,7 +182,7 @@ impl Trial {
             REGION.end - REGION.start,
             &self.log(),
         );
-        let fio = Fio::start(&self.uri, self.random.next());
+        let fio = Fio::start(&self.uri, self.random.0.draw());
         let stream = self.stream.start(&self.uri, TIMEOUT);
         writer.has_flushed(TIMEOUT);
         self.random.pause(100);

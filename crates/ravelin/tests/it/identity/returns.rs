@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use block::SplitMix64;
 use export::nbd::Client;
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -76,21 +77,19 @@ fn load(client: &mut Client, control: &Control) -> Vec<u8> {
     const BLOCK: usize = 4096;
     let mut expected = content();
     let blocks = expected.len() / BLOCK;
-    let mut state = 1_u64;
+    let mut random = SplitMix64::new(1);
     while !control.stops.load(Ordering::SeqCst) {
         if control.pauses.load(Ordering::SeqCst) {
             std::thread::sleep(Duration::from_millis(1));
             continue;
         }
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        let at = usize::try_from(state >> 33).unwrap() % blocks * BLOCK;
+        let at = usize::try_from(random.below(blocks as u64)).unwrap() * BLOCK;
         let range = at..at + BLOCK;
         let read = client.read(at as u64, BLOCK).unwrap();
         assert!(read == expected[range.clone()], "byte {at}");
-        let block = [state.to_be_bytes()[2]; BLOCK];
-        client.write(at as u64, &block, state >> 61 == 0).unwrap();
+        let block = [random.draw().to_be_bytes()[0]; BLOCK];
+        let fua = random.below(8) == 0;
+        client.write(at as u64, &block, fua).unwrap();
         expected[range].copy_from_slice(&block);
         control.written.fetch_add(BLOCK as u64, Ordering::SeqCst);
         std::thread::sleep(Duration::from_millis(2));

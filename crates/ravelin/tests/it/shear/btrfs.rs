@@ -14,11 +14,12 @@ use std::path::{Path, PathBuf};
 
 use engine::drive::{Open, open};
 use export::fuse::FuseFile;
+use testing::{Directory, eventually};
 
 use super::answer::{Truth, Way, is_found};
 use super::volume::{DriveFiles, FILL_BYTES, hash_of_file, noise};
 use crate::support::bench::Bench;
-use crate::support::common::{Place, all_installed, can_mount, eventually, run};
+use crate::support::common::{all_installed, can_mount, run};
 use crate::support::disk::{Loop, Mounted};
 
 const DRIVES: usize = 4;
@@ -35,9 +36,9 @@ struct Disk {
 }
 
 impl Disk {
-    fn new(place: &Place, uri: &str, index: usize) -> Self {
+    fn new(place: &Directory, uri: &str, index: usize) -> Self {
         let drive = open(&uri.parse().unwrap(), Open::default()).unwrap();
-        let file = place.join(&format!("{index}.img"));
+        let file = place.join(format!("{index}.img"));
         let file = FuseFile::mount(&file, drive.device).unwrap();
         let device = Loop::over(file.path());
         Self { device, file }
@@ -77,7 +78,7 @@ fn is_identified(profile: &str, truth: &Truth) {
         return;
     }
     let test = format!("shear-btrfs-{profile}");
-    let place = Place::new(&test);
+    let place = Directory::new();
     let files = DriveFiles::new(&test, DRIVES, DRIVE_BYTES);
     let each = files.uris().into_iter().enumerate();
     let disks: Vec<Disk> = each
@@ -86,7 +87,8 @@ fn is_identified(profile: &str, truth: &Truth) {
     let mut make = vec!["-q", "-K", "-d", profile, "-m", "raid1"];
     make.extend(disks.iter().map(|disk| disk.device.device()));
     run("mkfs.btrfs", &make);
-    let root = place.directory("mnt");
+    let root = place.join("mnt");
+    std::fs::create_dir(&root).unwrap();
     let mounted = Mounted::new(&disks[0].device, &root);
     let file = make_file(&root);
     let before = hash_of_file(&file);

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use block::SplitMix64;
 use export::nbd::{Client, Operation};
 use sha2::{Digest, Sha256};
 
@@ -76,13 +77,7 @@ impl Drop for DriveFiles {
 
 /// [`FILL_BYTES`] bytes that do not compress, different for each number.
 pub(crate) fn noise(number: u64) -> Vec<u8> {
-    let mut state = number << 32;
-    let word = |_| {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        (mixed ^ (mixed >> 29)).to_le_bytes()
-    };
-    (0..FILL_BYTES / 8).flat_map(word).collect()
+    SplitMix64::new(number << 32).bytes(FILL_BYTES)
 }
 
 /// The hash of a file's bytes, read from its drives and not from the page cache.

@@ -124,7 +124,7 @@ fn no_text_makes_the_parsers_panic() {
         let mut at = seed;
         let text: String = (0..12)
             .map(|_| {
-                at = crate::content::mix(at + 1);
+                at = block::mix(at + 1);
                 parts[usize::try_from(at % parts.len() as u64).unwrap()]
             })
             .collect();

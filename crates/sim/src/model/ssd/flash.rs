@@ -433,7 +433,7 @@ mod tests {
             let mut at = 1_u64;
             let mut cleaned = Cleaning::default();
             for round in 0..5000_u64 {
-                at = crate::content::mix(at + round);
+                at = block::mix(at + round);
                 let unit = at % options(filled).units;
                 if round % 37 == 36 {
                     flash.trim(unit);

@@ -338,7 +338,7 @@ mod tests {
         let mut at = 7_u64;
         let mut now = 0;
         for round in 0..40_000_u64 {
-            at = crate::content::mix(at + round);
+            at = block::mix(at + round);
             now += run(&mut ssd, now, IoKind::Write, at % units * 4096, 4096);
         }
         let work = ssd.work();

@@ -8,12 +8,12 @@
 use std::collections::BTreeSet;
 
 use array::router::VolumeMap;
-use block::{BLOCK_BYTES, Request, RequestKind, Seat};
+use block::{BLOCK_BYTES, Request, RequestKind, Seat, mix};
 use erasure::ElementSet;
 
 use super::{Checked, Run, Violation};
 use crate::buffer::Buffer;
-use crate::content::{SECTOR, mix};
+use crate::content::SECTOR;
 use crate::schedule::{VOLUME, check};
 
 /// Maximum number of blocks that rot.

@@ -1,13 +1,12 @@
 //! Power cuts, and drives that leave and return.
 
 use array::pool::{PoolError, SeatState, Ticket};
-use block::Seat;
+use block::{Seat, mix};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 
 use super::{BOUND, Checked, Run, Violation};
-use crate::content::mix;
 use crate::drive::{Drive, Regions, Survival};
 use crate::world::{CutSpec, World};
 

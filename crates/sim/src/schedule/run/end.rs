@@ -1,10 +1,10 @@
 //! What must hold when faults have stopped.
 
 use array::pool::SeatState;
-use block::Seat;
+use block::{Seat, mix};
 
 use super::{Checked, Run, VOLUME, Violation};
-use crate::content::{SECTOR, mix};
+use crate::content::SECTOR;
 use crate::schedule::{Event, SETTINGS};
 
 /// Requests in flight when the whole volume is read back, and bytes of each.

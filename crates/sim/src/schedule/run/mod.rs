@@ -11,13 +11,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use array::pool::RegionSizes;
-use block::{BLOCK_BYTES, Fault, Instant, Request, RequestKind, Seat};
+use block::{BLOCK_BYTES, Fault, Instant, Request, RequestKind, Seat, mix};
 
 use super::{
     CHUNK_BYTES, DRIVE_BYTES, ELASTIC_DRIVE_BYTES, Event, SEEDED, SETTINGS, Schedule, VOLUME, check,
 };
 use crate::buffer::Buffer;
-use crate::content::{SECTOR, mix};
+use crate::content::SECTOR;
 use crate::drive::{Drive, DriveFault, Pace, Regions, Trigger};
 use crate::ledger::{Ledger, Tick};
 use crate::panics::caught;

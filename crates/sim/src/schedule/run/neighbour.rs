@@ -4,11 +4,10 @@
 //! creation, writes and deletion on the journal that both volumes share, and on space that one volume gets after the
 //! other.
 
-use block::{Request, RequestKind};
+use block::{Request, RequestKind, mix};
 
 use super::{BOUND, Checked, Run, Violation, sector};
 use crate::buffer::Buffer;
-use crate::content::mix;
 
 /// Its name in the pool.
 const NAME: &str = "neighbour";
