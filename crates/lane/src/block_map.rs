@@ -313,13 +313,8 @@ mod tests {
     #[test]
     fn it_is_as_a_plain_map_whatever_comes_and_goes() {
         let (mut map, mut model) = (BlockMap::default(), BTreeMap::new());
-        let mut state = 1_u64;
-        let mut random = |below: u32| {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1);
-            u32::try_from(state >> 33).unwrap() % below
-        };
+        let mut random = block::SplitMix64::new(1);
+        let mut random = |below: u32| u32::try_from(random.below(below.into())).unwrap();
         for round in 0..20_000 {
             let name = name(0, u16::from(random(8) == 0), random(100));
             match random(3) {

@@ -215,13 +215,8 @@ mod tests {
     /// Compares with a plain list of members as the oracle.
     #[test]
     fn random_runs_agree_with_a_list_of_members() {
-        let mut state = 7_u64;
-        let mut next = |below: u64| {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1);
-            (state >> 33) % below
-        };
+        let mut random = block::SplitMix64::new(7);
+        let mut next = |below| random.below(below);
         let mut epochs = Epochs::default();
         let mut members: Vec<Option<Epoch>> = vec![None; 8];
         let mut waiting: VecDeque<(Epoch, u64)> = VecDeque::new();

@@ -192,13 +192,10 @@ mod tests {
     fn a_batch_never_overwrites_one_that_counts() {
         let mut ring = Ring::new(100);
         let mut live: VecDeque<Placed> = VecDeque::new();
-        let mut state = 1_u64;
+        let mut random = block::SplitMix64::new(1);
         let mut stalls = 0;
         for sequence in 1..10_000 {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1);
-            let length = 1 + (state >> 33) % 25;
+            let length = 1 + random.below(25);
             let Some(position) = ring.place(length) else {
                 stalls += 1;
                 let keep = live.len() / 2;

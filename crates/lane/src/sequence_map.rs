@@ -120,13 +120,12 @@ mod tests {
     fn it_holds_what_a_tree_holds_in_the_same_order() {
         let (mut numbered, mut tree) = (SequenceMap::default(), BTreeMap::new());
         // An entry that never ends stays at the front while thousands come and go behind it.
-        let mut chance = 1_u64;
+        let mut random = block::SplitMix64::new(1);
         for key in 0..5000_u64 {
             numbered.insert(2 * key, key);
             tree.insert(2 * key, key);
             for _ in 0..2 {
-                chance = chance.wrapping_mul(6_364_136_223_846_793_005) + 1;
-                let back = (chance >> 33) % 40;
+                let back = random.below(40);
                 let gone = (2 * key).saturating_sub(back);
                 if gone > 0 {
                     assert_eq!(numbered.remove(gone), tree.remove(&gone));

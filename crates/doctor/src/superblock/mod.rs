@@ -122,14 +122,8 @@ mod tests {
 
     #[test]
     fn no_bytes_whatever_make_a_parser_panic() {
-        // A generator of its own: every magic number, followed by noise, cut anywhere.
-        let mut state = 1_u64;
-        let mut noise = move || {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1);
-            u8::try_from(state >> 56).unwrap()
-        };
+        // Every magic number, followed by noise, cut anywhere.
+        let mut random = block::SplitMix64::new(1);
         let magics: [(usize, &[u8]); 6] = [
             (0, b"XFSB"),
             (0, b"LUKS\xba\xbe\x00\x01"),
@@ -139,13 +133,13 @@ mod tests {
             (512 + 24, b"LVM2 001"),
         ];
         for round in 0..2000 {
-            let mut bytes: Vec<u8> = (0..HEAD_BYTES).map(|_| noise()).collect();
+            let mut bytes = random.bytes(HEAD_BYTES);
             for (at, magic) in magics {
-                if round % 3 != 0 || noise() < 128 {
+                if round % 3 != 0 || random.below(2) == 0 {
                     bytes[at..at + magic.len()].copy_from_slice(magic);
                 }
             }
-            bytes.truncate(usize::from(noise()) * 33);
+            bytes.truncate(usize::try_from(random.below(256)).unwrap() * 33);
             let copy = bytes.clone();
             let more = move |offset: u64, length: usize| {
                 let at = usize::try_from(offset).ok()?;

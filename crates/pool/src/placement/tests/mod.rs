@@ -509,13 +509,8 @@ fn walks_by_seat_find_what_a_walk_over_all_groups_finds() {
     ];
     for scheme in schemes {
         let mut lab = Lab::new(scheme, 12);
-        let mut chance = 7_u64;
-        let mut next = |below: u64| {
-            chance = chance
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1);
-            (chance >> 33) % below
-        };
+        let mut random = block::SplitMix64::new(7);
+        let mut next = |below| random.below(below);
         for _ in 0..300 {
             let seat = u16::try_from(next(7)).unwrap();
             match (lab.facts.seats[usize::from(seat)].state, next(4)) {
