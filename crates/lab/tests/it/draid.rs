@@ -45,7 +45,7 @@ fn recovery_is_within_the_bands() {
 }
 
 #[test]
-fn what_one_parameter_changes() {
+fn more_width_data_or_parity_cost_recovery_or_throughput() {
     let report = run("draid-sweep", 1);
     let ours = |id: &str| row(&report, &format!("sweep.{id}")).ours;
     // All survivors share the writes of a recovery nearly evenly.

@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_a_map() {
+    fn it_holds_what_an_ordered_map_holds() {
         let mut entries = Ascending::default();
         let mut plain = BTreeMap::new();
         let mut key = 0;

@@ -183,7 +183,7 @@ fn a_full_drive_has_not_failed_and_takes_writes_again_after_a_trim() {
 }
 
 #[test]
-fn the_same_on_slow_drives() {
+fn a_full_drive_that_is_slow_takes_writes_again_after_a_trim() {
     let bench = Bench::new("full-slow");
     pool(&bench, "slow:", "?iops=4000");
     fills_trims_and_fills_again(&bench);

@@ -203,7 +203,7 @@ impl Session {
 }
 
 #[test]
-fn a_healthy_pool() {
+fn the_status_of_a_healthy_pool_is_as_reviewed() {
     let mut session = Session::new("healthy");
     session.shows_status();
     session.types("pool scrub tank --wait");
@@ -212,7 +212,7 @@ fn a_healthy_pool() {
 }
 
 #[test]
-fn a_degraded_pool() {
+fn the_status_of_a_degraded_pool_is_as_reviewed() {
     let mut session = Session::new("degraded");
     session.types("drive fail tank 1");
     session.shows_status();
@@ -222,7 +222,7 @@ fn a_degraded_pool() {
 }
 
 #[test]
-fn a_drive_with_checksum_errors() {
+fn the_status_of_a_drive_with_checksum_errors_is_as_reviewed() {
     let mut session = Session::closed("checksums");
     session.spoil("d2");
     session.import();
@@ -234,7 +234,7 @@ fn a_drive_with_checksum_errors() {
 }
 
 #[test]
-fn damage_that_was_repaired() {
+fn the_status_after_damage_was_repaired_is_as_reviewed() {
     let mut session = Session::closed("repaired");
     session.spoil("d2");
     session.import();
@@ -244,7 +244,7 @@ fn damage_that_was_repaired() {
 }
 
 #[test]
-fn damage_that_was_not_repaired() {
+fn the_status_of_damage_that_was_not_repaired_is_as_reviewed() {
     let mut session = Session::closed("damaged");
     session.spoil("d1");
     session.spoil("d2");
@@ -264,7 +264,7 @@ fn damage_that_was_not_repaired() {
 }
 
 #[test]
-fn an_unusable_pool() {
+fn the_status_of_an_unusable_pool_is_as_reviewed() {
     let mut session = Session::closed("unusable");
     for drive in ["d1", "d2"] {
         std::fs::remove_file(session.bench.path(drive)).unwrap();
