@@ -158,8 +158,17 @@ impl Pool {
     #[must_use]
     pub fn filled(shape: Shape, rows: u64, choice: Choice) -> Self {
         let mut pool = Self::new(shape, rows, choice);
-        while pool.add_group().is_some() {}
+        pool.fill_up();
         pool
+    }
+
+    const fn shape(&self) -> Shape {
+        Shape {
+            drives: self.drives,
+            width: self.width,
+            parity: self.parity,
+            spares: self.preserved,
+        }
     }
 
     /// Groups so far.

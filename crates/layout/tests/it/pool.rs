@@ -123,6 +123,150 @@ fn growing_by_a_drive_moves_no_more_than_its_share() {
     }
 }
 
+/// The pieces of each drive.
+fn held(pool: &Pool) -> Vec<u64> {
+    (0..pool.drives())
+        .map(|seat| pool.pieces_on(Seat(seat)))
+        .collect()
+}
+
+/// The largest part of a rebuild's reads that a survivor has, over the mean: the worst of all single failures.
+#[expect(clippy::cast_precision_loss, reason = "counts of groups")]
+fn rebuild_reads(pool: &Pool) -> f64 {
+    let seats = || (0..pool.drives()).map(Seat);
+    let of_failure = |failed: Seat| {
+        let others = seats().filter(|&seat| seat != failed);
+        let reads: Vec<u32> = others.map(|seat| pool.shared(failed, seat)).collect();
+        let most = reads.iter().copied().max().unwrap_or(0);
+        f64::from(most) * reads.len() as f64 / f64::from(reads.iter().sum::<u32>())
+    };
+    seats().map(of_failure).fold(0.0, f64::max)
+}
+
+/// A pool of 12 drives with 200 pieces of each in use.
+fn in_use(choice: Choice) -> Pool {
+    let mut pool = Pool::new(shape(12, 10, 1), 1000, choice);
+    while pool.group_count() < 240 {
+        pool.add_group().expect("there is room");
+    }
+    pool
+}
+
+/// Grows a pool, and checks what every growth promises. Returns the pool, the number of moves and the least possible one.
+fn grow(pool: &Pool, drives: u16) -> (Pool, u64, u64) {
+    let (after, moves) = pool.grown(drives);
+    let before = pool.drives();
+    assert_eq!(after.drives(), before + drives);
+    assert_eq!(after.group_count(), pool.group_count());
+    check(&after, 1000);
+    let mut moved = moves.iter().peekable();
+    for group in 0..pool.group_count() {
+        for column in 0..pool.columns() {
+            let (from, to) = (pool.cell(group, column), after.cell(group, column));
+            match moved.next_if(|piece| (piece.group, piece.column) == (group, column)) {
+                Some(piece) => {
+                    assert_eq!((piece.from, piece.to), (from, to));
+                    assert!(to.seat.0 >= before, "{to:?} is on a new drive");
+                }
+                None => assert_eq!(from, to, "it has not moved"),
+            }
+        }
+    }
+    assert_eq!(moved.next(), None);
+    for seat in before..after.drives() {
+        let below = |row| {
+            after.role(Cell {
+                seat: Seat(seat),
+                row,
+            }) != Role::Unused
+        };
+        assert!((0..after.pieces_on(Seat(seat))).all(below), "without gaps");
+    }
+    // A new drive is as full as the others when it has the mean.
+    let pieces: u64 = held(pool).iter().sum();
+    let least = u64::from(drives) * (pieces / u64::from(after.drives()));
+    (after, moves.len() as u64, least)
+}
+
+#[test]
+fn growing_one_by_one_or_at_once_moves_the_least_and_spreads_a_rebuild() {
+    let pool = in_use(Choice::PairBalanced);
+    assert!(rebuild_reads(&pool) <= 1.05);
+    let (thirteen, moved, least) = grow(&pool, 1);
+    assert!(moved * 100 <= least * 101, "{moved} moves, {least} needed");
+    assert!(
+        rebuild_reads(&thirteen) <= 1.05,
+        "{}",
+        rebuild_reads(&thirteen)
+    );
+    for (name, pool, drives) in [("12, 13, 20", &thirteen, 7), ("12, 20", &pool, 8)] {
+        let (twenty, moved, least) = grow(pool, drives);
+        assert!(
+            moved * 100 <= least * 101,
+            "{name}: {moved} moves, {least} needed"
+        );
+        let reads = rebuild_reads(&twenty);
+        assert!(reads <= 1.05, "{name}: {reads}");
+        let (fewest, most) = (
+            held(&twenty).into_iter().min(),
+            held(&twenty).into_iter().max(),
+        );
+        assert!(
+            most.unwrap() - fewest.unwrap() <= 1,
+            "{name}: {:?}",
+            held(&twenty)
+        );
+        for drained in [Seat(0), Seat(12), Seat(19)] {
+            let mut pool = twenty.clone();
+            let had = pool.pieces_on(drained);
+            let moves = pool.drain(drained).expect("there is room");
+            assert_eq!((moves.len() as u64, pool.pieces_on(drained)), (had, 0));
+            let mut left = held(&pool);
+            left.remove(drained.index());
+            let (fewest, most) = (left.iter().min().unwrap(), left.iter().max().unwrap());
+            assert!(most - fewest <= 1, "{name}, {drained} drained: {left:?}");
+            check(&pool, 1000);
+        }
+    }
+}
+
+#[test]
+fn uneven_pools_give_the_new_drive_its_share_from_the_fullest_drives() {
+    let pool = in_use(Choice::Crush);
+    let (after, moved, _) = grow(&pool, 1);
+    let held = held(&after);
+    assert_eq!(held[12], moved);
+    assert!(
+        (183..=185).contains(&moved),
+        "{moved} of 2400 pieces on 13 drives"
+    );
+    let fuller = held.iter().filter(|&&held| held > 200);
+    let before = self::held(&pool);
+    assert!(before.iter().filter(|&&held| held > 200).count() > fuller.count());
+}
+
+#[test]
+fn a_pool_that_was_full_has_room_for_more_groups_after_it_has_grown() {
+    for choice in [Choice::PairBalanced, Choice::Crush] {
+        let full = Pool::filled(shape(12, 10, 1), 500, choice);
+        assert_eq!(full.clone().fill_up(), 0, "{choice:?}");
+        let (mut after, _) = full.grown(2);
+        let more = after.fill_up();
+        let whole = Pool::filled(shape(14, 10, 1), 500, choice).group_count();
+        let (least, all) = (whole - whole / 50, after.group_count());
+        assert!(
+            all >= least && all <= whole + 10,
+            "{choice:?}: {all} of {whole}"
+        );
+        assert_eq!(all, full.group_count() + more);
+        check(&after, 500);
+        let stored = after.stored().unwrap();
+        let again = Pool::restore(shape(14, 10, 1), 500, choice, &stored).unwrap();
+        assert_eq!(again.stored().unwrap(), stored);
+        assert_eq!(again.clone().fill_up(), 0, "{choice:?}: it is full again");
+    }
+}
+
 /// Table and inverse agree and groups are on different drives.
 fn check(pool: &Pool, rows: u64) {
     for group in 0..pool.groups(rows) {
