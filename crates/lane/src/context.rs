@@ -68,6 +68,28 @@ impl Context {
         change(&mut self.view, &self.geometry)
     }
 
+    /// For `Lane` alone: only the pool's command changes the geometry. Sizes and lanes are as before: homes change, and
+    /// there are more drives or groups.
+    pub(super) fn change_geometry(&mut self, geometry: Arc<Geometry>) {
+        let shape = |of: &Geometry| {
+            let sizes = (of.cell_bytes(), of.chunk_bytes(), of.data_offset());
+            (
+                sizes,
+                of.lanes(),
+                of.group_data_bytes(),
+                of.regions().copied(),
+            )
+        };
+        assert_eq!(
+            shape(&self.geometry),
+            shape(&geometry),
+            "groups stay as they are"
+        );
+        assert!(self.geometry.groups() <= geometry.groups(), "no group goes");
+        self.view_changes += 1;
+        self.geometry = geometry;
+    }
+
     /// The number of changes of the view so far: what depends on the view alone is the same while this is the same.
     pub(super) const fn view_changes(&self) -> u64 {
         self.view_changes

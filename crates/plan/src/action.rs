@@ -10,6 +10,7 @@ use block::{Fault, Outcome, RequestKind, Seat};
 use format::{Form, VolumeId};
 use layout::Cell;
 
+use crate::Geometry;
 use crate::losses::LostRange;
 use crate::priority::{self, Priority};
 use crate::room::RoomReport;
@@ -413,6 +414,9 @@ pub enum Command {
     },
     /// Put everything that is logged in place.
     Checkpoint,
+    /// The pool has another table of pieces, with more drives or more groups, and that is durable. Columns whose home the
+    /// table changes were settled where they are before. The drives in new seats answer, and have no cells yet.
+    Grow(GrownGeometry),
     /// Give stripes of the group this form, where they are and as far as they can be converted now, and count them.
     Convert {
         /// Which group.
@@ -437,6 +441,18 @@ pub enum Command {
         group: u64,
     },
 }
+
+/// The geometry of a pool from now on. Two of them are equal if they are the same one.
+#[derive(Clone, Debug)]
+pub struct GrownGeometry(pub Arc<Geometry>);
+
+impl PartialEq for GrownGeometry {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for GrownGeometry {}
 
 /// How fills and scrubs go on: what an administrator has set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

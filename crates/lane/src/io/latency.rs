@@ -106,6 +106,11 @@ impl LatencyTracker {
         }
     }
 
+    /// There are this many seats from now on: drives in new ones are measured, too.
+    pub(super) fn measure(&mut self, seats: u16) {
+        self.paces.resize(seats.into(), Default::default());
+    }
+
     pub(super) const fn check_at(&self) -> Option<Instant> {
         self.check_at
     }
@@ -288,6 +293,15 @@ mod tests {
             });
         }
         assert!((900_000..1_400_000).contains(&pace.high), "{pace:?}");
+    }
+
+    #[test]
+    fn a_drive_in_a_new_seat_is_measured_and_the_others_keep_their_figures() {
+        let mut tracker = LatencyTracker::new(2);
+        tracker.paces[1][0].saw(7);
+        tracker.measure(3);
+        assert_eq!(tracker.paces.len(), 3);
+        assert_eq!((tracker.paces[1][0].high, tracker.paces[2][0].seen), (7, 0));
     }
 
     #[test]

@@ -439,6 +439,11 @@ impl IoTable {
         }
     }
 
+    /// There are this many seats from now on.
+    pub(crate) fn measure(&mut self, seats: u16) {
+        self.latency.measure(seats);
+    }
+
     /// The seat has another drive, or none.
     pub(crate) fn forget_pace(&mut self, seat: Seat) {
         self.latency.forget(seat);

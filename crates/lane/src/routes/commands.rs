@@ -41,6 +41,7 @@ impl Lane {
             Command::Suspect(seat) => self.ios.suspect(seat, true),
             Command::Trust(seat) => self.ios.suspect(seat, false),
             Command::Twin { seat, with } => self.begin_twin(seat, with),
+            Command::Grow(geometry) => self.grow(geometry.0),
             Command::Succeed { seat, with, filled } => self.succeed(seat, with, filled.as_ref()),
             Command::SeatCurrent(seat) => {
                 self.cx

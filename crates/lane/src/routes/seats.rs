@@ -4,8 +4,10 @@
 //! because operations that continue are planned by the view.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use block::Seat;
+use plan::Geometry;
 use plan::action::Event;
 
 use crate::Lane;
@@ -116,6 +118,21 @@ impl Lane {
                 self.preserved.drive_out(self.log.next_sequence());
             }
             self.want_anchor();
+        }
+    }
+
+    /// The pool has another table of pieces: homes change, and no column's place does. So operations in flight go on as
+    /// they are. The drives in new seats take part from now on, without any cell.
+    pub(crate) fn grow(&mut self, geometry: Arc<Geometry>) {
+        let before = self.cx.geometry.layout().drives();
+        let after = geometry.layout().drives();
+        self.cx.change_geometry(geometry);
+        self.ios.measure(after);
+        for seat in (before..after).map(Seat) {
+            // It may have been the seat of a spare, or of a successor.
+            self.ios.forget_pace(seat);
+            self.out_in_journal.remove(&seat);
+            self.cx.change_view(|view, _| view.seat_in(seat));
         }
     }
 
