@@ -194,6 +194,7 @@ impl Failure {
             | PoolError::WouldLose { .. }
             | PoolError::DriveTooSmall { .. }
             | PoolError::Drive { .. }
+            | PoolError::Grow { .. }
             | PoolError::TooManyVolumes { .. }
             | PoolError::VolumeExists { .. }
             | PoolError::NoSpace { .. }

@@ -48,6 +48,9 @@ pub struct PoolFacts {
     pub seats: Vec<SeatFacts>,
     /// The volumes.
     pub volumes: Vec<VolumeFacts>,
+    /// The pool has got more drives: when no column is away from its home, the layout's table gets as many groups as fit.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub grows: bool,
     /// Groups of volumes that were never written, as runs: first and count, ascending and apart. Whatever their drives
     /// hold, they read as zeros. In pools with the feature `lazy-initialization`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

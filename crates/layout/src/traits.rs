@@ -140,6 +140,11 @@ pub trait Layout: fmt::Debug + Send + Sync {
             .find(|&cell| !out(cell.seat) && !used(cell))
     }
 
+    /// The table of pieces, if the layout is one: it can grow by a drive.
+    fn table(&self) -> Option<&crate::pool::Pool> {
+        None
+    }
+
     /// True if over a whole pattern all drives are alike: for any two drives some renaming of
     /// drives maps one to the other and the pattern to itself. Reports then count one drive only.
     fn is_symmetric(&self) -> bool {

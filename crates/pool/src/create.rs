@@ -16,6 +16,7 @@ use uuid::Uuid;
 use super::clients::Clients;
 use super::elastic::{Elastic, ElasticError};
 use super::fill::Fills;
+use super::grow::Growth;
 use super::initialize::Initialization;
 use super::labels::Labels;
 use super::loss::listed;
@@ -38,7 +39,7 @@ use super::{
 pub(super) const CHUNK_BYTES_DEFAULT: u64 = 64 << 10;
 
 /// Room in a label for a layout's table, in hexadecimal; the rest of the slot is for seats and volumes.
-const TABLE_ROOM: usize = LABEL_SLOT_BYTES / 4 * 3;
+pub(super) const TABLE_ROOM: usize = LABEL_SLOT_BYTES / 4 * 3;
 
 /// Whether a pool's table is certain to fit there: it has six bytes for every piece of every drive, and nine more.
 fn table_fits(drives: u16, rows: u64) -> bool {
@@ -489,6 +490,7 @@ fn create_with(
             )
             .collect(),
         volumes: Vec::new(),
+        grows: false,
         uninitialized: Vec::new(),
         scrub: ScrubFacts::default(),
         elastic_share: None,
@@ -558,6 +560,7 @@ impl Pool {
             moved: Vec::new(),
             unrecovered: BTreeSet::new(),
             resync: Resync::default(),
+            growth: Growth::default(),
             new_volumes: Vec::new(),
             initialization: Initialization::default(),
             closing: None,
@@ -617,7 +620,7 @@ impl Pool {
     }
 }
 
-fn to_hex(bytes: &[u8]) -> String {
+pub(super) fn to_hex(bytes: &[u8]) -> String {
     use std::fmt::Write;
     bytes.iter().fold(String::new(), |mut text, byte| {
         write!(text, "{byte:02x}").expect("writing to a string succeeds");

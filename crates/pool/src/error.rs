@@ -6,6 +6,7 @@ use std::fmt;
 use block::{ByteSize, Hint, Seat};
 
 use super::elastic::ElasticError;
+use super::grow::GrowError;
 
 /// Why an administrator's command failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -72,6 +73,12 @@ pub enum PoolError {
     Drive {
         /// Why.
         error: ElasticError,
+    },
+    /// A pool that does not grow.
+    #[error("{error}")]
+    Grow {
+        /// Why.
+        error: GrowError,
     },
     /// A name that is taken.
     #[error("there is already a volume `{name}`")]
@@ -191,6 +198,7 @@ impl PoolError {
     #[must_use]
     pub fn renumbered(mut self, number: impl Fn(Seat) -> Seat) -> Self {
         match &mut self {
+            Self::Grow { error } => *error = error.clone().renumbered(number),
             Self::BeingReplaced { seat, with } => {
                 (*seat, *with) = (number(*seat), number(*with));
             }
@@ -235,6 +243,7 @@ impl Hint for PoolError {
             Self::WouldLose { .. } => "wait for the rebuild, or bring another drive back first",
             Self::DriveTooSmall { .. } => "use a larger one",
             Self::Drive { error } => return error.hint(),
+            Self::Grow { error } => return error.hint(),
             Self::VolumeExists { .. } => "choose another name",
             Self::NoVolume { .. } => "`ravelin volume list` shows what there is",
             Self::PoolName { .. } | Self::VolumeName { .. } => {

@@ -24,6 +24,7 @@ mod error;
 mod fill;
 mod freed;
 mod full;
+mod grow;
 mod initialize;
 mod journal;
 mod labels;
@@ -63,6 +64,7 @@ use self::catchup::JournalWipe;
 use self::clients::Clients;
 use self::elastic::Elastic;
 use self::fill::Fills;
+use self::grow::Growth;
 use self::initialize::Initialization;
 use self::labels::Labels;
 use self::placement::{Key, Placement};
@@ -88,6 +90,7 @@ pub use format::{
     Bay, Interleave, LossFacts, OutReason, PoolFacts, RegionFacts, ScrubFacts, SeatFacts,
     SeatState, SteerFacts, VolumeFacts,
 };
+pub use grow::{GrowError, GrowthPlan};
 pub use loss::LostData;
 pub use open::{FoundDrive, OpenError, Opening, open};
 pub use progress::{Progress, SeatTraffic};
@@ -162,6 +165,8 @@ enum OnDurable {
     Succeed(Seat),
     /// This seat, beyond the layout's seats, is empty.
     Vacate(Seat),
+    /// The layout has another table of pieces.
+    Grow(Arc<Geometry>),
     /// Membership has changed: scan all groups again.
     Requeue,
     VolumesChanged,
@@ -257,6 +262,7 @@ pub struct Pool {
     /// Groups with blocks that could not be recovered when a drive returned.
     unrecovered: BTreeSet<u64>,
     resync: Resync,
+    growth: Growth,
     new_volumes: Vec<NewVolume>,
     initialization: Initialization,
     closing: Option<Ticket>,
@@ -499,6 +505,7 @@ impl Pool {
             && self.scrub.is_idle()
             && self.elastic.is_idle()
             && !self.is_replacing()
+            && self.growth.is_idle()
             && self.actions.is_empty()
     }
 
@@ -519,6 +526,7 @@ impl Pool {
     pub fn close(&mut self, now: Instant, ticket: Ticket) {
         self.now = now;
         self.closing = Some(ticket);
+        self.call_off_growth(PoolError::Closing);
         self.stop_fills();
         self.stop_scrub();
         if !self.elastic.is_idle() {
@@ -553,6 +561,7 @@ impl Pool {
         self.pump_replacements();
         self.pump_meter();
         self.complete_seats();
+        self.pump_growth();
         self.finish_closing();
     }
 
@@ -654,6 +663,7 @@ impl Pool {
             OnDurable::Readmit(seat, columns) => self.readmit(seat, columns),
             OnDurable::Succeed(seat) => self.promoted(seat),
             OnDurable::Vacate(seat) => self.vacate(seat),
+            OnDurable::Grow(geometry) => self.grown(geometry),
             OnDurable::Requeue => self.requeue_fills(),
             OnDurable::Recover { fresh, then } => self.recover_lanes(fresh, then),
             OnDurable::Resync => self.begin_resync(),

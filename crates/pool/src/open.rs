@@ -28,6 +28,7 @@ use block::{Fault, Hint, Seat};
 use format::seeded::{self, SeededFault};
 use format::{CellPage, Label};
 use layout::Cell;
+use plan::Geometry;
 use plan::action::Command;
 use uuid::Uuid;
 
@@ -498,7 +499,8 @@ fn overtakes(one: &Label, other: &Label) -> Result<bool, OpenError> {
     Ok(missed > 0 && missed <= few && !by_themselves)
 }
 
-fn build(mut facts: PoolFacts, generation: u64) -> Result<Pool, OpenError> {
+/// The geometry of a pool with these facts.
+pub(super) fn geometry_of(facts: &PoolFacts) -> Result<Geometry, OpenError> {
     let scheme = facts.parsed_scheme()?;
     let table = match &facts.layout_table {
         Some(text) => Some(from_hex(text).ok_or(CreateError::Table)?),
@@ -528,6 +530,11 @@ fn build(mut facts: PoolFacts, generation: u64) -> Result<Pool, OpenError> {
             .map(|stored| regions(stored, facts.uuid, |feature| facts.has(feature))),
     };
     let (geometry, _) = geometry(&scheme, drives, sizes, table.as_deref())?;
+    Ok(geometry)
+}
+
+fn build(mut facts: PoolFacts, generation: u64) -> Result<Pool, OpenError> {
+    let geometry = geometry_of(&facts)?;
     let free_stripes = geometry.regions().map_or(0, |regions| regions.free_stripes);
     if free_stripes >= geometry.stripes_per_group() {
         return Err(OpenError::FreeStripes { free_stripes });

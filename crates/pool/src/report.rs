@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use block::{BLOCK_BYTES, Seat};
+use block::{BLOCK_BYTES, ByteSize, Seat};
 use plan::action::IoKind;
 use uuid::Uuid;
 
@@ -84,6 +84,22 @@ pub enum Report {
         seat: Seat,
         /// Its identity.
         drive: Uuid,
+    },
+    /// Drives have joined the layout, and columns move to them.
+    #[error("the pool grows by {}: {} with content move there", Count(*drives, "drive"), Count(*columns, "column"))]
+    ExpandBegins {
+        /// How many.
+        drives: u64,
+        /// Columns with content whose home is there.
+        columns: u64,
+    },
+    /// All columns are where they should be.
+    #[error("the pool has grown: it has room for {} more", ByteSize(*bytes))]
+    ExpandEnds {
+        /// Groups that were added.
+        groups: u64,
+        /// Bytes of user data that they hold.
+        bytes: u64,
     },
     /// A spare takes the place of a drive that is out.
     #[error("seat {seat}: the spare takes the place of the drive in seat {from}")]

@@ -52,6 +52,7 @@ fn label(generation: u64) -> Label {
             layout_drives: 0,
             scrub: ScrubFacts::default(),
             steer: SteerFacts::default(),
+            grows: false,
             losses: LossFacts::default(),
             elastic_share: None,
             bad_blocks: BTreeMap::new(),

@@ -335,6 +335,10 @@ impl Layout for Pool {
             })
     }
 
+    fn table(&self) -> Option<&Pool> {
+        Some(self)
+    }
+
     fn stored(&self) -> Option<Vec<u8>> {
         Some(stored::encode(self))
     }

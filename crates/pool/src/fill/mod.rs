@@ -284,7 +284,7 @@ impl Pool {
     }
 
     /// Records a column as if it had been filled at home.
-    fn record_at_home(&mut self, key: Key) {
+    pub(super) fn record_at_home(&mut self, key: Key) {
         let home = self.placement.home(key);
         self.placement.claim(key, home);
         self.fills.progress.cells_total += 1;
@@ -476,7 +476,9 @@ impl Pool {
             .map(|(seat, _)| seat)
             .collect();
         for seat in filling {
-            if self.placement.is_any_writing() || self.placement.lacks_columns(seat) {
+            // A drive that joins the layout has no columns before its table counts.
+            let joins = seat.0 >= self.geometry.layout().drives();
+            if joins || self.placement.is_any_writing() || self.placement.lacks_columns(seat) {
                 continue;
             }
             self.facts.seats[seat.index()].state = SeatState::Current;

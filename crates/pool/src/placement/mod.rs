@@ -225,10 +225,6 @@ impl Placement {
     }
 
     /// The layout has another table: homes change, places stay. Columns whose home changes are recorded by then.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "pools that grow will switch tables")
-    )]
     pub(crate) fn switch(&mut self, geometry: &Arc<Geometry>) {
         self.geometry = Arc::clone(geometry);
         self.missing.clear();
@@ -278,6 +274,22 @@ impl Placement {
         }
         let home = self.home(key);
         (self.state(home.seat) == SeatState::Current).then_some(home)
+    }
+
+    /// Whether a column is somewhere by an entry of a cell table.
+    pub(crate) fn has_record(&self, key: Key) -> bool {
+        self.places.contains_key(&key)
+    }
+
+    /// Columns that are away from home although their home drives are complete, also of groups without content.
+    pub(crate) fn left_behind(&self) -> impl Iterator<Item = Key> + '_ {
+        let recorded = self.places.keys().copied();
+        recorded.filter(|&key| self.is_left_behind(key))
+    }
+
+    /// Whether the drive of a seat of the layout is not complete.
+    pub(crate) fn is_incomplete(&self) -> bool {
+        self.incomplete().next().is_some()
     }
 
     /// Every column that has a record, in order.

@@ -2,6 +2,7 @@
 
 mod crossing;
 mod filling;
+mod growing;
 mod initializing;
 mod opening;
 mod support;

@@ -60,6 +60,12 @@ pub(super) fn encode(pool: &Pool) -> Vec<u8> {
 }
 
 impl Pool {
+    /// Bytes of the stored table if it had so many groups.
+    #[must_use]
+    pub const fn stored_bytes(&self, groups: u64) -> u64 {
+        9 + 6 * self.width as u64 * groups
+    }
+
     /// The pool again from its stored table.
     ///
     /// # Errors

@@ -1,0 +1,480 @@
+//! Pools of pieces that grow by drives: `docs/design/growing.md`.
+//!
+//! ```text
+//!   Waiting ─► Recording ── entries durable ──► Switching ── labels durable ──► (columns are copied home)
+//!      │            │                                                                   │
+//!      └── a drive goes out: called off, the new drives are spares        every seat is complete again
+//!                                                                                       ▼
+//!                                                     Switching ◄── no column is away ── columns without content
+//!                                                         │                              are recorded at home
+//!                                                         └─► more groups, `grows` is over
+//! ```
+//!
+//! Invariants:
+//! - A table counts for the pool and its lanes from the moment on when it is durable, and for both at once.
+//! - Homes change only to drives that join, and only for columns that have a record.
+//! - A group is added only when no cell is the place of a column that has its home elsewhere.
+
+mod error;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use block::{Instant, Seat};
+use layout::pool::{Move, Pool as Table};
+use plan::Geometry;
+use plan::action::{Command, GrownGeometry};
+use uuid::Uuid;
+
+use super::create::{TABLE_ROOM, to_hex};
+use super::open::geometry_of;
+use super::placement::Key;
+use super::{
+    NewDrive, OnDurable, Pool, PoolAction, PoolError, PoolFacts, Report, SeatState, Ticket,
+};
+
+pub use error::GrowError;
+
+/// Drives that are to join, until the labels give them their seats.
+#[derive(Clone, Debug)]
+struct Joining {
+    /// In the order of their new seats.
+    drives: Vec<Uuid>,
+    table: Table,
+    moves: Vec<Move>,
+    /// The columns that move have records, or get them.
+    records: bool,
+    ticket: Ticket,
+}
+
+/// What goes on before a table counts.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Growth {
+    joining: Option<Box<Joining>>,
+    /// Another table is being written to the labels.
+    switches: bool,
+}
+
+impl Growth {
+    pub(super) const fn is_idle(&self) -> bool {
+        self.joining.is_none() && !self.switches
+    }
+}
+
+/// What a growth would do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GrowthPlan {
+    /// Drives in the layout, before and after.
+    pub drives: (u16, u16),
+    /// Columns with content that are copied to the new drives.
+    pub columns: u64,
+    /// Their bytes.
+    pub moved_bytes: u64,
+    /// Bytes of user data that the pool has room for, before and after.
+    pub capacity_bytes: (u64, u64),
+}
+
+/// A table that the pool could have.
+struct Planned {
+    table: Table,
+    moves: Vec<Move>,
+    groups: u64,
+}
+
+impl Pool {
+    /// What an expansion by so many drives would do.
+    ///
+    /// # Errors
+    /// When the pool cannot grow by them, whatever drives they are.
+    pub fn plan_growth(&self, drives: usize) -> Result<GrowthPlan, GrowError> {
+        self.check_may_grow()?;
+        let planned = self.planned(drives)?;
+        let columns = self.with_content(&planned.moves);
+        let before = self.geometry.layout().drives();
+        let after = layout::Layout::drives(&planned.table);
+        let group_bytes = self.geometry.group_data_bytes();
+        Ok(GrowthPlan {
+            drives: (before, after),
+            columns,
+            moved_bytes: columns * self.geometry.plane_bytes(),
+            capacity_bytes: (self.capacity_bytes(), planned.groups * group_bytes),
+        })
+    }
+
+    /// Whether `drives` and the waiting spares in `waiting` may join the layout now.
+    ///
+    /// # Errors
+    /// [`GrowError`]; nothing has changed.
+    pub fn check_expand(&self, drives: &[NewDrive], waiting: &[Seat]) -> Result<(), GrowError> {
+        self.plan_growth(drives.len() + waiting.len())?;
+        let mut named = BTreeSet::new();
+        for drive in drives {
+            if !named.insert(&drive.path) {
+                let drive = drive.path.clone();
+                return Err(GrowError::Twice { drive });
+            }
+        }
+        let needed_bytes = self.needed_bytes();
+        let too_small = |path: &String, size_bytes| GrowError::TooSmall {
+            path: path.clone(),
+            size_bytes,
+            needed_bytes,
+        };
+        if let Some(small) = drives.iter().find(|of| of.size_bytes < needed_bytes) {
+            return Err(too_small(&small.path, small.size_bytes));
+        }
+        let mut seats = BTreeSet::new();
+        for &seat in waiting {
+            let facts = self.facts.seats.get(seat.index());
+            let Some(facts) = facts.filter(|facts| facts.is_free()) else {
+                return Err(GrowError::NotWaiting { seat });
+            };
+            if !seats.insert(seat) {
+                let drive = facts.path.clone();
+                return Err(GrowError::Twice { drive });
+            }
+            if facts.size_bytes < needed_bytes {
+                return Err(too_small(&facts.path, facts.size_bytes));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes fresh drives and waiting spares into the layout: as many pieces as make all drives equally full move to them,
+    /// and then there is room for more groups. The driver has attached `drives` to the seats behind the last one, in order.
+    /// Done when the drives have their seats; the copy goes on by itself, after a restart, too.
+    ///
+    /// # Errors
+    /// [`PoolError::Grow`]; nothing has changed.
+    pub fn expand(
+        &mut self,
+        now: Instant,
+        drives: Vec<NewDrive>,
+        waiting: &[Seat],
+        ticket: Ticket,
+    ) -> Result<(), PoolError> {
+        self.now = now;
+        if self.closing.is_some() {
+            return Err(PoolError::Closing);
+        }
+        let refused = |error| PoolError::Grow { error };
+        self.check_expand(&drives, waiting).map_err(refused)?;
+        let planned = self.planned(drives.len() + waiting.len());
+        let Planned { table, moves, .. } = planned.map_err(refused)?;
+        let waiting = waiting.iter();
+        let mut joining: Vec<Uuid> = { waiting }
+            .map(|seat| self.facts.seats[seat.index()].drive)
+            .collect();
+        let fresh = !drives.is_empty();
+        for drive in drives {
+            joining.push(drive.uuid);
+            self.seat_behind(drive, None)?;
+        }
+        self.growth.joining = Some(Box::new(Joining {
+            drives: joining,
+            table,
+            moves,
+            records: false,
+            ticket,
+        }));
+        if fresh {
+            self.commit(Vec::new());
+        }
+        self.advance();
+        Ok(())
+    }
+
+    /// Whether an expansion is under way.
+    #[must_use]
+    pub const fn is_growing(&self) -> bool {
+        self.facts.grows || self.growth.joining.is_some()
+    }
+
+    /// Whether the pool may grow now, by whatever drives.
+    fn check_may_grow(&self) -> Result<(), GrowError> {
+        let scheme = || self.facts.scheme.clone();
+        let parsed = self.facts.parsed_scheme().ok();
+        if self.geometry.layout().table().is_none() || self.geometry.is_elastic() {
+            return Err(GrowError::NotPieces { scheme: scheme() });
+        }
+        if parsed.is_none_or(|scheme| scheme.domains.is_some()) {
+            return Err(GrowError::Domains { scheme: scheme() });
+        }
+        if self.is_growing() || self.growth.switches {
+            return Err(GrowError::Grows);
+        }
+        for seat in self.layout_seats() {
+            match self.facts.seats[seat.index()].state {
+                SeatState::Current => {}
+                state => {
+                    let out = matches!(state, SeatState::Out { .. });
+                    return Err(GrowError::NotWhole { seat, out });
+                }
+            }
+            if self.promotions.contains_key(&seat) || self.successor(seat).is_some() {
+                return Err(GrowError::Replacing { seat });
+            }
+        }
+        let away: BTreeSet<u64> = self.placement.away().map(|(_, key)| key.0).collect();
+        if !away.is_empty() {
+            let groups = away.len() as u64;
+            return Err(GrowError::Incomplete { groups });
+        }
+        let losses = &self.facts.losses;
+        let listed = losses.ranges.iter().map(|&(_, _, blocks)| blocks);
+        match listed.sum::<u64>() + losses.unlisted_blocks {
+            0 => Ok(()),
+            blocks => Err(GrowError::Lost { blocks }),
+        }
+    }
+
+    /// The table after a growth by so many drives.
+    fn planned(&self, drives: usize) -> Result<Planned, GrowError> {
+        if drives == 0 {
+            return Err(GrowError::NoDrives);
+        }
+        let table = self.geometry.layout().table().expect("it may grow");
+        let before = layout::Layout::drives(table);
+        let after = usize::from(before) + drives;
+        let Ok(after) = u16::try_from(after) else {
+            let why = format!("{after} drives are more than seats can count");
+            return Err(GrowError::Layout { why });
+        };
+        let (table, moves) = table.grown(after - before);
+        let mut full = table.clone();
+        full.fill_up();
+        self.check_table(&full)?;
+        geometry_of(&self.facts_with(&full)).map_err(|error| GrowError::Layout {
+            why: error.to_string(),
+        })?;
+        Ok(Planned {
+            groups: full.group_count(),
+            table,
+            moves,
+        })
+    }
+
+    /// How many of these columns have content.
+    fn with_content(&self, moves: &[Move]) -> u64 {
+        let content = self.placement.groups();
+        let moves = moves.iter().filter(|piece| content.has(piece.group));
+        moves.count() as u64
+    }
+
+    /// Whether a table fits into a label.
+    fn check_table(&self, table: &Table) -> Result<(), GrowError> {
+        let bytes = |groups: u64| 2 * table.stored_bytes(groups);
+        let (groups, room) = (table.group_count(), TABLE_ROOM as u64);
+        let mut larger = 1;
+        while bytes(groups / larger) > room {
+            larger *= 2;
+        }
+        if larger == 1 {
+            return Ok(());
+        }
+        Err(GrowError::TableTooLarge {
+            drives: layout::Layout::drives(table).into(),
+            bytes: bytes(groups),
+            room,
+            piece_bytes: larger * self.geometry.cell_bytes(),
+        })
+    }
+
+    /// The facts with another table. All numbers of the scheme are given: their defaults depend on the number of drives.
+    fn facts_with(&self, table: &Table) -> PoolFacts {
+        let mut facts = self.facts.clone();
+        let layout: &dyn layout::Layout = table;
+        let mut scheme = facts.parsed_scheme().expect("the pool was opened with it");
+        scheme.data = Some(layout.columns() - scheme.parity);
+        scheme.drives = Some(layout.drives());
+        scheme.spares = Some(layout.spare_drives());
+        facts.scheme = scheme.to_string();
+        facts.layout_drives = layout.drives();
+        facts.layout_table = layout.stored().map(|bytes| to_hex(&bytes));
+        facts
+    }
+
+    /// Advances a growth that can proceed.
+    pub(super) fn pump_growth(&mut self) {
+        let Some(joining) = &self.growth.joining else {
+            self.finish_growth();
+            return;
+        };
+        if self.growth_fails(&joining.drives) {
+            let error = GrowError::CalledOff;
+            self.call_off_growth(PoolError::Grow { error });
+            return;
+        }
+        if !self.fills.is_idle() || self.placement.is_any_writing() {
+            return;
+        }
+        if !joining.records {
+            let keys = joining
+                .moves
+                .iter()
+                .map(|piece| (piece.group, piece.column));
+            let keys = keys.filter(|&key| !self.placement.has_record(key));
+            let keys: Vec<Key> = keys.collect();
+            self.growth.joining.as_mut().expect("just seen").records = true;
+            self.record_all_at_home(keys);
+        } else if self.labels.is_settled() && self.journal_wipes.is_empty() {
+            self.switch();
+        }
+    }
+
+    /// Whether the growth cannot proceed: a drive of the layout is not complete, or one that was to join waits no more.
+    fn growth_fails(&self, drives: &[Uuid]) -> bool {
+        let whole = |seat: Seat| {
+            let complete = self.facts.seats[seat.index()].state == SeatState::Current;
+            complete && self.successor(seat).is_none() && !self.promotions.contains_key(&seat)
+        };
+        let waits = |drive: &Uuid| {
+            let mut seats = self.facts.seats.iter();
+            seats.any(|facts| facts.drive == *drive && facts.is_free())
+        };
+        !self.layout_seats().all(whole) || !drives.iter().all(waits)
+    }
+
+    /// The growth does not take place: its drives stay as spares.
+    pub(super) fn call_off_growth(&mut self, error: PoolError) {
+        if let Some(joining) = self.growth.joining.take() {
+            self.done(joining.ticket, Err(error));
+        }
+    }
+
+    /// Records columns at home that are there, or whose groups have no content: nothing is copied.
+    fn record_all_at_home(&mut self, keys: Vec<Key>) {
+        if !keys.is_empty() && self.fills.is_idle() {
+            // This is no rebuild that could end.
+            self.fills.progress.ended.get_or_insert(self.now);
+        }
+        for key in keys {
+            self.record_at_home(key);
+        }
+    }
+
+    /// All entries are durable: one generation has the new table and the new seats.
+    fn switch(&mut self) {
+        let joining = self.growth.joining.as_ref().expect("drives are to join");
+        let first = self.geometry.layout().drives();
+        let seats: Vec<Seat> = (first..).map(Seat).take(joining.drives.len()).collect();
+        let from: Vec<Seat> = { joining.drives.iter() }
+            .filter_map(|drive| Some(self.facts.seats().find(|of| of.1.drive == *drive)?.0))
+            .collect();
+        let involved = seats.iter().chain(&from);
+        if involved.into_iter().any(|&seat| self.is_draining(seat)) {
+            return;
+        }
+        let recorded = |piece: &Move| self.placement.has_record((piece.group, piece.column));
+        assert!(
+            joining.moves.iter().all(recorded),
+            "all columns that move are recorded"
+        );
+        let joining = *self.growth.joining.take().expect("just seen");
+        for (&seat, drive) in seats.iter().zip(&joining.drives) {
+            let from = self.facts.seats().find(|(_, facts)| facts.drive == *drive);
+            let from = from.expect("it waits").0;
+            if from != seat {
+                self.exchange(seat, from);
+            }
+        }
+        self.facts = self.facts_with(&joining.table);
+        self.facts.grows = true;
+        for &seat in &seats {
+            self.facts.seats[seat.index()].state = SeatState::Filling;
+            self.placement.joins(seat);
+            self.placement.begin_table(seat);
+        }
+        self.seats_changed();
+        let mut effects = vec![self.grow_to()];
+        for &seat in &seats {
+            let drive = self.facts.seats[seat.index()].drive;
+            effects.push(OnDurable::Lanes(Command::SeatIn(seat)));
+            effects.push(OnDurable::Report(Report::DriveIn { seat, drive }));
+        }
+        effects.extend([
+            OnDurable::Report(Report::ExpandBegins {
+                drives: seats.len() as u64,
+                columns: self.with_content(&joining.moves),
+            }),
+            OnDurable::Requeue,
+            OnDurable::Done(joining.ticket, Ok(())),
+        ]);
+        self.commit(effects);
+    }
+
+    /// The table of the facts counts from the moment on when it is durable.
+    fn grow_to(&mut self) -> OnDurable {
+        let geometry = geometry_of(&self.facts).expect("it was checked when it was planned");
+        self.growth.switches = true;
+        OnDurable::Grow(Arc::new(geometry))
+    }
+
+    /// The facts with another table are durable.
+    pub(super) fn grown(&mut self, geometry: Arc<Geometry>) {
+        self.growth.switches = false;
+        self.placement.switch(&geometry);
+        self.tell_lanes(&Command::Grow(GrownGeometry(Arc::clone(&geometry))));
+        self.geometry = geometry;
+        self.actions.push_back(PoolAction::VolumesChanged);
+    }
+
+    /// The drives of two seats beyond the layout's change places; they keep their numbers.
+    fn exchange(&mut self, a: Seat, b: Seat) {
+        let numbers = [b, a].map(|seat| self.facts.number(seat));
+        self.facts.seats.swap(a.index(), b.index());
+        self.facts.set_numbers([a, b], numbers);
+        for (seat, before) in [(a, b), (b, a)] {
+            let facts = &mut self.facts.seats[seat.index()];
+            if facts.is_removed(before) {
+                facts.replaces = Some(seat.0);
+            }
+        }
+        let (of_a, of_b) = (self.drives.remove(&a), self.drives.remove(&b));
+        self.drives.extend(of_a.map(|drive| (b, drive)));
+        self.drives.extend(of_b.map(|drive| (a, drive)));
+        self.suspicions.swap(a, b);
+        self.seats_changed();
+        self.actions.push_back(PoolAction::Swap(a, b));
+    }
+
+    /// The new drives are complete: columns of groups without content are recorded at home, and when no column is away from
+    /// home, the table gets as many groups as fit.
+    fn finish_growth(&mut self) {
+        let at_rest = self.facts.grows
+            && !self.growth.switches
+            && self.recovered
+            && self.closing.is_none()
+            && self.fills.is_idle()
+            && self.labels.is_settled()
+            && self.initialization.is_idle()
+            && self.replacements.is_empty()
+            && self.promotions.is_empty();
+        if !at_rest || self.placement.is_incomplete() || self.placement.is_any_writing() {
+            return;
+        }
+        let behind: Vec<Key> = self.placement.left_behind().collect();
+        if behind.iter().any(|key| self.placement.groups().has(key.0)) {
+            // It could not be copied so far.
+            return;
+        }
+        if !behind.is_empty() {
+            self.record_all_at_home(behind);
+            return;
+        }
+        let mut table = { self.geometry.layout().table() }
+            .expect("only pools of pieces grow")
+            .clone();
+        let groups = table.fill_up();
+        self.facts = self.facts_with(&table);
+        self.facts.grows = false;
+        let effects = vec![
+            self.grow_to(),
+            OnDurable::Report(Report::ExpandEnds {
+                groups,
+                bytes: groups * self.geometry.group_data_bytes(),
+            }),
+        ];
+        self.commit(effects);
+    }
+}
