@@ -225,6 +225,50 @@ impl World {
         begun.map(|()| with)
     }
 
+    /// Takes fresh drives and waiting spares into the layout; returns when the drives have their seats.
+    ///
+    /// # Errors
+    /// As [`Pool::expand`].
+    pub fn expand(&mut self, drives: Vec<Drive>, waiting: &[Seat]) -> Result<(), PoolError> {
+        let ticket = self.begin_expand(drives, waiting)?;
+        self.await_ticket(ticket)
+    }
+
+    /// The same, without waiting for the end.
+    ///
+    /// # Errors
+    /// As [`Pool::expand`].
+    pub fn begin_expand(
+        &mut self,
+        drives: Vec<Drive>,
+        waiting: &[Seat],
+    ) -> Result<Ticket, PoolError> {
+        let ticket = self.ticket();
+        let seats = self.pool.facts().seats.len()..;
+        let facts = drives.iter().zip(seats.clone()).map(|(drive, seat)| {
+            let uuid = random_uuid(&mut self.rng);
+            NewDrive::new(uuid, format!("sim:new{seat}"), drive.size_bytes())
+        });
+        let facts = facts.collect();
+        let begun = self.pool.expand(self.now, facts, waiting, ticket);
+        if begun.is_ok() {
+            for (drive, seat) in drives.into_iter().zip(seats) {
+                let seat = Seat(u16::try_from(seat).expect("few seats"));
+                let index = self.drives.len();
+                self.drives.push(drive);
+                seat_at(&mut self.seats, seat, Some(index));
+                for lane in 0..self.pool.geometry().lanes() {
+                    self.queue
+                        .push(self.now + HAND_OVER, WorldEvent::Seated(lane, seat, index));
+                }
+            }
+        } else {
+            self.tickets.insert(ticket, Some(begun.clone()));
+        }
+        self.poll_pool();
+        begun.map(|()| ticket)
+    }
+
     /// Pulls a drive: from now on all its operations fail.
     pub fn pull(&mut self, seat: Seat) {
         self.drive(seat).pull();

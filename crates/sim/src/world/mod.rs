@@ -31,6 +31,7 @@ use array::pool::{Half, Pool, PoolError, RegionSizes, Report, Ticket};
 use array::router::VolumeMap;
 use array::{Action, IoKind, Lane, Reply};
 use block::{Fault, Instant, Outcome, Seat, mix};
+use layout::Cell;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use uuid::Uuid;
@@ -304,7 +305,8 @@ impl World {
     }
 
     /// Writes and flushes that have ended: the power may be cut after each of them.
-    pub(crate) const fn boundaries(&self) -> u64 {
+    #[must_use]
+    pub const fn boundaries(&self) -> u64 {
         self.boundaries
     }
 
@@ -413,6 +415,12 @@ impl World {
     pub(crate) fn check_places(&self) {
         self.pool
             .check_places(|group, column| self.lane_of(group).place(group, column));
+    }
+
+    /// The cell from which a column's lane reads it, if there is one.
+    #[must_use]
+    pub fn place(&self, group: u64, column: u16) -> Option<Cell> {
+        self.lane_of(group).place(group, column)
     }
 
     /// The lane that serves a group.

@@ -17,6 +17,7 @@ mod full;
 mod glitch;
 mod glitch_moments;
 mod groups_again;
+mod growing;
 mod hangs;
 mod held_reads;
 mod interleaved;
