@@ -7,7 +7,8 @@
 //! the batches are as long as the run allows.
 
 use crate::interval::Interval;
-use crate::moments::{Moments, count};
+use crate::moments::Moments;
+use crate::number::to_f64;
 
 /// Collects samples in batches.
 ///
@@ -54,7 +55,7 @@ impl BatchMeans {
         if self.open.1 < self.length {
             return;
         }
-        self.full.push(self.open.0 / count(self.open.1));
+        self.full.push(self.open.0 / to_f64(self.open.1));
         self.open = (0.0, 0);
         if self.full.len() == 2 * self.batches {
             let halves = self.full.chunks_exact(2);
@@ -87,7 +88,7 @@ impl BatchMeans {
             let deviation = |value: f64| value - means.mean();
             deviation(pair[0]) * deviation(pair[1])
         });
-        products.sum::<f64>() / (means.variance() * count(means.count() - 1))
+        products.sum::<f64>() / (means.variance() * to_f64(means.count() - 1))
     }
 
     fn means(&self) -> Moments {

@@ -18,7 +18,7 @@
 
 use libm::log;
 
-use crate::moments::count;
+use crate::number::to_f64;
 
 /// Values in clusters, in ascending order.
 #[derive(Clone, Debug, PartialEq)]
@@ -126,18 +126,18 @@ pub fn x_means(values: &[f64], most: usize, resolution: f64) -> Clusters {
 /// Pelleg and Moore's Bayesian information criterion in one dimension: log-likelihood of k Gaussians
 /// of one variance, less ln n / 2 for each of its 2k parameters (k means, k − 1 weights, one variance).
 fn criterion(clusters: &Clusters, resolution: f64) -> f64 {
-    let n = count(clusters.sizes().sum());
+    let n = to_f64(clusters.sizes().sum());
     let k = clusters.len();
-    let freedom = n - count(k as u64);
+    let freedom = n - to_f64(k as u64);
     let squares = clusters.squares();
     let variance = (squares / freedom.max(1.0)).max(resolution * resolution);
     let weights: f64 = clusters
         .sizes()
-        .map(|size| count(size) * log(count(size) / n))
+        .map(|size| to_f64(size) * log(to_f64(size) / n))
         .sum();
     let likelihood =
         weights - n / 2.0 * log(2.0 * std::f64::consts::PI * variance) - squares / (2.0 * variance);
-    likelihood - count(k as u64) * log(n)
+    likelihood - to_f64(k as u64) * log(n)
 }
 
 /// Distinct values in ascending order, with running sums: the cost of any run of them is a few
@@ -168,8 +168,8 @@ impl Line {
             distinct.push(same[0]);
             sums.push((
                 samples + size,
-                sum + count(size) * offset,
-                squares + count(size) * offset * offset,
+                sum + to_f64(size) * offset,
+                squares + to_f64(size) * offset * offset,
             ));
         }
         Self {
@@ -186,7 +186,7 @@ impl Line {
         Part {
             least: self.values[first],
             greatest: self.values[last],
-            mean: self.origin + sum / count(size),
+            mean: self.origin + sum / to_f64(size),
             size,
             squares: self.cost(first, last),
         }
@@ -195,7 +195,7 @@ impl Line {
     fn cost(&self, first: usize, last: usize) -> f64 {
         let (before, after) = (self.sums[first], self.sums[last + 1]);
         let sum = after.1 - before.1;
-        (after.2 - before.2 - sum * sum / count(after.0 - before.0)).max(0.0)
+        (after.2 - before.2 - sum * sum / to_f64(after.0 - before.0)).max(0.0)
     }
 }
 
@@ -283,7 +283,7 @@ mod tests {
     fn exhaustive(sorted: &[f64], k: usize) -> f64 {
         let alone = |part: &[f64]| {
             let moments: crate::Moments = part.iter().copied().collect();
-            moments.variance() * count(moments.count().saturating_sub(1))
+            moments.variance() * to_f64(moments.count().saturating_sub(1))
         };
         if k == 1 || sorted.len() <= 1 {
             return alone(sorted);

@@ -4,7 +4,8 @@ use std::fmt;
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-use crate::moments::{Moments, count};
+use crate::moments::Moments;
+use crate::number::to_f64;
 
 /// A mean and its 95 % confidence interval: of a hundred such intervals, each from samples of its
 /// own, about 95 contain the true mean.
@@ -31,7 +32,7 @@ impl Interval {
         let n = samples.count();
         let half_width = match n {
             0 | 1 => f64::INFINITY,
-            _ => student(n - 1) * (samples.variance() / count(n)).sqrt(),
+            _ => student(n - 1) * (samples.variance() / to_f64(n)).sqrt(),
         };
         Self {
             mean: samples.mean(),
@@ -93,7 +94,7 @@ impl fmt::Display for Interval {
 
 /// The two-sided quantile of Student's t at `freedom` ≥ 1 degrees of freedom.
 fn student(freedom: u64) -> f64 {
-    StudentsT::new(0.0, 1.0, count(freedom.max(1))).map_or(f64::INFINITY, |t| {
+    StudentsT::new(0.0, 1.0, to_f64(freedom.max(1))).map_or(f64::INFINITY, |t| {
         t.inverse_cdf(f64::midpoint(CONFIDENCE, 1.0))
     })
 }

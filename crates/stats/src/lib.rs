@@ -16,6 +16,7 @@ mod cluster;
 mod histogram;
 mod interval;
 mod moments;
+mod number;
 mod quantile;
 
 pub use batch::BatchMeans;
@@ -23,4 +24,5 @@ pub use cluster::{Clusters, k_means, x_means};
 pub use histogram::{Bar, Histogram};
 pub use interval::Interval;
 pub use moments::Moments;
+pub use number::{mean, ratio, to_f64};
 pub use quantile::{quantile, spread};

@@ -3,6 +3,8 @@
 //! Welford's recurrence (Technometrics 4, 1962), and the pairwise form of Chan, Golub and LeVeque (1979) for merging.
 //! Neither needs a sum of squares, whose leading digits would cancel.
 
+use crate::number::to_f64;
+
 /// Count, mean, variance, least and greatest of the samples so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Moments {
@@ -18,7 +20,7 @@ impl Moments {
     pub fn add(&mut self, sample: f64) {
         self.count += 1;
         let deviation = sample - self.mean;
-        self.mean += deviation / count(self.count);
+        self.mean += deviation / to_f64(self.count);
         self.squares += deviation * (sample - self.mean);
         self.range = Some(match self.range {
             None => (sample, sample),
@@ -34,11 +36,11 @@ impl Moments {
             }
             return;
         };
-        let total = count(self.count + other.count);
+        let total = to_f64(self.count + other.count);
         let deviation = other.mean - self.mean;
-        self.squares +=
-            other.squares + deviation * deviation * count(self.count) * count(other.count) / total;
-        self.mean += deviation * count(other.count) / total;
+        self.squares += other.squares
+            + deviation * deviation * to_f64(self.count) * to_f64(other.count) / total;
+        self.mean += deviation * to_f64(other.count) / total;
         self.count += other.count;
         self.range = Some((mine.0.min(theirs.0), mine.1.max(theirs.1)));
     }
@@ -60,7 +62,7 @@ impl Moments {
     pub fn variance(&self) -> f64 {
         match self.count {
             0 | 1 => 0.0,
-            n => self.squares / count(n - 1),
+            n => self.squares / to_f64(n - 1),
         }
     }
 
@@ -83,12 +85,6 @@ impl FromIterator<f64> for Moments {
         samples.into_iter().for_each(|sample| moments.add(sample));
         moments
     }
-}
-
-/// A count as a floating-point number. Exact below 2^53.
-#[expect(clippy::cast_precision_loss, reason = "exact below 2^53 samples")]
-pub(crate) const fn count(n: u64) -> f64 {
-    n as f64
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use block::Instant;
 use sim::load::{Run, Target};
+use stats::to_f64;
 
 use super::{Context, Stopped};
 
@@ -54,14 +55,6 @@ pub(super) fn nanoseconds(from: Instant, to: Instant) -> u64 {
     to.0.saturating_sub(from.0)
 }
 
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "counts and times far below 2^53"
-)]
-pub(super) const fn to_f64(count: u64) -> f64 {
-    count as f64
-}
-
 pub(super) fn seconds(from: Instant, to: Instant) -> f64 {
     to_f64(nanoseconds(from, to)) / 1e9
 }
@@ -71,8 +64,4 @@ pub(super) fn range(samples: &[f64]) -> (f64, f64) {
     let least = samples.iter().copied().fold(f64::INFINITY, f64::min);
     let most = samples.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     (least, most)
-}
-
-pub(super) fn mean(samples: &[f64]) -> f64 {
-    samples.iter().sum::<f64>() / to_f64(samples.len().max(1) as u64)
 }

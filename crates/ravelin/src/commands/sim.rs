@@ -16,6 +16,7 @@ use sim::enumerate::{
     Share, Story, Tally, Workload, cuts, joins, phases, reported, silent, stories, workloads,
 };
 use sim::schedule::{Runner, Schedule, Scope, shrink};
+use stats::ratio;
 
 use super::common::{Context, Ended, Failure};
 use super::examples;
@@ -161,15 +162,6 @@ struct Sums {
 fn cpu_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::try_from(time).unwrap_or_default()
-}
-
-#[expect(clippy::cast_precision_loss, reason = "rates for people")]
-const fn ratio(part: u64, whole: u64) -> f64 {
-    if whole == 0 {
-        0.0
-    } else {
-        part as f64 / whole as f64
-    }
 }
 
 impl SwarmArguments {

@@ -36,6 +36,7 @@ mod zipf;
 use block::{Instant, Outcome, Request, RequestKind};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use stats::to_f64;
 
 pub use self::access::Access;
 use self::access::Places;
@@ -427,14 +428,6 @@ impl Load {
             Arrivals::Poisson { .. } | Arrivals::Regular { .. } | Arrivals::Recorded(_) => None,
         }
     }
-}
-
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "exact up to 2^53, and shares beyond"
-)]
-pub(crate) const fn to_f64(value: u64) -> f64 {
-    value as f64
 }
 
 #[cfg(test)]

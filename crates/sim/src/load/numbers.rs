@@ -1,7 +1,7 @@
 //! The results of a load: totals, latencies, and a series over time.
 
 use block::{Instant, Outcome, Request, RequestKind};
-use stats::{BatchMeans, Histogram};
+use stats::{BatchMeans, Histogram, to_f64};
 
 /// Counts and latencies of requests that ended.
 #[derive(Clone, Debug)]
@@ -99,7 +99,7 @@ impl Numbers {
                 return;
             }
         }
-        self.mean.add(super::to_f64(taken_ns));
+        self.mean.add(to_f64(taken_ns));
         if self.series_ns > 0 {
             self.open_latency.add(taken_ns);
         }
@@ -171,22 +171,19 @@ impl Numbers {
     /// Seconds from the beginning to the end.
     #[must_use]
     pub fn seconds(&self) -> f64 {
-        super::to_f64(self.ended.0 - self.began.0) / 1e9
+        to_f64(self.ended.0 - self.began.0) / 1e9
     }
 
     /// Requests per second; 0 where no time has passed.
     #[must_use]
     pub fn per_second(&self) -> f64 {
-        ratio(super::to_f64(self.requests()), self.seconds())
+        ratio(to_f64(self.requests()), self.seconds())
     }
 
     /// Bytes per second; 0 where no time has passed.
     #[must_use]
     pub fn bytes_per_second(&self) -> f64 {
-        ratio(
-            super::to_f64(self.read_bytes + self.written_bytes),
-            self.seconds(),
-        )
+        ratio(to_f64(self.read_bytes + self.written_bytes), self.seconds())
     }
 
     /// Latencies of reads in nanoseconds.

@@ -6,8 +6,7 @@
 
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
-
-use super::to_f64;
+use stats::to_f64;
 
 #[derive(Clone, Debug)]
 pub(super) struct Zipf {

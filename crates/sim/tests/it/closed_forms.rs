@@ -9,7 +9,7 @@ use sim::load::{Access, Arrivals, Load, LoadOptions, Lone, Run, Target};
 use sim::model::disk::{DiskOptions, SECTOR_BYTES};
 use sim::model::{IoKind, Model, ModelOptions, Operation, Order, Preset, Work, preset};
 use sim::plain::{MirrorReads, PlainArray, PlainOptions};
-use stats::{BatchMeans, Interval, Moments};
+use stats::{BatchMeans, Interval, Moments, to_f64};
 
 /// Checks that the closed form lies in the interval, and that the interval is narrow.
 fn check(name: &str, closed: f64, measured: Interval) {
@@ -21,11 +21,6 @@ fn check(name: &str, closed: f64, measured: Interval) {
         measured.contains(closed),
         "{name}: {closed:.5} is not in {measured:.5}"
     );
-}
-
-#[expect(clippy::cast_precision_loss, reason = "nanoseconds below 2^53")]
-const fn to_f64(value: u64) -> f64 {
-    value as f64
 }
 
 /// Runs operations of `length` bytes at generated places, one after the other, and gives `each` the cost of each one.

@@ -9,6 +9,7 @@ use block::{Instant, Seat};
 use sim::load::{Arrivals, Load, LoadOptions, Run, Target};
 use sim::model::preset;
 use sim::{StudyOptions, StudyVolume};
+use stats::{ratio, to_f64};
 
 const SCHEME: &str = "pddl2:4d:13c:1s";
 
@@ -107,11 +108,6 @@ fn rebuild(seed: u64, per_second: f64, name: &str) -> Outcome {
         seconds: pool.rebuild().ended.unwrap().since(began).as_secs_f64(),
         looks,
     }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a ratio")]
-fn ratio(part: u64, whole: u64) -> f64 {
-    part as f64 / whole.max(1) as f64
 }
 
 fn paused_p99(seed: u64, per_second: f64) -> u64 {
@@ -319,9 +315,4 @@ fn a_priority_and_a_pause_take_effect_within_a_second() {
     moved(&mut pool, &mut run, 1000);
     assert_eq!(moved(&mut pool, &mut run, 5000), 0);
     assert!(pool.rebuild().ended.is_none());
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a rate")]
-const fn to_f64(value: u64) -> f64 {
-    value as f64
 }

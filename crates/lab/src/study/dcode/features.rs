@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use erasure::Code;
+use stats::to_f64;
 
-use super::loads::to_f64;
 use super::speed::by_rows;
 use super::{NOT_MEASURED, OTHERS, PAPERS, PRIMES, Tested};
 use crate::chart::{Axis, Chart, Mark, Point, Reference, Series};

@@ -1,8 +1,9 @@
 //! Figure 4: the load balancing factor, greatest ÷ least accesses of any disk.
 
 use rand_chacha::ChaCha8Rng;
+use stats::to_f64;
 
-use super::loads::{Loads, MIXES, Mix, Write, balance, to_f64};
+use super::loads::{Loads, MIXES, Mix, Write, balance};
 use super::{NOT_MEASURED, PAPERS, PRIMES, Tested, cases};
 use crate::chart::{Axis, Chart, Mark, Point, Reference, Series};
 use crate::paper::DCODE;

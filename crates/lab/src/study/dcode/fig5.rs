@@ -1,6 +1,8 @@
 //! Figure 5: the I/O cost, all accesses of a workload together.
 
-use super::loads::{Loads, MIXES, Mix, Write, to_f64};
+use stats::to_f64;
+
+use super::loads::{Loads, MIXES, Mix, Write};
 use super::{NOT_MEASURED, PAPERS, PRIMES, Tested, cases};
 use crate::chart::{Axis, Chart, Mark, Point, Reference, Series};
 use crate::paper::DCODE;

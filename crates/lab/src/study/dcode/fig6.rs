@@ -1,6 +1,7 @@
 //! Figure 6: read speed with all disks present.
 
-use super::loads::to_f64;
+use stats::to_f64;
+
 use super::speed::normal;
 use super::{NOT_MEASURED, PAPERS, PRIMES, Tested, cases};
 use crate::chart::{Axis, Chart, Mark, Point, Reference, Series};

@@ -1,6 +1,7 @@
 //! Figure 7: read speed with one disk lost.
 
-use super::loads::to_f64;
+use stats::to_f64;
+
 use super::speed::{POLICIES, Policy, degraded};
 use super::{NOT_MEASURED, PAPERS, PRIMES, Tested, cases};
 use crate::chart::{Axis, Chart, Mark, Point, Reference, Series};

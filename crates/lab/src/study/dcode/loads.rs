@@ -17,6 +17,7 @@
 
 use erasure::Code;
 use rand::{Rng, RngExt};
+use stats::to_f64;
 
 use super::LENGTH_MAX;
 
@@ -186,12 +187,6 @@ pub(super) fn balance(loads: &[f64]) -> f64 {
     let greatest = loads.iter().copied().fold(0.0, f64::max);
     let least = loads.iter().copied().fold(f64::INFINITY, f64::min);
     greatest / least
-}
-
-/// A count as a number; exact below 2^53.
-#[expect(clippy::cast_precision_loss, reason = "counts here are far below 2^53")]
-pub(super) const fn to_f64(count: u64) -> f64 {
-    count as f64
 }
 
 #[cfg(test)]

@@ -6,9 +6,10 @@
 //! element that is needed for several lost elements is read once.
 
 use erasure::{Code, ElementSet, ReadPolicy};
+use stats::to_f64;
 
 use super::LENGTH_MAX;
-use super::loads::{segments, to_f64};
+use super::loads::segments;
 use crate::study::Stopped;
 
 /// How lost elements are read.

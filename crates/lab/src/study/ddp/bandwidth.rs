@@ -2,6 +2,7 @@
 
 use sim::load::{Load, LoadOptions, Run};
 use sim::plain::{CacheOptions, PlainArray, PlainOptions};
+use stats::to_f64;
 
 use super::host::{CONTROLLER_NS, Host};
 use super::{DDP, KIB, MIB, RAID6, VOLUMES, disk};
@@ -9,7 +10,7 @@ use crate::chart::{Axis, Chart, Mark, Point, Series};
 use crate::paper::DDP_PAPER;
 use crate::report::Report;
 use crate::row::{Row, Rule, Unit};
-use crate::study::runs::{requests, to_f64};
+use crate::study::runs::requests;
 use crate::study::{About, Context, Stopped, Study};
 use crate::trace::Trace;
 

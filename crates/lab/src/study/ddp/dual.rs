@@ -7,13 +7,14 @@ use block::Seat;
 use rand::RngExt;
 use sim::StudyVolume;
 use sim::load::Target;
+use stats::to_f64;
 
 use super::{DDP, DRIVE_BYTES, DRIVES, IMPLIED_RATE, Scale, throttled};
 use crate::chart::{Axis, Chart, Mark, Point, Series};
 use crate::paper::DDP_PAPER;
 use crate::report::Report;
 use crate::row::{Row, Unit};
-use crate::study::runs::{finish, seconds, to_f64};
+use crate::study::runs::{finish, seconds};
 use crate::study::{About, Context, Stopped, Study};
 use crate::trace::Trace;
 

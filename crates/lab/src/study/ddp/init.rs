@@ -4,13 +4,14 @@ use block::{Instant, Request, RequestKind};
 use sim::StudyVolume;
 use sim::load::Target;
 use sim::model::{IoKind, Operation};
+use stats::to_f64;
 
 use super::{DDP, DRIVE_BYTES, IMPLIED_RATE, MIB, Scale, disk, throttled};
 use crate::chart::{Axis, Chart, Mark, Point, Series};
 use crate::paper::DDP_PAPER;
 use crate::report::Report;
 use crate::row::{Row, Unit};
-use crate::study::runs::{seconds, to_f64};
+use crate::study::runs::seconds;
 use crate::study::{About, Context, Stopped, Study};
 use crate::trace::Trace;
 

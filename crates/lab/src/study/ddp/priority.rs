@@ -7,13 +7,14 @@ use array::priority;
 use block::Seat;
 use sim::StudyVolume;
 use sim::load::{Access, Arrivals, Load, LoadOptions, Run, Target};
+use stats::to_f64;
 
 use super::{DDP, KIB, Scale, disk};
 use crate::chart::{Axis, Chart, Mark, Point, Series};
 use crate::paper::DDP_PAPER;
 use crate::report::Report;
 use crate::row::{Row, Unit};
-use crate::study::runs::{requests, seconds, to_f64};
+use crate::study::runs::{requests, seconds};
 use crate::study::{About, Context, Stopped, Study};
 use crate::trace::Trace;
 

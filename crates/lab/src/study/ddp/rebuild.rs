@@ -7,6 +7,7 @@ use layout::balance;
 use sim::StudyVolume;
 use sim::load::{Load, LoadOptions, Run, Target};
 use sim::model::Preset;
+use stats::{mean, to_f64};
 
 use super::{
     DDP, DDP_MINUTES, DRIVE_BYTES, IMPLIED_RATE, MIB, RAID6_MINUTES, Scale, disk, throttled,
@@ -15,7 +16,7 @@ use crate::chart::{Axis, Chart, Mark, Point, Series};
 use crate::paper::DDP_PAPER;
 use crate::report::Report;
 use crate::row::{Row, Rule, Unit};
-use crate::study::runs::{finish, mean, range, seconds, to_f64};
+use crate::study::runs::{finish, range, seconds};
 use crate::study::{About, Context, Stopped, Study};
 use crate::trace::Trace;
 

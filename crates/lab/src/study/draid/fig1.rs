@@ -2,10 +2,10 @@
 
 use rand::RngExt;
 use sim::load::{Access, Arrivals, Load, LoadOptions, Run, Target};
-use stats::{Interval, Moments};
+use stats::{Interval, Moments, to_f64};
 
 use super::islands::Islands;
-use super::{CELL_BYTES, GIB, RECORD_BYTES, array, requests, to_f64, zfs_disk};
+use super::{CELL_BYTES, GIB, RECORD_BYTES, array, requests, zfs_disk};
 use crate::chart::{Axis, Chart, Mark, Point, Series};
 use crate::paper::DRAID;
 use crate::report::Report;

@@ -4,10 +4,11 @@ use block::Seat;
 use sim::model::{ModelOptions, Preset, ServerOptions, Work};
 use sim::plain::rebuild::{CellOrder, ReadColumns, RebuildOptions};
 use sim::{StudyOptions, StudyVolume};
+use stats::{mean, to_f64};
 
 use super::{
-    CELL_BYTES, GIB, MIB, array, disk, finish, imbalance, mean, range, rebuild, seconds, to_f64,
-    zfs_disk, zfs_rebuild, zfs_window,
+    CELL_BYTES, GIB, MIB, array, disk, finish, imbalance, range, rebuild, seconds, zfs_disk,
+    zfs_rebuild, zfs_window,
 };
 use crate::chart::{Axis, Chart, Mark, Point, Series};
 use crate::paper::DRAID;

@@ -16,8 +16,9 @@ use block::Seat;
 use sim::model::{ModelOptions, Order, Preset, QueueOptions, preset};
 use sim::plain::rebuild::{CellOrder, ReadColumns, RebuildOptions};
 use sim::plain::{PlainArray, PlainOptions};
+use stats::{mean, to_f64};
 
-use super::runs::{finish, mean, range, requests, seconds, to_f64};
+use super::runs::{finish, range, requests, seconds};
 use super::{Context, Stopped};
 
 const KIB: u64 = 1 << 10;

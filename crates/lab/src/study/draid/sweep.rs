@@ -3,10 +3,10 @@
 use block::Seat;
 use sim::load::{Access, Arrivals, Load, LoadOptions, Run};
 use sim::model::Work;
+use stats::{mean, to_f64};
 
 use super::{
-    CELL_BYTES, GIB, KIB, array, imbalance, mean, rebuild, requests, to_f64, zfs_disk, zfs_rebuild,
-    zfs_window,
+    CELL_BYTES, GIB, KIB, array, imbalance, rebuild, requests, zfs_disk, zfs_rebuild, zfs_window,
 };
 use crate::chart::{Axis, Chart, Mark, Point, Series};
 use crate::paper::DRAID;

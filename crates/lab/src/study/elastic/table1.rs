@@ -6,12 +6,13 @@ use block::{BLOCK_BYTES, Seat};
 use sim::load::{Access, Arrivals, Load, LoadOptions, Run, Target};
 use sim::model::{ModelOptions, Preset, preset};
 use sim::{LogBlocks, StudyOptions, StudyVolume, Tally, Where};
+use stats::to_f64;
 
 use crate::chart::{Axis, Chart, Mark, Point, Series};
 use crate::paper::ELASTIC;
 use crate::report::Report;
 use crate::row::{Row, Rule, Unit};
-use crate::study::runs::{requests, to_f64};
+use crate::study::runs::requests;
 use crate::study::{About, Context, Stopped, Study};
 use crate::trace::Trace;
 
@@ -203,7 +204,7 @@ fn measure(context: &Context<'_>, form: Form, size: Size) -> Result<Found, Stopp
     let did: Vec<f64> = { after.zip(before) }
         .map(|(after, before)| to_f64(after - before))
         .collect();
-    let mean = did.iter().sum::<f64>() / to_f64(did.len() as u64);
+    let mean = stats::mean(&did);
     Ok(Found {
         overwrites,
         written,

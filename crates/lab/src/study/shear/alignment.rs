@@ -8,9 +8,10 @@
 use block::{Instant, Request, RequestKind};
 use rand::{Rng, RngExt as _};
 use sim::load::Target;
+use stats::to_f64;
 
+use super::KIB;
 use super::volume::{array, options};
-use super::{KIB, real};
 use crate::chart::{Axis, Chart, Mark, Point, Series};
 use crate::paper::SHEAR;
 use crate::report::Report;
@@ -97,7 +98,7 @@ fn rate(target: &mut impl Target, requests: &[Request]) -> f64 {
         }
     }
     let bytes: u64 = requests.iter().map(|request| request.length).sum();
-    real(bytes) / (real(now.0) / 1e9)
+    to_f64(bytes) / (to_f64(now.0) / 1e9)
 }
 
 impl Study for Fig20 {
@@ -120,7 +121,7 @@ impl Study for Fig20 {
         for (&halves, [default, aligned]) in HALVES.iter().zip(&rates) {
             trace.add(default.to_bits());
             trace.add(aligned.to_bits());
-            let size = real(halves) / 2.0;
+            let size = to_f64(halves) / 2.0;
             let row = Row::alone(
                 format!("fig20.{}k", halves * STRIPE_BYTES / 2 / KIB),
                 format!("Files of {size} stripes: rate of whole stripes ÷ of default writes"),
@@ -150,7 +151,7 @@ impl Study for Fig20 {
             chart.series.push(Series {
                 name: name.to_owned(),
                 ours: points
-                    .map(|(&halves, rates)| Point::new(real(halves) / 2.0, rates[at] / 1e6))
+                    .map(|(&halves, rates)| Point::new(to_f64(halves) / 2.0, rates[at] / 1e6))
                     .collect(),
                 paper: Vec::new(),
             });

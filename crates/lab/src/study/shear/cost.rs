@@ -8,9 +8,10 @@
 use shear::{Belief, Kind, Probe};
 use sim::Form;
 use sim::plain::PlainArray;
+use stats::to_f64;
 
 use super::volume::{Answer, Run, Step, array, options};
-use super::{KIB, REQUESTS, STEP_BYTES, TRIALS, published, real};
+use super::{KIB, REQUESTS, STEP_BYTES, TRIALS, published};
 use crate::chart::{Axis, Chart, Mark, Point, Series};
 use crate::paper::SHEAR;
 use crate::report::Report;
@@ -208,7 +209,7 @@ impl Study for Fig7 {
 fn rows(found: &Found) -> Vec<Row> {
     let case = &found.case;
     let id = |what: &str| format!("fig7.{}x{}.{what}", case.kind, case.drives);
-    let millions = real(found.published()) / 1e6;
+    let millions = to_f64(found.published()) / 1e6;
     let mut count = Row::alone(
         id("published"),
         format!("{}: millions of requests, published procedure", case.name()),
@@ -231,7 +232,7 @@ fn rows(found: &Found) -> Vec<Row> {
             case.pattern_bytes() / KIB
         ));
     }
-    let saving = real(found.published()) / real(found.ours);
+    let saving = to_f64(found.published()) / to_f64(found.ours);
     let mut saved = Row::alone(
         id("saving"),
         format!("{}: published requests ÷ ours", case.name()),
@@ -247,7 +248,7 @@ fn rows(found: &Found) -> Vec<Row> {
     let ours = Row::alone(
         id("ours"),
         format!("{}: requests, ours", case.name()),
-        real(found.ours),
+        to_f64(found.ours),
         Unit::Requests,
         match found.ours_right {
             true => "pattern, chunk and drives are right",
@@ -295,7 +296,7 @@ fn series(name: &str, found: &[Found], count: impl Fn(&Found) -> u64) -> Series 
     Series {
         name: name.to_owned(),
         ours: points
-            .map(|(at, one)| Point::new(real(at), real(count(one))))
+            .map(|(at, one)| Point::new(to_f64(at), to_f64(count(one))))
             .collect(),
         paper: Vec::new(),
     }

@@ -7,10 +7,11 @@ use block::{Instant, Seat};
 use shear::Belief;
 use sim::model::Model;
 use sim::plain::{PlainArray, PlainOptions};
+use stats::{mean, to_f64};
 
 use super::striping::pair_map;
 use super::volume::{Run, Seen, Step, array, options};
-use super::{KIB, kib, mean, published, real};
+use super::{KIB, kib, published};
 use crate::chart::{Axis, Chart, Mark, Point, Series};
 use crate::paper::SHEAR;
 use crate::report::Report;
@@ -46,7 +47,7 @@ fn named(
         count += u64::from(right(&seen.belief));
         first.get_or_insert(seen.belief);
     }
-    let percent = 100.0 * real(count) / real(seeds(context));
+    let percent = 100.0 * to_f64(count) / to_f64(seeds(context));
     Ok((percent, first.expect("at least one seed")))
 }
 
@@ -287,7 +288,7 @@ impl Study for Fig18 {
                 name: (*title).to_owned(),
                 ours: (0..)
                     .zip(ratios)
-                    .map(|(at, y)| Point::new(real(at), y))
+                    .map(|(at, y)| Point::new(to_f64(at), y))
                     .collect(),
                 paper: Vec::new(),
             });
@@ -395,7 +396,7 @@ impl Study for Fig19 {
             let row = Row::alone(
                 format!("fig19.{id}"),
                 name,
-                real(seen),
+                to_f64(seen),
                 Unit::Boundaries,
                 "",
             );

@@ -27,6 +27,7 @@ pub(super) use redundancy::{Fig14, Fig15, Fig16};
 pub(super) use striping::{FIG3, FIG5, FIG6, FIG8, FIG9, FIG10, FIG11, FIG12, FIG13};
 
 use shear::Method;
+use stats::to_f64;
 
 const KIB: u64 = 1 << 10;
 
@@ -47,18 +48,7 @@ const fn published(requests: u32, trials: u32, pattern_bytes: u64) -> Method {
     }
 }
 
-/// A count as a number, for rows and plots.
-#[expect(clippy::cast_precision_loss, reason = "counts below 2^53")]
-const fn real(count: u64) -> f64 {
-    count as f64
-}
-
 /// Bytes in KiB.
 fn kib(bytes: u64) -> f64 {
-    real(bytes) / 1024.0
-}
-
-/// Mean of numbers, NaN for none.
-fn mean(numbers: &[f64]) -> f64 {
-    numbers.iter().sum::<f64>() / real(numbers.len() as u64)
+    to_f64(bytes) / 1024.0
 }

@@ -5,9 +5,10 @@ use rand::{Rng, RngExt as _};
 use sim::load::{Lone, Target};
 use sim::model::{ModelOptions, Preset, preset};
 use sim::plain::{CacheOptions, PlainArray, PlainOptions, ServersOptions, SmallWrites};
+use stats::to_f64;
 
 use super::volume::{array, blocks, burst, options};
-use super::{KIB, REQUESTS, real};
+use super::{KIB, REQUESTS};
 use crate::chart::{Axis, Chart, Mark, Point, Series};
 use crate::paper::SHEAR;
 use crate::report::Report;
@@ -37,7 +38,7 @@ fn seconds(
     let times = burst(target, *now, &blocks(kind, &offsets, bytes));
     let makespan = times.into_iter().max().unwrap_or(0);
     *now = Instant(now.0 + makespan);
-    real(makespan) / 1e9
+    to_f64(makespan) / 1e9
 }
 
 /// Mean time of bursts of writes over that of as many reads.
@@ -244,7 +245,7 @@ impl Study for Fig14 {
             paper: (0..)
                 .zip(&LEVELS)
                 .filter(|(_, level)| level.in_text)
-                .map(|(at, level)| Point::new(real(at), level.expected))
+                .map(|(at, level)| Point::new(to_f64(at), level.expected))
                 .collect(),
         });
         Ok(Report {
@@ -265,7 +266,7 @@ impl Study for Fig14 {
 
 fn points(heights: impl Iterator<Item = f64>) -> Vec<Point> {
     let numbered = (0..).zip(heights);
-    numbered.map(|(at, y)| Point::new(real(at), y)).collect()
+    numbered.map(|(at, y)| Point::new(to_f64(at), y)).collect()
 }
 
 // --- figure 15 -------------------------------------------------------------------------------
@@ -366,7 +367,7 @@ impl Study for Fig15 {
                 ours: REGIONS
                     .iter()
                     .zip(ratios)
-                    .map(|(&region, &ratio)| Point::new(real(region) / real(MIB), ratio))
+                    .map(|(&region, &ratio)| Point::new(to_f64(region) / to_f64(MIB), ratio))
                     .collect(),
                 paper: Vec::new(),
             });
@@ -465,7 +466,7 @@ impl Study for Fig16 {
         })?;
         let rate = |times: &[u64]| {
             let longest = times.iter().copied().max().unwrap_or(1);
-            real(times.len() as u64 * BLOCK) / real(longest) * 1e3
+            to_f64(times.len() as u64 * BLOCK) / to_f64(longest) * 1e3
         };
         let rates: Vec<f64> = floods.iter().map(|times| rate(times)).collect();
         let longest = floods.last().expect("there are lengths");
@@ -478,19 +479,19 @@ impl Study for Fig16 {
         let mut ends = longest.clone();
         ends.sort_unstable();
         let half = ends.len() / 2;
-        let late = real(half as u64 * BLOCK) / real(ends[ends.len() - 1] - ends[half]) * 1e3;
+        let late = to_f64(half as u64 * BLOCK) / to_f64(ends[ends.len() - 1] - ends[half]) * 1e3;
         let mut trace = Trace::default();
         rates.iter().for_each(|rate| trace.add(rate.to_bits()));
         let full = Row::alone(
             "fig16.full",
             "Writes at which a buffer of 4 MiB is full",
-            real(taken(longest)),
+            to_f64(taken(longest)),
             Unit::Requests,
             "",
         );
         let full = full
             .against(
-                real(BUFFER_BYTES / BLOCK),
+                to_f64(BUFFER_BYTES / BLOCK),
                 Rule::WithinShare(0.1),
                 "the drives empty the buffer faster than that",
             )

@@ -6,10 +6,11 @@
 //! pairs       N in chunk a and N in chunk b: slow where both are on one drive
 //! ```
 
+use stats::{mean, to_f64};
 use std::collections::BTreeSet;
 
 use super::volume::{Run, Seen, Step, array, options};
-use super::{KIB, REQUESTS, TRIALS, kib, mean, published, real};
+use super::{KIB, REQUESTS, TRIALS, kib, published};
 use crate::chart::{Axis, Chart, Mark, Point, Series};
 use crate::paper::SHEAR;
 use crate::report::Report;
@@ -257,7 +258,7 @@ impl Striping {
         };
         let exact = |id, name: &str, seen: Option<u64>, paper: u64| {
             let seen = seen.map_or(0.0, kib);
-            let paper = real(paper);
+            let paper = to_f64(paper);
             row(
                 id,
                 name,
@@ -329,7 +330,7 @@ impl Striping {
         rows.push(Row::alone(
             format!("{}.{}.ours.requests", self.figure, case.id),
             format!("{}, ours: requests, writes included", case.title),
-            real(ours.ios),
+            to_f64(ours.ios),
             Unit::Requests,
             format!(
                 "the published procedure took {} up to the step of this figure, without writes",

@@ -7,7 +7,7 @@ use block::{ByteSize, Instant, Seat};
 use clap::Args;
 use serde::Serialize;
 use sim::load::{Interval, Numbers, Run};
-use stats::Histogram;
+use stats::{Histogram, to_f64};
 
 use super::super::common::{Context, Ended, Failure};
 use super::file::{self, Setup};
@@ -104,11 +104,6 @@ pub(super) struct SeriesRow {
     pub(super) p50_us: f64,
     pub(super) p99_us: f64,
     pub(super) longest_us: f64,
-}
-
-#[expect(clippy::cast_precision_loss, reason = "numbers for people")]
-const fn to_f64(value: u64) -> f64 {
-    value as f64
 }
 
 /// Three digits behind the point: more is noise, and prints differently.
