@@ -138,7 +138,7 @@ pub(super) struct Ended {
     pub(super) progress: bool,
     /// Only preserved blocks were left to put in place, and none was logged again: the next checkpoint would change
     /// nothing either.
-    pub(super) vain: bool,
+    pub(super) no_effect: bool,
     /// In elastic pools: the groups of which it has changed entries.
     pub(super) groups: BTreeSet<u64>,
 }
@@ -194,7 +194,7 @@ pub(super) struct Running {
 
 /// What decides whether a checkpoint that only has preserved blocks to put in place changes anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Vain {
+pub(super) struct Conditions {
     /// The number of changes of the view so far.
     pub(super) view_changes: u64,
     /// Units wait for room.
@@ -211,8 +211,8 @@ pub(super) struct Checkpoints {
     anchor: bool,
     /// The last batch that a checkpoint has covered.
     covered: u64,
-    /// If the last checkpoint was in vain: the conditions under which the next one would be, too.
-    vain: Option<Vain>,
+    /// If the last checkpoint had no effect: the conditions under which the next one has none, either.
+    no_effect: Option<Conditions>,
     /// When the last batch became complete.
     logged_at: Instant,
     /// A fill has failed because drives that stay have refused logged blocks: a checkpoint is tried until one succeeds.
@@ -293,14 +293,14 @@ impl Checkpoints {
         self.covered + 1
     }
 
-    /// The last checkpoint was in vain under these conditions.
-    pub(super) const fn was_in_vain(&mut self, conditions: Vain) {
-        self.vain = Some(conditions);
+    /// The last checkpoint had no effect under these conditions.
+    pub(super) const fn had_no_effect(&mut self, conditions: Conditions) {
+        self.no_effect = Some(conditions);
     }
 
-    /// True if the last checkpoint was in vain, and nothing has changed that could help the next one.
-    pub(super) fn would_be_in_vain(&self, conditions: Vain) -> bool {
-        self.vain == Some(conditions)
+    /// True if the last checkpoint had no effect, and nothing has changed that could help the next one.
+    pub(super) fn would_have_no_effect(&self, conditions: Conditions) -> bool {
+        self.no_effect == Some(conditions)
     }
 
     /// A checkpoint should begin as soon as none is running.
@@ -347,7 +347,7 @@ impl Checkpoints {
     /// A checkpoint begins that covers batches up to `covers`. Their records are flushed first.
     pub(super) fn begin(&mut self, covers: u64) {
         self.wanted = false;
-        self.vain = None;
+        self.no_effect = None;
         self.running = Some(Running {
             phase: Phase::Flushing,
             covers,
@@ -469,7 +469,7 @@ impl Checkpoints {
             waiters: running.waiters,
             in_the_way: running.room && holds_back && !running.late,
             progress: running.progress,
-            vain: running.only_preserved && !running.relogged && !running.late,
+            no_effect: running.only_preserved && !running.relogged && !running.late,
             groups: running.groups,
         }
     }

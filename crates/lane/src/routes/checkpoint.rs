@@ -9,7 +9,7 @@ use plan::action::Event;
 use plan::{ScratchId, Transfer};
 
 use crate::backoff::Work;
-use crate::checkpoint::{CheckpointWaiter, Next, Vain, lay_anchor, submit_anchor};
+use crate::checkpoint::{CheckpointWaiter, Conditions, Next, lay_anchor, submit_anchor};
 use crate::entries::Entries;
 use crate::flush::Waiter;
 use crate::ids::OpId;
@@ -280,8 +280,8 @@ impl Lane {
         let full = self.log.is_out_of_space() && tries;
         let most = self.relogged_at_most();
         { &mut self.preserved }.checkpoint_ended(ended.in_the_way && full, most);
-        if refused.is_none() && ended.vain && !self.preserved.releases() {
-            self.checkpoints.was_in_vain(self.conditions());
+        if refused.is_none() && ended.no_effect && !self.preserved.releases() {
+            self.checkpoints.had_no_effect(self.conditions());
         }
         match refused {
             Some(fault) => {
@@ -346,8 +346,8 @@ impl Lane {
     }
 
     /// What decides whether a checkpoint helps that only has preserved blocks to put in place.
-    pub(crate) const fn conditions(&self) -> Vain {
-        Vain {
+    pub(crate) const fn conditions(&self) -> Conditions {
+        Conditions {
             view_changes: self.cx.view_changes(),
             out_of_space: self.log.is_out_of_space(),
         }

@@ -77,8 +77,8 @@ impl Lane {
     fn want_room(&mut self) {
         let fails = self.retries.checkpoints_fail().is_some();
         let covered = self.log.completed() < self.checkpoints.first_uncovered();
-        let vain = self.checkpoints.would_be_in_vain(self.conditions());
-        if fails || !covered || !vain && !self.ring_is_checkpointed() {
+        let no_effect = self.checkpoints.would_have_no_effect(self.conditions());
+        if fails || !covered || !no_effect && !self.ring_is_checkpointed() {
             self.checkpoints.want();
         }
     }
