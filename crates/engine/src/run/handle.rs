@@ -139,7 +139,7 @@ impl PoolHandle {
         Ok(handle)
     }
 
-    /// The pool's shape.
+    /// The pool's shape when it was started: sizes stay, and a pool that grows gets more drives and groups.
     #[must_use]
     pub const fn geometry(&self) -> &Arc<Geometry> {
         &self.geometry
@@ -334,6 +334,15 @@ impl PoolHandle {
     /// As [`Pool::add_spare`].
     pub fn add_spare(&self, drive: Drive) -> Result<(), PoolError> {
         self.admin(Admin::AddSpare { drive })
+    }
+
+    /// Takes fresh drives and waiting spares, by their numbers, into the layout of a pool of pieces. Ends when the drives
+    /// have their seats; the copy goes on by itself.
+    ///
+    /// # Errors
+    /// As [`Pool::expand`].
+    pub fn expand(&self, drives: Vec<Drive>, waiting: Vec<Seat>) -> Result<(), PoolError> {
+        self.admin(Admin::Expand { drives, waiting })
     }
 
     /// Waiting spares take the seats of missing drives after this time, unless these come back.

@@ -89,6 +89,11 @@ pub(crate) enum Admin {
         seat: Seat,
         drive: Drive,
     },
+    /// Takes fresh drives and waiting spares into the layout.
+    Expand {
+        drives: Vec<Drive>,
+        waiting: Vec<Seat>,
+    },
     PauseRebuild {
         paused: bool,
     },
@@ -122,6 +127,11 @@ impl Admin {
             | Self::InsertDrive { seat, .. }
             | Self::ReturnDrive { seat, .. }
             | Self::ReplaceDrive { seat, .. } => *seat = of(*seat)?,
+            Self::Expand { waiting, .. } => {
+                for seat in waiting {
+                    *seat = of(*seat)?;
+                }
+            }
             _ => {}
         }
         Ok(self)
@@ -492,6 +502,9 @@ impl PoolThread {
             Admin::ReplaceDrive { seat, drive } => self.seat_behind(drive, |pool, facts| {
                 pool.replace_drive(now, seat, facts, ticket)
             }),
+            Admin::Expand { drives, waiting } => self.seats_behind(drives, |pool, facts| {
+                pool.expand(now, facts, &waiting, ticket)
+            }),
             Admin::PauseRebuild { paused } => {
                 self.pool.pause_fills(now, paused);
                 answer.send(Ok(())).unwrap_or_default();
@@ -566,14 +579,30 @@ impl PoolThread {
         drive: Drive,
         tell: impl FnOnce(&mut Pool, NewDrive) -> Result<(), PoolError>,
     ) -> Result<(), PoolError> {
-        let facts = new_drive(&drive);
-        self.pool.check_new_drive(&facts)?;
-        let seat = u16::try_from(self.pool.facts().seats.len()).unwrap_or(u16::MAX);
-        self.seats.set(Seat(seat), Some(drive));
+        self.seats_behind(vec![drive], |pool, mut facts| tell(pool, facts.remove(0)))
+    }
+
+    /// Attaches drives to the seats behind the last one, in their order.
+    fn seats_behind(
+        &mut self,
+        drives: Vec<Drive>,
+        tell: impl FnOnce(&mut Pool, Vec<NewDrive>) -> Result<(), PoolError>,
+    ) -> Result<(), PoolError> {
+        let facts: Vec<NewDrive> = drives.iter().map(new_drive).collect();
+        for drive in &facts {
+            self.pool.check_new_drive(drive)?;
+        }
+        let first = u16::try_from(self.pool.facts().seats.len()).unwrap_or(u16::MAX);
+        let seats = || (first..=u16::MAX).map(Seat).take(facts.len());
+        for (seat, drive) in seats().zip(drives) {
+            self.seats.set(seat, Some(drive));
+        }
         self.tell_seats();
-        let begun = tell(&mut self.pool, facts);
+        let begun = tell(&mut self.pool, facts.clone());
         if begun.is_err() {
-            self.seats.set(Seat(seat), None);
+            for seat in seats() {
+                self.seats.set(seat, None);
+            }
             self.tell_seats();
         }
         begun

@@ -3,10 +3,10 @@
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
-use array::pool::OutReason;
+use array::pool::{OutReason, PoolError};
 use block::{BlockDevice, Completed, Memory, Outcome, Request, RequestKind, Seat, SplitMix64};
 use engine::assemble::{NewPool, create, prepare};
-use engine::drive::{DriveUri, sync};
+use engine::drive::{Drive, DriveUri, Open, open, sync};
 use engine::{PoolHandle, RunOptions, Volume};
 
 const VOLUME: &str = "v";
@@ -31,6 +31,11 @@ fn start(scheme: &str, drives: u16, record: bool) -> PoolHandle {
         record,
     };
     create(prepare(&new_pool(scheme, drives, "64M")).unwrap(), options).unwrap()
+}
+
+fn memory_drive() -> Drive {
+    let uri: DriveUri = "mem:64M".parse().unwrap();
+    open(&uri, Open::default()).unwrap()
 }
 
 struct Waiter(Mutex<mpsc::Sender<(u64, Outcome)>>);
@@ -128,6 +133,46 @@ fn a_pool_without_a_journal_serves_and_survives_a_drive() {
     pool.fail_drive(Seat(1), OutReason::FailedByAdministrator, false)
         .unwrap();
     assert!(client.read_all(size, 1 << 20) == bytes);
+    pool.close().unwrap();
+}
+
+#[test]
+fn a_pool_of_pieces_grows_while_a_client_writes() {
+    let pool = start("ddp:2d:1p", 4, false);
+    let size = 24 << 20;
+    pool.create_volume(VOLUME, size as u64).unwrap();
+    let client = Client::new(pool.volume(VOLUME).unwrap());
+    let mut bytes = noise(size);
+    client.write_all(&bytes, 1 << 20);
+    client.flush();
+    let before = pool.status().unwrap();
+    pool.add_spare(memory_drive()).unwrap();
+    // A spare by its number, and a fresh drive.
+    pool.expand(vec![memory_drive()], vec![Seat(4)]).unwrap();
+    for value in 0..20_u8 {
+        let at = 300_000 * usize::from(value);
+        bytes[at..][..200_000].fill(value);
+        client.write_all(&bytes[..8 << 20], 12_345);
+    }
+    assert!(pool.wait_idle(Duration::from_secs(60)));
+    let status = pool.status().unwrap();
+    assert_eq!(status.seats.len(), 6);
+    assert!(
+        status.seats.iter().all(|seat| seat.state == "current"),
+        "{status:?}"
+    );
+    assert!(
+        status.capacity_bytes * 10 >= before.capacity_bytes * 14,
+        "{status:?}"
+    );
+    assert!(client.read_all(size, 1 << 20) == bytes);
+    pool.fail_drive(Seat(5), OutReason::FailedByAdministrator, false)
+        .unwrap();
+    assert!(client.read_all(size, 777_777) == bytes);
+    assert!(matches!(
+        pool.expand(vec![memory_drive()], Vec::new()),
+        Err(PoolError::Grow { .. })
+    ));
     pool.close().unwrap();
 }
 
