@@ -1,5 +1,5 @@
 //! Pools of pieces grow by a drive or two while clients write. The power is cut after every write and flush, and with it a
-//! drive is lost: the pool opens, goes on, and every block is as it was written.
+//! drive is lost: the pool opens, goes on, and every block is as it was written. Drives also fail while the pool is open.
 
 use array::pool::SeatState;
 use block::{Request, RequestKind, Seat};
@@ -396,6 +396,54 @@ fn power_goes(case: Case, every: u64, first: u64) {
     assert!(ended > 60, "{ended}");
 }
 
+/// At every `every`th write and flush from `first` on each drive is pulled, one that joins or another, while the client goes
+/// on; then a fresh drive takes its seat.
+fn a_drive_fails(case: Case, every: u64, first: u64) {
+    let template = Template::new(case);
+    let mut grown = [0, 0];
+    moments(&template, |at, world, client| {
+        if at % every != first {
+            return;
+        }
+        for lost in 0..world.drives().len() {
+            let when = format!("{}: drive {lost} fails after {at}", case.scheme);
+            let (mut world, mut client) = (world.clone(), client.clone());
+            world.drives_mut()[lost].pull();
+            for step in 0.. {
+                client.advance(&mut world, step < 300);
+                if client.in_flight.is_empty() || !world.step() {
+                    break;
+                }
+            }
+            world.settle();
+            client.check(&mut world, &when);
+            let is_out = |seat: &Seat| {
+                let state = world.pool().facts().seats[seat.index()].state;
+                matches!(state, SeatState::Out { .. })
+            };
+            let drives = world.pool().geometry().layout().drives();
+            if let Some(seat) = (0..drives).map(Seat).find(is_out) {
+                let drive = Drive::new(template.options.drive_bytes, Pace::Null);
+                world.replace_drive(seat, drive).expect(&when);
+                world.settle();
+            }
+            let began = drives > case.drives;
+            grown[usize::from(began)] += 1;
+            if began {
+                template.check_grown(&world, &when);
+            } else {
+                assert!(!world.pool().is_growing(), "{when}");
+            }
+            client.check(&mut world, &format!("{when}, replaced"));
+        }
+    });
+    eprintln!(
+        "{}: {grown:?} failures before and after the switch",
+        case.scheme
+    );
+    assert!(grown.iter().all(|&count| count > 0), "{grown:?}");
+}
+
 parts!(the_power_goes_at_every_write_of_a_growth {
     by_a_drive_0 => power_goes(SMALL, 4, 0),
     by_a_drive_1 => power_goes(SMALL, 4, 1),
@@ -408,4 +456,11 @@ parts!(the_power_goes_at_every_write_of_a_growth {
     with_two_parities => power_goes(Case { scheme: "ddp:2d:2p", drives: 5, ..SMALL }, 7, 2),
     of_a_crush_pool => power_goes(Case { scheme: "crush2:2d", drives: 5, ..SMALL }, 7, 3),
     with_groups_that_were_never_written => power_goes(Case { lazy: true, ..SMALL }, 7, 4),
+});
+
+parts!(drives_fail_during_a_growth {
+    by_a_drive => a_drive_fails(SMALL, 9, 3),
+    by_two_drives => a_drive_fails(Case { fresh: 2, ..SMALL }, 17, 7),
+    with_groups_that_were_never_written => a_drive_fails(Case { lazy: true, ..SMALL }, 17, 5),
+    of_a_crush_pool => a_drive_fails(Case { scheme: "crush2:2d", drives: 5, ..SMALL }, 17, 4),
 });
