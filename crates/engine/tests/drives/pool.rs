@@ -142,7 +142,7 @@ fn a_pool_of_pieces_grows_while_a_client_writes() {
     let size = 24 << 20;
     pool.create_volume(VOLUME, size as u64).unwrap();
     let client = Client::new(pool.volume(VOLUME).unwrap());
-    let mut bytes = noise(size);
+    let mut bytes = SplitMix64::new(7).bytes(size);
     client.write_all(&bytes, 1 << 20);
     client.flush();
     let before = pool.status().unwrap();
