@@ -325,7 +325,7 @@ fn moments(template: &Template, mut at: impl FnMut(u64, &World, &Client)) -> u64
 }
 
 /// Of the cuts, one in so many: all of them in a release build.
-const ONE_IN: u64 = if cfg!(debug_assertions) { 4 } else { 1 };
+const ONE_IN: u64 = if cfg!(debug_assertions) { 7 } else { 1 };
 
 /// Cuts the power after every `every`th write and flush from `first` on: none, all, all but one and the first ones of the
 /// un-flushed writes survive, and others by chance. With each cut each drive is lost once.
