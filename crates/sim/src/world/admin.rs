@@ -6,8 +6,7 @@ use array::pool::{
 use array::priority::PRIORITIES;
 use block::{Instant, Seat};
 
-use super::queue::WorldEvent;
-use super::{HAND_OVER, World, random_uuid, seat_at};
+use super::{World, random_uuid};
 use crate::drive::Drive;
 
 impl World {
@@ -184,14 +183,7 @@ impl World {
         let started = self.pool.insert_drive(self.now, seat, facts, ticket);
         let agreed = started.is_ok();
         if agreed {
-            let index = self.drives.len();
-            self.drives.push(drive);
-            self.seats[seat.index()] = Some(index);
-            // Each lane gets the drive before any command that makes it use the drive.
-            for lane in 0..self.pool.geometry().lanes() {
-                self.queue
-                    .push(self.now + HAND_OVER, WorldEvent::Seated(lane, seat, index));
-            }
+            self.attach_fresh(seat, drive);
         } else {
             self.tickets.insert(ticket, Some(started));
         }
@@ -211,13 +203,7 @@ impl World {
         let with = Seat(u16::try_from(self.pool.facts().seats.len()).expect("few seats"));
         let begun = self.pool.replace_drive(self.now, seat, facts, ticket);
         if begun.is_ok() {
-            let index = self.drives.len();
-            self.drives.push(drive);
-            seat_at(&mut self.seats, with, Some(index));
-            for lane in 0..self.pool.geometry().lanes() {
-                self.queue
-                    .push(self.now + HAND_OVER, WorldEvent::Seated(lane, with, index));
-            }
+            self.attach_fresh(with, drive);
         } else {
             self.tickets.insert(ticket, Some(begun.clone()));
         }
@@ -254,13 +240,7 @@ impl World {
         if begun.is_ok() {
             for (drive, seat) in drives.into_iter().zip(seats) {
                 let seat = Seat(u16::try_from(seat).expect("few seats"));
-                let index = self.drives.len();
-                self.drives.push(drive);
-                seat_at(&mut self.seats, seat, Some(index));
-                for lane in 0..self.pool.geometry().lanes() {
-                    self.queue
-                        .push(self.now + HAND_OVER, WorldEvent::Seated(lane, seat, index));
-                }
+                self.attach_fresh(seat, drive);
             }
         } else {
             self.tickets.insert(ticket, Some(begun.clone()));

@@ -114,8 +114,16 @@ impl World {
         true
     }
 
+    /// Puts a drive that is new here into a seat.
+    pub(super) fn attach_fresh(&mut self, seat: Seat, drive: Drive) {
+        let index = self.drives.len();
+        self.drives.push(drive);
+        self.attach(seat, index);
+    }
+
+    /// Each lane gets the drive before any command that makes it use the drive.
     fn attach(&mut self, seat: Seat, index: usize) {
-        self.seats[seat.index()] = Some(index);
+        seat_at(&mut self.seats, seat, Some(index));
         for lane in 0..self.pool.geometry().lanes() {
             let seated = WorldEvent::Seated(lane, seat, index);
             self.push(self.now + super::HAND_OVER, seated);
