@@ -362,17 +362,15 @@ impl Lane {
 
     /// True if the log wants room, and has more of it when the preserved blocks have been logged again.
     fn relog_makes_room(&mut self) -> bool {
+        if !self.log.wants_room(&self.cx, &self.overlay) {
+            return false;
+        }
         let covers = self.checkpoints.running().covers();
         let Some(oldest) = self.preserved.oldest(&self.overlay) else {
             return false;
         };
         let (count, range) = (self.preserved.len(), (oldest, covers));
-        self.log.wants_room(&self.cx, &self.overlay) && { &self.log }.gains_by_relog(
-            &self.cx,
-            &self.overlay,
-            count,
-            range,
-        )
+        { &self.log }.gains_by_relog(&self.cx, &self.overlay, count, range)
     }
 
     /// Logs those preserved blocks again that must be: all of them if that makes `room`.
