@@ -1,6 +1,7 @@
 //! Commands that change or wipe drives of the daemon's pools.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -136,7 +137,9 @@ pub(super) fn wipe_labels(
         let threads = WIPES_AT_ONCE.min(closed.members.len());
         let threads: Vec<_> = (1..threads).map(|_| scope.spawn(wipes)).collect();
         let own = wipes();
-        let others = { threads.into_iter() }.filter_map(|thread| thread.join().ok().flatten());
+        // A drive that a thread has panicked over may still have its label.
+        let others = { threads.into_iter() }
+            .filter_map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
         own.into_iter().chain(others.collect::<Vec<_>>()).next()
     })
     .map_or(Ok(()), Err)
