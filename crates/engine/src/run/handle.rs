@@ -337,7 +337,7 @@ impl PoolHandle {
     }
 
     /// Takes fresh drives and waiting spares, by their numbers, into the layout of a pool of pieces. Ends when the drives
-    /// have their seats; the copy goes on by itself.
+    /// have their seats; the copy needs no further command.
     ///
     /// # Errors
     /// As [`Pool::expand`].

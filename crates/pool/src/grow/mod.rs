@@ -142,7 +142,7 @@ impl Pool {
 
     /// Takes fresh drives and waiting spares into the layout: as many pieces as make all drives equally full move to them,
     /// and then there is room for more groups. The driver has attached `drives` to the seats behind the last one, in order.
-    /// Done when the drives have their seats; the copy goes on by itself, after a restart, too.
+    /// Done when the drives have their seats; the copy needs no further command, after a restart neither.
     ///
     /// # Errors
     /// [`PoolError::Grow`]; nothing has changed.
