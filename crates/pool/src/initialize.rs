@@ -8,7 +8,8 @@
 //! When a part of the first group of a region has been written, the next region is begun, twice as long: so a stream
 //! waits once. Regions all over a volume are recorded together: groups are made blank and labels are written by turns.
 //! The groups of a region lose the mark "never written" when a label without that mark is durable, and are written only
-//! then. After a stop before that they still have the mark, and are made blank again.
+//! then. After a stop before that they still have the mark, and are made blank again; so they are if more drives are out
+//! than the code survives when the pages are written.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
@@ -16,6 +17,7 @@ use std::ops::Range;
 use block::{Fault, Outcome};
 use format::runs;
 use format::seeded::{self, SeededFault};
+use plan::SubStripePlans;
 use plan::action::Command;
 
 use super::loss::owner;
@@ -213,6 +215,15 @@ impl Pool {
                 .waiting
                 .retain(|group| !groups.contains(group));
             self.tell_initialized(&groups, Err(Fault::Full));
+        }
+    }
+
+    /// Fails if too few drives have the blank pages of a group. Drives that went out meanwhile were left out, however
+    /// many: if they return, neither their pages nor their blocks are those of a blank group.
+    pub(super) fn is_kept_blank(&self, group: u64) -> Outcome {
+        match self.is_lost(group, &mut SubStripePlans::default()) {
+            true => Err(Fault::Lost),
+            false => Ok(()),
         }
     }
 
