@@ -428,8 +428,12 @@ pub enum Command {
         /// Stripes that are converted at most.
         most: u64,
     },
-    /// Convert no more stripes: what is under way ends, as [`Event::Converted`] with the fault `Shutdown`.
-    StopConverting,
+    /// Convert no more stripes of a group, or of any: what is under way ends, as [`Event::Converted`] with the fault
+    /// `Shutdown`.
+    StopConverting {
+        /// Which group; `None`: all.
+        group: Option<u64>,
+    },
     /// Read the whole group, compare it with its checksums, and repair what is wrong.
     Scrub {
         /// Which group.

@@ -182,10 +182,12 @@ impl Pool {
     /// drive with a spare cell left, the pool would take the column for one that is at home, where it was not written.
     pub(super) fn can_be_made_blank(&mut self, group: u64) -> bool {
         if self.is_in_use(group) {
-            // While moves are paused no fill and no scrub takes a step, and writes must not wait for as long as that.
+            // While moves are paused no fill, no scrub and no conversion takes a step, and writes must not wait for as
+            // long as that.
             if self.facts.steer.paused {
                 self.let_fills_go(group);
                 self.let_scrub_go(group);
+                self.let_conversion_go(group);
             }
             return false;
         }

@@ -530,7 +530,7 @@ impl Pool {
         self.stop_fills();
         self.stop_scrub();
         if !self.elastic.is_idle() {
-            self.tell_lanes(&Command::StopConverting);
+            self.tell_lanes(&Command::StopConverting { group: None });
         }
         self.checkpoint_to_close();
         self.advance();

@@ -411,10 +411,11 @@ impl GroupJobs {
         }
     }
 
-    /// Stripes are converted no more.
-    pub(super) fn stop_conversions(&mut self) {
+    /// Stripes of a group, or of any, are converted no more.
+    pub(super) fn stop_conversions(&mut self, group: Option<u64>) {
         for job in self.jobs.values_mut() {
-            if matches!(job.kind, Kind::Convert { .. }) {
+            let stops = group.is_none_or(|group| job.group == group);
+            if stops && matches!(job.kind, Kind::Convert { .. }) {
                 job.fail(Fault::Shutdown);
                 // A job that makes way for clients ends now.
                 job.resume = job.paced.then_some(Instant::ZERO);

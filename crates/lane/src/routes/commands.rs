@@ -190,7 +190,7 @@ impl Lane {
                 self.check_here(group)?;
                 self.begin_job(Job::convert(group, stripes, (to, most)));
             }
-            Command::StopConverting => self.jobs.stop_conversions(),
+            Command::StopConverting { group } => self.jobs.stop_conversions(group),
             Command::Scrub { group } => {
                 self.check_here(group)?;
                 self.begin_scrub(group);

@@ -7,6 +7,7 @@ mod conversion;
 mod policy;
 mod spec;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use block::{Instant, Outcome};
@@ -111,6 +112,8 @@ pub(super) struct Elastic {
     conversion: Conversion,
     /// A step has failed: nothing is tried before something changes.
     failed: bool,
+    /// Groups in which conversions have been told to end.
+    let_go: BTreeSet<u64>,
     /// When it was checked last, every column was in its place.
     was_whole: bool,
     /// Bytes that copies may have added to a drive since the drives were sampled last.
@@ -257,9 +260,18 @@ impl Pool {
     pub(super) fn converted(&mut self, group: u64, forms: FormCounts, outcome: Outcome) {
         let freed = !self.placement.groups().has(group);
         self.elastic.conversion.ended(group, forms, outcome.is_ok());
-        self.elastic.failed |= outcome.is_err();
+        let let_go = self.elastic.let_go.remove(&group);
+        self.elastic.failed |= outcome.is_err() && !let_go;
         if freed {
             self.elastic.conversion.forget(|other| other == group);
+        }
+    }
+
+    /// Ends the conversion of a group.
+    pub(super) fn let_conversion_go(&mut self, group: u64) {
+        if self.elastic.is_converting(group) && self.elastic.let_go.insert(group) {
+            let group_only = Command::StopConverting { group: Some(group) };
+            self.tell_lane(group, group_only);
         }
     }
 

@@ -342,3 +342,23 @@ fn torn_copies_of_damaged_data_do_not_replace_the_parity() {
 fn a_group_is_not_blank_if_more_drives_are_out_than_the_code_survives() {
     holds(include_str!("../schedules/blank-beside-a-blink.txt"));
 }
+
+/// Seeds 9085793 and 10041062. While moves were paused, a group was to be made blank whose stripes were being counted or
+/// converted for the volume that had it before. Such a job takes no step during a pause, so the first write to the new
+/// volume waited for as long. It is told to end, like fills and scrubs.
+#[test]
+fn a_paused_conversion_does_not_keep_a_group_from_being_made_blank() {
+    holds(include_str!(
+        "../schedules/conversion-ends-while-paused.txt"
+    ));
+    holds(include_str!(
+        "../schedules/conversion-ends-while-paused-free.txt"
+    ));
+}
+
+/// Seed 9152114. A paused rebuild, writes that wait for room, and a drive that hangs: the pool asks its lanes for room every
+/// five milliseconds, and all goes on when the drive answers.
+#[test]
+fn rounds_of_room_beside_a_paused_rebuild_end_when_the_drive_answers() {
+    holds(include_str!("../schedules/hang-beside-rounds-of-room.txt"));
+}

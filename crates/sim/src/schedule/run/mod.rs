@@ -25,6 +25,8 @@ use crate::world::{World, WorldOptions};
 
 /// Virtual time within which everything must have ended once faults have stopped (I4).
 const BOUND: Duration = Duration::from_secs(60);
+/// While something is waited for, a drive does not hang for longer than this: the pool's deadline is shorter.
+const HANG_MAX: Duration = Duration::from_secs(15);
 /// Additional time if a drive is slow: an opening reads some thousand blocks of the drive one after the other, and each
 /// read takes up to a thousand times as long as normal.
 const SLOW_BOUND: Duration = Duration::from_secs(15 * 60);
@@ -582,9 +584,11 @@ impl Run {
     }
 
     fn go_on(&mut self, limit: Instant, what: &str) -> Checked {
-        if self.world().is_quiet_but_for_held() {
-            // Only the pool's timer for a suspect is due, perhaps in minutes. Release the completions of a hanging
-            // drive now, as when nothing is due: no work takes so long.
+        let now = self.world().now();
+        if self.world().is_quiet_but_for_held() || now + BOUND > limit + HANG_MAX {
+            // Only the pool's timer for a suspect is due, perhaps in minutes, or moves are paused and the pool asks its
+            // lanes for room again and again. Release the completions of a hanging drive now, as when nothing is due: no
+            // work takes so long.
             self.world().release();
         }
         if !self.step()? || self.is_over(limit) || self.steps > STEPS_MAX {
