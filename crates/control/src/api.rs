@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use block::Hint;
-use engine::assemble::PoolPlan;
+use engine::assemble::{ExpandPlan, PoolPlan};
 use engine::status::{Health, LoggedEvent, PoolStatus};
 use serde::{Deserialize, Serialize};
 
@@ -182,6 +182,35 @@ pub struct SteerPool {
     /// Pause them (true), or let them go on (false).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pause: Option<bool>,
+}
+
+/// `POST pools/NAME/expand`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExpandPool {
+    /// Fresh drives, and numbers of waiting spares.
+    pub drives: Vec<String>,
+    /// Also take drives that hold something, which is lost.
+    #[serde(default)]
+    pub force: bool,
+    /// Report what would be done, and change nothing.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// Answer to [`ExpandPool`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExpandedPool {
+    /// Its name.
+    pub name: String,
+    /// True if the new drives are in the layout now; false after a dry run.
+    pub expanded: bool,
+    /// How many drives, how much moves, how long that takes, and the capacity.
+    #[serde(flatten)]
+    pub plan: ExpandPlan,
+    /// What is on the new drives, or was before.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub overwrites: Vec<Overwrite>,
 }
 
 /// Answer to [`CreatePool`].

@@ -3,6 +3,7 @@
 //! All methods may block. The routes call them on tokio's blocking threads.
 
 mod drives;
+mod expand;
 mod exports;
 mod late;
 mod links;

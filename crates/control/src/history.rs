@@ -167,6 +167,13 @@ fn change(method: &Method, path: &str, body: &Value) -> Option<Change> {
             let force = flag("force", "--force");
             ((*pool).to_owned(), format!("pool export {pool}{force}"))
         }
+        ("POST", ["pools", pool, "expand"]) => {
+            let (drives, force) = (list("drives"), flag("force", "--force"));
+            (
+                (*pool).to_owned(),
+                format!("pool expand {pool}{drives}{force}"),
+            )
+        }
         ("POST", ["pools", pool, "scrub"]) => {
             let how = match (body["pause"].as_bool(), body["every_days"].as_u64()) {
                 (_, Some(days)) => format!(" --every {days}"),

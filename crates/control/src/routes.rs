@@ -18,8 +18,8 @@ use serde::de::DeserializeOwned;
 
 use crate::api::{
     Alive, Attach, BODY_BYTES_MAX, ChangeLabel, ClosePool, CreatePool, CreateVolume, DeleteVolume,
-    DestroyPool, Done, DriveChange, Events, Exports, FoundPools, Idle, Import, Pools, RenameVolume,
-    ResizeVolume, Scan, ScrubPool, SetElastic, SteerPool, Volumes,
+    DestroyPool, Done, DriveChange, Events, ExpandPool, Exports, FoundPools, Idle, Import, Pools,
+    RenameVolume, ResizeVolume, Scan, ScrubPool, SetElastic, SteerPool, Volumes,
 };
 use crate::daemon::Change;
 use crate::{Daemon, Failure, history};
@@ -38,6 +38,7 @@ pub(crate) fn router(daemon: Arc<Daemon>) -> Router {
     let pool = Router::new()
         .route("/status", get(status))
         .route("/export", post(export))
+        .route("/expand", post(expand))
         .route("/scrub", post(scrub))
         .route("/elastic", post(elastic))
         .route("/rebuild", post(steer))
@@ -219,6 +220,14 @@ async fn export(
     Body(request): Body<ClosePool>,
 ) -> Answer<Done> {
     blocking(move || daemon.export(&name, request.force).map(|()| Done {})).await
+}
+
+async fn expand(
+    State(daemon): Shared,
+    At(name): At<String>,
+    Body(request): Body<ExpandPool>,
+) -> Answer<crate::api::ExpandedPool> {
+    blocking(move || daemon.expand(&name, &request)).await
 }
 
 async fn scrub(

@@ -153,6 +153,10 @@ pub struct PoolStatus {
     /// The forms of its stripes, if the pool is elastic.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub elastic: Option<ElasticStatus>,
+    /// The pool is being expanded: drives are to join, what moves to them is not there yet, or the room that they bring is
+    /// not there yet.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub expanding: bool,
     /// Work under way.
     #[serde(default)]
     pub work: Vec<WorkStatus>,
@@ -193,7 +197,7 @@ pub struct PoolStatus {
 /// Work under way.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WorkStatus {
-    /// `rebuild`, `copy_back`, `replace`, `scrub` or `elastic`.
+    /// `rebuild`, `copy_back`, `replace`, `expand`, `scrub` or `elastic`.
     pub kind: String,
     /// The priority that is in force: `high` while groups without redundancy are rebuilt, whatever is set.
     pub priority: String,
@@ -311,6 +315,9 @@ pub struct SeatStatus {
     pub enclosure: Option<String>,
     /// `current`, `filling`, `out`, `waiting`.
     pub state: String,
+    /// The drive is filled because the pool is being expanded, and nothing is lacking.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub joins: bool,
     /// The seat whose drive it replaces once it is complete; `state` is `filling` until then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaces: Option<u16>,
@@ -370,6 +377,9 @@ pub struct VolumeStatus {
 /// A rebuild.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RebuildStatus {
+    /// Nothing is rebuilt: what is there moves to drives that have joined.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub expands: bool,
     /// Whether it is under way.
     pub running: bool,
     /// Cells filled.
@@ -577,6 +587,7 @@ impl PoolStatus {
                 .collect(),
             rebuild: rebuild(pool, now),
             elastic: elastic(pool),
+            expanding: pool.is_growing(),
             work: work(pool, now),
             steering: SteerStatus {
                 priority: array::priority::of(&facts.steer).name().to_owned(),
@@ -659,18 +670,18 @@ fn health(pool: &Pool) -> Health {
         Health::Damaged
     } else if pool.groups_without_redundancy() > 0 {
         Health::Critical
-    } else if pool.absent_columns() > 0
-        || pool
-            .facts()
-            .seats
-            .iter()
-            .any(|seat| seat.state == SeatState::Filling)
-        || !pool.spares_make_up_for_it()
-    {
+    } else if pool.absent_columns() > 0 || is_filled(pool) || !pool.spares_make_up_for_it() {
         Health::Degraded
     } else {
         Health::Healthy
     }
+}
+
+/// Whether a drive is filled with what the pool lacks. While a pool grows, nothing is lacking: what moves to the new drives
+/// is complete where it is.
+fn is_filled(pool: &Pool) -> bool {
+    let filling = |seat: &SeatFacts| seat.state == SeatState::Filling;
+    !pool.is_growing() && pool.facts().seats.iter().any(filling)
 }
 
 fn lost(pool: &Pool) -> LostStatus {
@@ -755,9 +766,12 @@ pub(crate) fn seat_state(facts: &SeatFacts) -> (&'static str, Option<OutReason>)
 }
 
 fn seat_status(pool: &Pool, seats: &Seats, seat: Seat) -> SeatStatus {
-    let layout_drives = pool.geometry().layout().drives();
     let number = |seat: Seat| pool.facts().number(seat);
     let own = number(seat);
+    let mut in_layout = (0..pool.geometry().layout().drives()).map(Seat);
+    let first = pool.facts().first_number(seat);
+    let stands_in = seat.0 < pool.geometry().layout().drives() && first != own;
+    let place = in_layout.find(|&seat| pool.facts().first_number(seat) == own);
     let facts = &pool.facts().seats[seat.index()];
     let (state, reason) = seat_state(facts);
     let room = pool.room(seat);
@@ -781,8 +795,8 @@ fn seat_status(pool: &Pool, seats: &Seats, seat: Seat) -> SeatStatus {
         });
     SeatStatus {
         seat: own,
-        takes_place_of: (seat.0 < layout_drives && own != seat.0).then_some(seat.0),
-        place_taken_by: (own < layout_drives && own != seat.0).then(|| number(Seat(own))),
+        takes_place_of: stands_in.then_some(first),
+        place_taken_by: place.filter(|&place| place != seat).map(number),
         path: facts.path.clone(),
         drive: facts.drive.to_string(),
         size_bytes: facts.size_bytes,
@@ -794,6 +808,7 @@ fn seat_status(pool: &Pool, seats: &Seats, seat: Seat) -> SeatStatus {
         slot: facts.bay.as_ref().map(|bay| bay.slot),
         enclosure: { facts.bay.as_ref() }.and_then(|bay| bay.enclosure.clone()),
         state: state.to_owned(),
+        joins: facts.state == SeatState::Filling && pool.is_growing(),
         replaces: { facts.replaces.filter(|_| facts.is_successor()) }
             .map(|seat| number(Seat(seat))),
         replaced_by: pool.successor(seat).map(number),
@@ -847,6 +862,7 @@ fn rebuild(pool: &Pool, now: Instant) -> Option<RebuildStatus> {
     };
     let work = { work(pool, now).into_iter() }.find(WorkStatus::is_fill);
     Some(RebuildStatus {
+        expands: progress.expands,
         running: progress.ended.is_none(),
         cells_done: progress.cells_done,
         cells_total: progress.cells_total,

@@ -51,6 +51,10 @@ pub struct PoolFacts {
     /// The pool has got more drives: when no column is away from its home, the layout's table gets as many groups as fit.
     #[serde(default, skip_serializing_if = "is_false")]
     pub grows: bool,
+    /// Seats that the layout got when the pool grew, and the numbers of the drives that joined there, where they are not
+    /// the seats' own: these drives stand in for no other.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub joined: Vec<(u16, u16)>,
     /// Groups of volumes that were never written, as runs: first and count, ascending and apart. Whatever their drives
     /// hold, they read as zeros. In pools with the feature `lazy-initialization`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -428,6 +432,15 @@ impl PoolFacts {
     pub fn number(&self, seat: Seat) -> u16 {
         let facts = self.seats.get(seat.index());
         facts.and_then(|facts| facts.number).unwrap_or(seat.0)
+    }
+
+    /// The number of the drive that first had a seat: its own, or that of the drive that joined there when the pool grew.
+    #[must_use]
+    pub fn first_number(&self, seat: Seat) -> u16 {
+        let mut joined = self.joined.iter();
+        joined
+            .find(|&&(at, _)| at == seat.0)
+            .map_or(seat.0, |&(_, number)| number)
     }
 
     /// The seat of the drive that users know by this number.

@@ -491,6 +491,7 @@ fn create_with(
             .collect(),
         volumes: Vec::new(),
         grows: false,
+        joined: Vec::new(),
         uninitialized: Vec::new(),
         scrub: ScrubFacts::default(),
         elastic_share: None,

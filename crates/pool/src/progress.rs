@@ -16,6 +16,8 @@ pub struct SeatTraffic {
 /// The rebuild under way, or the last one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
+    /// Columns move to new drives, and none is lost.
+    pub expands: bool,
     /// When it began.
     pub began: Instant,
     /// When it ended, if it has.

@@ -249,7 +249,10 @@ impl Pool {
             all.max(drives).max(lanes).max(bound) + LAST_SECONDS
         });
         Some(Work {
-            kind: why.name(),
+            kind: match why {
+                Why::CopyBack if progress.expands => "expand",
+                why => why.name(),
+            },
             priority: match why == Why::Rebuild && without > 0 {
                 true => priority::urgent().name(),
                 false => priority::of(steer).name(),

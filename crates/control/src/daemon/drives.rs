@@ -455,7 +455,7 @@ impl Daemon {
     }
 
     /// Opens a drive that is to join a pool, perhaps in the place of the drive `old`.
-    fn permitted(
+    pub(super) fn permitted(
         &self,
         at: &At<'_>,
         (command, old): (Command, Option<&SeatStatus>),

@@ -45,7 +45,9 @@ pub use occupant::{
     is_still,
 };
 pub use permit::{Answer, Command, Meant, Permit, permit};
-pub use plan::{DRIVE_BYTES_PER_SECOND, ElasticCapacity, ElasticPlan, PoolPlan, estimate};
+pub use plan::{
+    DRIVE_BYTES_PER_SECOND, ElasticCapacity, ElasticPlan, ExpandPlan, PoolPlan, estimate,
+};
 
 pub(crate) use stack::takes_volumes;
 pub use stack::{above, refuse_volume, upper_first};

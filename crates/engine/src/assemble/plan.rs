@@ -1,6 +1,7 @@
 //! The plan of a pool before it exists: what it survives, how long a rebuild takes, and where the bytes go.
 
-use array::pool::{CreateError, ElasticSpec, NewDrive, Pool, PoolSpec};
+use array::pool::{CreateError, ElasticSpec, NewDrive, Pool, PoolError, PoolSpec};
+use block::Seat;
 use layout::Scheme;
 use layout::elastic::{Elastic, Ratios};
 use serde::{Deserialize, Serialize};
@@ -65,6 +66,66 @@ pub struct PoolPlan {
     /// Of an elastic pool, whose other sizes are those of its data and parity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub elastic: Option<ElasticPlan>,
+}
+
+/// What an expansion of a pool does.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExpandPlan {
+    /// The pool's scheme afterwards.
+    pub scheme: String,
+    /// Drives of the layout before.
+    pub drives_before: u16,
+    /// Drives of the layout afterwards.
+    pub drives: u16,
+    /// Pieces with content that move to the new drives.
+    pub pieces: u64,
+    /// Their bytes.
+    pub moved_bytes: u64,
+    /// How long the move takes, if each drive moves `drive_bytes_per_second` and clients ask nothing.
+    pub seconds: u64,
+    /// What limits its speed.
+    pub bound: String,
+    /// The assumed rate of each drive.
+    pub drive_bytes_per_second: u64,
+    /// Bytes of user data that the pool has room for, before.
+    pub capacity_bytes_before: u64,
+    /// Bytes of user data that the pool has room for, afterwards.
+    pub capacity_bytes: u64,
+}
+
+impl ExpandPlan {
+    /// What an expansion of `pool` by these drives and the waiting spares in these seats would do.
+    pub(crate) fn new(
+        pool: &Pool,
+        drives: &[NewDrive],
+        waiting: &[Seat],
+    ) -> Result<Self, PoolError> {
+        let refused = |error| PoolError::Grow { error };
+        pool.check_expand(drives, waiting).map_err(refused)?;
+        let joining = drives.len() + waiting.len();
+        let growth = pool.plan_growth(joining).map_err(refused)?;
+        let of_a_drive = growth.moved_bytes / (joining as u64).max(1);
+        let by_drives = of_a_drive.div_ceil(DRIVE_BYTES_PER_SECOND);
+        let rate = pool.facts().steer.rate_bytes;
+        let by_rate = rate.map_or(0, |rate| growth.moved_bytes.div_ceil(rate.max(1)));
+        let bound = match (by_rate > by_drives, joining) {
+            (true, _) => "the rate that is set",
+            (false, 1) => "writing the new drive",
+            (false, _) => "writing the new drives",
+        };
+        Ok(Self {
+            scheme: growth.scheme,
+            drives_before: growth.drives.0,
+            drives: growth.drives.1,
+            pieces: growth.columns,
+            moved_bytes: growth.moved_bytes,
+            seconds: by_drives.max(by_rate),
+            bound: bound.to_owned(),
+            drive_bytes_per_second: DRIVE_BYTES_PER_SECOND,
+            capacity_bytes_before: growth.capacity_bytes.0,
+            capacity_bytes: growth.capacity_bytes.1,
+        })
+    }
 }
 
 /// What drives that compress have room for.

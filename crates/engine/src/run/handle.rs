@@ -20,7 +20,7 @@ use super::pool::{Admin, Listener, PoolMessage, PoolThread, Volumes};
 use super::usage::Sampler;
 use super::volume::Volume;
 use super::{Clock, Seats};
-use crate::assemble::proof;
+use crate::assemble::{ExpandPlan, new_drive, proof};
 use crate::drive::Drive;
 use crate::status::PoolStatus;
 use crate::traffic::PoolTraffic;
@@ -343,6 +343,23 @@ impl PoolHandle {
     /// As [`Pool::expand`].
     pub fn expand(&self, drives: Vec<Drive>, waiting: Vec<Seat>) -> Result<(), PoolError> {
         self.admin(Admin::Expand { drives, waiting })
+    }
+
+    /// What an expansion would do.
+    ///
+    /// # Errors
+    /// As [`Pool::check_expand`].
+    pub fn plan_expand(
+        &self,
+        drives: &[Drive],
+        waiting: Vec<Seat>,
+    ) -> Result<ExpandPlan, PoolError> {
+        let drives = drives.iter().map(new_drive).collect();
+        let (to, planned) = std::sync::mpsc::channel();
+        self.pool
+            .send(PoolMessage::PlanExpand(drives, waiting, to))
+            .map_err(|_| PoolError::Closing)?;
+        planned.recv().unwrap_or(Err(PoolError::Closing))
     }
 
     /// Waiting spares take the seats of missing drives after this time, unless these come back.

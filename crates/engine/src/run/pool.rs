@@ -23,7 +23,7 @@ use super::names::Names;
 use super::usage::{Sample, Sampler};
 use super::volume::Volume;
 use super::{Clock, Seats};
-use crate::assemble::new_drive;
+use crate::assemble::{ExpandPlan, new_drive};
 use crate::drive::Drive;
 use crate::status::{LoggedEvent, PoolStatus, drive_traffic};
 use crate::traffic::{PoolTraffic, VolumeLine};
@@ -157,6 +157,12 @@ pub(crate) enum PoolMessage {
     Usage(Instant, Vec<Sample>),
     /// Numbers events as those that follow the one with this number.
     NumberAfter(u64),
+    /// Asks what an expansion by these drives and the waiting spares of these numbers would do.
+    PlanExpand(
+        Vec<NewDrive>,
+        Vec<Seat>,
+        Sender<Result<ExpandPlan, PoolError>>,
+    ),
     /// Asks for the drive that is attached to a seat.
     Drive(Seat, Sender<Result<Drive, PoolError>>),
     /// Answers when nothing is being filled, resynced or recorded.
@@ -311,6 +317,10 @@ impl PoolThread {
                     let uuid = self.pool.facts().uuid;
                     to.send((uuid, members)).unwrap_or_default();
                 }
+                PoolMessage::PlanExpand(drives, waiting, to) => {
+                    let planned = self.plan_expand(&drives, &waiting);
+                    to.send(planned).unwrap_or_default();
+                }
                 PoolMessage::Usage(taken_at, samples) => self.sampled(taken_at, &samples),
                 PoolMessage::NumberAfter(last) => self.events.number_after(last),
                 PoolMessage::Drive(seat, to) => to.send(self.drive(seat)).unwrap_or_default(),
@@ -446,14 +456,7 @@ impl PoolThread {
             answer.send(Err(PoolError::TakenOver)).unwrap_or_default();
             return;
         }
-        let facts = self.pool.facts();
-        let last = { facts.seats() }.map(|(seat, _)| facts.number(seat)).max();
-        let known = |number: Seat| {
-            let last = last.unwrap_or(0);
-            let unknown = PoolError::NoSeat { seat: number, last };
-            facts.seat_numbered(number.0).ok_or(unknown)
-        };
-        let command = match command.with_seat(known) {
+        let command = match command.with_seat(|number| self.seat_of(number)) {
             Ok(command) => command,
             Err(error) => {
                 answer.send(Err(error)).unwrap_or_default();
@@ -530,6 +533,27 @@ impl PoolThread {
             }
             Err(error) => answer.send(Err(self.in_numbers(error))).unwrap_or_default(),
         }
+    }
+
+    /// The seat that the drive of this number has now.
+    fn seat_of(&self, number: Seat) -> Result<Seat, PoolError> {
+        let facts = self.pool.facts();
+        facts.seat_numbered(number.0).ok_or_else(|| {
+            let numbers = facts.seats().map(|(seat, _)| facts.number(seat));
+            PoolError::NoSeat {
+                seat: number,
+                last: numbers.max().unwrap_or(0),
+            }
+        })
+    }
+
+    fn plan_expand(&self, drives: &[NewDrive], waiting: &[Seat]) -> Result<ExpandPlan, PoolError> {
+        let seats = waiting.iter().map(|&number| self.seat_of(number));
+        let seats = seats.collect::<Result<Vec<Seat>, _>>()?;
+        for drive in drives {
+            self.pool.check_new_drive(drive)?;
+        }
+        ExpandPlan::new(&self.pool, drives, &seats).map_err(|error| self.in_numbers(error))
     }
 
     /// An error with drive numbers in place of seats.

@@ -53,6 +53,7 @@ fn label(generation: u64) -> Label {
             scrub: ScrubFacts::default(),
             steer: SteerFacts::default(),
             grows: false,
+            joined: Vec::new(),
             losses: LossFacts::default(),
             elastic_share: None,
             bad_blocks: BTreeMap::new(),

@@ -80,9 +80,12 @@ impl Pool {
         let cell_bytes = self.geometry.plane_bytes();
         self.fills.count(self.now, was_idle, waiting, cell_bytes);
         self.fills_are_as_urgent_as_groups();
+        // Its reports are those of the growth.
+        let expands = self.facts.grows && self.fills.why() == Some(Why::CopyBack);
+        self.fills.progress.expands = expands;
         // Records of columns that a returned drive still has may be under way already, and no rebuild has begun.
         let unannounced = !self.fills.announced && self.fills.progress.ended.is_none();
-        if was_idle || unannounced {
+        if (was_idle || unannounced) && !expands {
             self.fills.announced = true;
             self.report(Report::RebuildBegins { cells: waiting });
         }
@@ -280,6 +283,15 @@ impl Pool {
     fn record_fill(&mut self, key: Key, target: Cell) {
         self.fills.record(key, target);
         let page = self.placement.record(key, target);
+        self.write_cell_page(page);
+    }
+
+    /// Records a column at home that is there, or whose group has no content.
+    pub(super) fn record_unmoved_at_home(&mut self, key: Key) {
+        let home = self.placement.home(key);
+        self.placement.claim(key, home);
+        self.fills.record_unmoved(key, home);
+        let page = self.placement.record(key, home);
         self.write_cell_page(page);
     }
 

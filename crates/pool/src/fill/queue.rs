@@ -106,6 +106,8 @@ pub(crate) struct Fills {
     in_flight: BTreeMap<Key, Filling>,
     /// Filled; the record is being written.
     recording: BTreeMap<Key, Cell>,
+    /// Of these, columns that stay where they are: they count for no rebuild.
+    unmoved: BTreeSet<Key>,
     /// Settled; the lane has yet to report that every operation uses the new cell.
     settling: BTreeSet<Key>,
     /// Columns that could not be filled; not tried again before membership changes.
@@ -136,6 +138,7 @@ impl Default for Fills {
             waiting: BTreeMap::new(),
             in_flight: BTreeMap::new(),
             recording: BTreeMap::new(),
+            unmoved: BTreeSet::new(),
             settling: BTreeSet::new(),
             unrecoverable: BTreeSet::new(),
             busy: BTreeMap::new(),
@@ -238,7 +241,12 @@ impl Fills {
     /// Bytes that are at their targets, of cells that do not count as filled yet.
     pub(super) fn stepped_bytes(&self, cell_bytes: u64) -> u64 {
         let copying = self.in_flight.values().map(|fill| fill.stepped_bytes);
-        copying.sum::<u64>() + self.recording.len() as u64 * cell_bytes
+        copying.sum::<u64>() + self.recording_moved() * cell_bytes
+    }
+
+    /// Columns that have moved and are being recorded.
+    fn recording_moved(&self) -> u64 {
+        (self.recording.len() - self.unmoved.len()) as u64
     }
 
     pub(super) fn is_under_way(&self, key: Key) -> bool {
@@ -328,7 +336,8 @@ impl Fills {
     /// Sets the number of cells that wait, all that there are to fill: a rebuild begins, or the one under way has a new
     /// total.
     pub(super) fn count(&mut self, now: Instant, was_idle: bool, waiting: u64, cell_bytes: u64) {
-        if was_idle {
+        // Records that an opening writes keep the queue busy, and no rebuild has begun.
+        if was_idle || self.progress.cell_bytes == 0 {
             self.recent.restart();
             self.progress = Progress {
                 began: now,
@@ -337,8 +346,8 @@ impl Fills {
                 ..Progress::default()
             };
         } else {
-            let under_way = self.in_flight.len() + self.recording.len();
-            self.progress.cells_total = self.progress.cells_done + under_way as u64 + waiting;
+            let under_way = self.in_flight.len() as u64 + self.recording_moved();
+            self.progress.cells_total = self.progress.cells_done + under_way + waiting;
         }
     }
 
@@ -544,9 +553,16 @@ impl Fills {
         self.recording.insert(key, target);
     }
 
+    /// The column is there already, and its record is being written.
+    pub(super) fn record_unmoved(&mut self, key: Key, at: Cell) {
+        self.unmoved.insert(key);
+        self.record(key, at);
+    }
+
     /// The record could not be written. Returns the cell that the column did not get.
     pub(super) fn unrecorded(&mut self, key: Key) -> Option<Cell> {
         self.exhausted = false;
+        self.unmoved.remove(&key);
         self.recording.remove(&key)
     }
 
@@ -555,7 +571,9 @@ impl Fills {
         self.exhausted = false;
         self.recording.remove(&key);
         self.settling.insert(key);
-        self.progress.cells_done += 1;
+        if !self.unmoved.remove(&key) {
+            self.progress.cells_done += 1;
+        }
     }
 
     /// Every operation of the lane uses the new cell.

@@ -62,8 +62,10 @@ impl Growth {
 }
 
 /// What a growth would do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GrowthPlan {
+    /// The scheme afterwards, with all its numbers.
+    pub scheme: String,
     /// Drives in the layout, before and after.
     pub drives: (u16, u16),
     /// Columns with content that are copied to the new drives.
@@ -94,6 +96,7 @@ impl Pool {
         let after = layout::Layout::drives(&planned.table);
         let group_bytes = self.geometry.group_data_bytes();
         Ok(GrowthPlan {
+            scheme: self.facts_with(&planned.table).scheme,
             drives: (before, after),
             columns,
             moved_bytes: columns * self.geometry.plane_bytes(),
@@ -349,7 +352,7 @@ impl Pool {
             self.fills.progress.ended.get_or_insert(self.now);
         }
         for key in keys {
-            self.record_at_home(key);
+            self.record_unmoved_at_home(key);
         }
     }
 
@@ -380,6 +383,12 @@ impl Pool {
         }
         self.facts = self.facts_with(&joining.table);
         self.facts.grows = true;
+        for &seat in &seats {
+            let number = self.facts.number(seat);
+            if number != seat.0 {
+                self.facts.joined.push((seat.0, number));
+            }
+        }
         for &seat in &seats {
             self.facts.seats[seat.index()].state = SeatState::Filling;
             self.placement.joins(seat);

@@ -13,6 +13,7 @@ use block::{ByteSize, Full, Hint};
 use control::api::{Kind, Problem, Span};
 use control::{Client, ClientError};
 use engine::drive::{DriveUri, ParseDriveUriError};
+use engine::status::SeatStatus;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -498,6 +499,14 @@ pub(crate) fn absolute(drive: &str) -> String {
             path.unwrap_or_else(|_| drive.to_owned())
         }
         Err(_) => drive.to_owned(),
+    }
+}
+
+/// The state of a seat's drive, in an administrator's words.
+pub(crate) fn seat_state(seat: &SeatStatus) -> &str {
+    match seat.joins {
+        true => "joining",
+        false => drive_state(&seat.state),
     }
 }
 

@@ -15,7 +15,7 @@ use control::Client;
 use control::api::{Pools, Status, Volumes};
 use control::client::path;
 
-use super::common::{Context, drive_state};
+use super::common::{Context, seat_state};
 
 /// Set by the shell's script when it asks for candidates.
 pub(crate) const VARIABLE: &str = "RAVELIN_COMPLETE";
@@ -60,8 +60,7 @@ pub(crate) fn members() -> ArgValueCandidates {
                 let status: Option<Status> = client.get(&path(&["pools", &pool, "status"])).ok();
                 let seats = status.into_iter().flat_map(|status| status.pool.seats);
                 for seat in seats {
-                    let help =
-                        format!("seat {} of {pool}, {}", seat.seat, drive_state(&seat.state));
+                    let help = format!("seat {} of {pool}, {}", seat.seat, seat_state(&seat));
                     found.push(CompletionCandidate::new(seat.path).help(Some(help.into())));
                 }
             }

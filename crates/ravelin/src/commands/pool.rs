@@ -1,9 +1,10 @@
-//! `ravelin pool create | list | status | destroy | import | export | history | events | iostat | rebuild |
+//! `ravelin pool create | list | status | destroy | import | export | expand | history | events | iostat | rebuild |
 //! scrub | wait`.
 
 mod create;
 mod elastic;
 mod events;
+mod expand;
 mod glance;
 mod history;
 mod import;
@@ -84,6 +85,10 @@ pub(crate) enum PoolCommand {
         #[arg(long)]
         force: bool,
     },
+    /// Take more drives into the layout of a pool of pieces (ddp, crush2): the pool gets their space.
+    #[command(visible_alias = "grow")]
+    #[command(after_long_help = examples::EXPAND)]
+    Expand(expand::ExpandArguments),
     /// Read everything, compare it with its checksums, and mend what is wrong.
     #[command(after_long_help = examples::SCRUB)]
     Scrub {
@@ -174,6 +179,7 @@ impl PoolCommand {
             Self::Elastic { name, share, wait } => {
                 elastic::run(context, &client, &name, share, wait)?;
             }
+            Self::Expand(arguments) => arguments.run(context, &client)?,
             Self::Rebuild(arguments) => arguments.run(context, &client)?,
             Self::History { name } => history::run(context, &client, &name)?,
             Self::Events(arguments) => arguments.run(context, &client)?,

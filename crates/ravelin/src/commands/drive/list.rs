@@ -11,7 +11,7 @@ use engine::status::SeatStatus;
 use serde_json::{Value, json};
 
 use super::machine::{self, Identity, Machine, Smart};
-use crate::commands::common::{Context, Failure, absolute, drive_state, size};
+use crate::commands::common::{Context, Failure, absolute, seat_state, size};
 use crate::commands::pool::{self, table};
 
 /// A drive and what the machine knows of it.
@@ -59,7 +59,7 @@ impl Line {
             self.pool.clone(),
             self.seat.seat.to_string(),
             self.seat.path.clone(),
-            drive_state(&self.seat.state).to_owned(),
+            seat_state(&self.seat).to_owned(),
             size(self.seat.size_bytes),
             known(&self.identity.serial),
             known(&self.identity.wwn),

@@ -61,7 +61,11 @@ impl GlanceArguments {
             for status in &all {
                 let (pool, name) = (&status.pool, &status.pool.name);
                 if let Some(rebuild) = pool.rebuild.as_ref().filter(|rebuild| rebuild.running) {
-                    writeln!(out, "{name}: rebuild {}", rebuild_line(pool, rebuild))?;
+                    let what = match rebuild.expands {
+                        true => "expand",
+                        false => "rebuild",
+                    };
+                    writeln!(out, "{name}: {what} {}", rebuild_line(pool, rebuild))?;
                 }
                 let under_way = |scrub: &&ScrubStatus| scrub.running || scrub.paused;
                 if let Some(scrub) = pool.scrub.as_ref().filter(under_way) {

@@ -93,6 +93,7 @@ fn state(seat: &SeatStatus) -> (&'static str, Severity) {
         SeatStatus { hangs: true, .. } => ("NO ANSWER", Severity::Error),
         SeatStatus { fails: true, .. } => ("ONLY ERRORS", Severity::Error),
         SeatStatus { slow: true, .. } => ("SLOW", Severity::Warning),
+        SeatStatus { joins: true, .. } => ("joining", Severity::Info),
         _ => match &*seat.state {
             "filling" => ("rebuilding", Severity::Warning),
             "waiting" => ("ready", Severity::Info),
@@ -180,8 +181,9 @@ impl Enclosure<'_> {
             }
         };
         let out = named(|seat| seat.state == "out", "out");
-        let filling = named(|seat| seat.state == "filling", "rebuilding");
-        format!("{}: {drives}{out}{filling}", self.title)
+        let filling = named(|seat| seat.state == "filling" && !seat.joins, "rebuilding");
+        let joining = named(|seat| seat.joins, "joining");
+        format!("{}: {drives}{out}{filling}{joining}", self.title)
     }
 
     /// The cells in rows of `width` cells: a place for each slot, then the drives that have none.

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::map::Map;
 use super::{ask, events, table, write_failed_restores};
 use crate::commands::common::{
-    Context, Ended, Exit, Failure, colours, count, drive_state, size, time,
+    Context, Ended, Exit, Failure, colours, count, seat_state, size, time,
 };
 use crate::commands::table::{Cell, Table, terminal_width};
 
@@ -198,7 +198,11 @@ fn write(out: &mut dyn Write, status: &Status, map: bool) -> io::Result<()> {
         )?;
     }
     if let Some(rebuild) = &pool.rebuild {
-        writeln!(out, "rebuild: {}", rebuild_line(pool, rebuild))?;
+        let what = match rebuild.expands {
+            true => " expand",
+            false => "rebuild",
+        };
+        writeln!(out, "{what}: {}", rebuild_line(pool, rebuild))?;
     }
     super::elastic::write(out, pool)?;
     super::rebuild::write_steering(out, pool)?;
@@ -337,11 +341,13 @@ pub(super) fn advice(pool: &PoolStatus) -> Option<(String, String)> {
     if paused {
         let waits = super::rebuild::left_waiting(pool);
         let waits = waits.map_or_else(String::new, |waits| format!("; {waits}"));
-        let why = match out.is_empty() {
-            true => "redundancy is not complete".to_owned(),
-            false => format!("out: {which}"),
+        let expands = pool.rebuild.as_ref().is_some_and(|rebuild| rebuild.expands);
+        let why = match (out.is_empty(), expands) {
+            (true, true) => "redundancy is complete; the expansion".to_owned(),
+            (true, false) => "redundancy is not complete; the rebuild".to_owned(),
+            (false, _) => format!("out: {which}; the rebuild"),
         };
-        let wrong = format!("{why}; the rebuild is paused by command{waits}");
+        let wrong = format!("{why} is paused by command{waits}");
         let action = format!("`ravelin pool rebuild {name} --resume`");
         return Some((wrong, action));
     }
@@ -416,6 +422,11 @@ pub(super) fn advice(pool: &PoolStatus) -> Option<(String, String)> {
             "none needed (`ravelin pool wait {name}`); `ravelin drive fail {name} {}` gives it up",
             new.seat
         );
+        return Some((wrong, action));
+    }
+    if let (Health::Healthy, true) = (pool.health, pool.expanding) {
+        let wrong = "the pool is being expanded; redundancy is complete meanwhile".to_owned();
+        let action = format!("none needed (`ravelin pool wait {name} --for expand`)");
         return Some((wrong, action));
     }
     if matches!(pool.health, Health::Degraded | Health::Critical) {
@@ -560,7 +571,7 @@ pub(super) fn rebuild_line(pool: &PoolStatus, rebuild: &RebuildStatus) -> String
 fn state(seat: &SeatStatus) -> String {
     let mut state = match seat.reason {
         Some(_) => format!("out: {}", reason(seat)),
-        None => drive_state(&seat.state).to_owned(),
+        None => seat_state(seat).to_owned(),
     };
     let mut add = |more: &str| {
         state.push_str(", ");
@@ -598,7 +609,7 @@ fn short_state(seat: &SeatStatus) -> String {
         SeatStatus { hangs: true, .. } => "no answer",
         SeatStatus { fails: true, .. } => "only errors",
         SeatStatus { slow: true, .. } => "slow",
-        _ => drive_state(&seat.state),
+        _ => seat_state(seat),
     };
     word.to_owned()
 }
@@ -688,6 +699,7 @@ mod tests {
     #[test]
     fn all_drives_that_returned_wrong_blocks_are_named() {
         let seat = |seat: u16, bad_blocks: u64| SeatStatus {
+            joins: false,
             seat,
             takes_place_of: None,
             place_taken_by: None,
@@ -731,6 +743,7 @@ mod tests {
     #[test]
     fn a_rebuild_shows_how_far_how_fast_and_how_long() {
         let mut rebuild = RebuildStatus {
+            expands: false,
             running: true,
             cells_done: 3,
             cells_total: 8,

@@ -43,17 +43,14 @@ pub(crate) struct WaitArguments {
 impl WaitArguments {
     pub(super) fn run(self, context: &Context, client: &Client) -> Result<(), Failure> {
         let mut last = ask(client, &self.name)?;
-        // The daemon reports no expansion of a pool: there is nothing to wait for.
-        if self.work != Some(Work::Expand) {
-            let mut progress = Progress::new();
-            while !self.rests(client, &last)? {
-                progress.show(&last, self.work)?;
-                std::thread::sleep(POLL_INTERVAL);
-                last = ask(client, &self.name)?;
-            }
-            progress.end();
+        let mut progress = Progress::new();
+        while !self.rests(client, &last)? {
+            progress.show(&last, self.work)?;
+            std::thread::sleep(POLL_INTERVAL);
             last = ask(client, &self.name)?;
         }
+        progress.end();
+        last = ask(client, &self.name)?;
         if last.pool.health == Health::Unusable {
             return Err(Failure::Refused {
                 problem: Box::new(Problem {
@@ -82,14 +79,16 @@ impl WaitArguments {
         let pool = &status.pool;
         match self.work {
             Some(Work::Scrub) => return Ok(!scrubs(pool)),
+            Some(Work::Expand) => return Ok(!pool.expanding),
             Some(Work::Rebuild) if rebuilds(pool) => return Ok(false),
+            Some(Work::Rebuild) if pool.expanding => return Ok(true),
             // While a drive is being replaced, no rebuild is reported between two cells: check the seats.
             Some(Work::Rebuild) if scrubs(pool) => {
                 return Ok(pool.seats.iter().all(|seat| seat.replaced_by.is_none()));
             }
             _ => {}
         }
-        if rebuilds(pool) || scrubs(pool) || pool.resync_groups > 0 {
+        if rebuilds(pool) || pool.expanding || scrubs(pool) || pool.resync_groups > 0 {
             return Ok(false);
         }
         let at = path(&["pools", &pool.name, "idle"]);
@@ -100,7 +99,8 @@ impl WaitArguments {
 
 /// Also between two tries.
 fn rebuilds(pool: &PoolStatus) -> bool {
-    { pool.rebuild }.is_some_and(|rebuild| rebuild.running || rebuild.tries_again)
+    let rebuild = pool.rebuild.filter(|rebuild| !rebuild.expands);
+    rebuild.is_some_and(|rebuild| rebuild.running || rebuild.tries_again)
 }
 
 fn scrubs(pool: &PoolStatus) -> bool {
@@ -121,9 +121,18 @@ impl Step {
     fn of(pool: &PoolStatus, work: Option<Work>) -> Option<Self> {
         let rebuild = { pool.rebuild.as_ref() }.filter(|rebuild| rebuild.running);
         let scrub = { pool.scrub.as_ref() }.filter(|scrub| scrub.running);
-        if let Some(rebuild) = rebuild.filter(|_| work != Some(Work::Scrub)) {
+        let waited_for = |rebuild: &&RebuildStatus| match work {
+            None => true,
+            Some(Work::Rebuild) => !rebuild.expands,
+            Some(Work::Expand) => rebuild.expands,
+            Some(Work::Scrub) => false,
+        };
+        if let Some(rebuild) = rebuild.filter(waited_for) {
             return Some(Self {
-                what: "rebuild",
+                what: match rebuild.expands {
+                    true => "expand",
+                    false => "rebuild",
+                },
                 done: rebuild.done_bytes,
                 total: rebuild.total_bytes,
                 text: format!(
@@ -137,7 +146,7 @@ impl Step {
                 ),
             });
         }
-        if let Some(scrub) = scrub.filter(|_| work != Some(Work::Rebuild)) {
+        if let Some(scrub) = scrub.filter(|_| matches!(work, None | Some(Work::Scrub))) {
             let (done, total) = (scrub.groups_done, scrub.groups_total);
             let read = size(scrub.read_bytes);
             return Some(Self {

@@ -10,6 +10,7 @@ mod doctoring;
 mod doors;
 mod drives;
 mod elastic;
+mod expanding;
 mod hardening;
 mod history;
 mod identify;

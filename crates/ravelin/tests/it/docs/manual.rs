@@ -19,6 +19,8 @@ const DRIVE_BYTES: u64 = 100 << 30;
 const DRIVES: usize = 12;
 
 const POOL: &str = "ravelin pool create tank raid6 /dev/sdb /dev/sdc /dev/sdd /dev/sde /dev/sdf";
+const PIECES: &str =
+    "ravelin pool create tank ddp:2d:1p /dev/sdb /dev/sdc /dev/sdd /dev/sde /dev/sdf";
 const ELASTIC: &str = "ravelin pool create tank elastic5 'compress:/dev/sdb?physical=50G' 'compress:/dev/sdc?physical=50G' 'compress:/dev/sdd?physical=50G'";
 const VOLUME: &str = "ravelin volume create tank/home --size 100G";
 
@@ -31,6 +33,7 @@ fn before(page: &str) -> &'static [&'static str] {
         "pool-destroy" | "volume-list" | "volume-show" | "volume-resize" | "volume-rename"
         | "volume-delete" | "volume-attach" | "bench" => &[POOL, VOLUME],
         "pool-elastic" => &[ELASTIC],
+        "pool-expand" => &[PIECES],
         "pool-events" => &[POOL, "ravelin drive offline tank 2"],
         "pool-import" => &[POOL, "ravelin pool export tank"],
         "drive-online" => &[POOL, "ravelin drive offline tank 2"],

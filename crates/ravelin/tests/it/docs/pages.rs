@@ -366,6 +366,11 @@ fn a_pool_over_volumes_is_made_as_its_page_says() {
 }
 
 #[test]
+fn a_pool_grows_as_its_page_says() {
+    assert!(runs(&page("docs/growing.md"), false) >= 14);
+}
+
+#[test]
 fn advice_is_as_its_page_says() {
     assert!(runs(&page("docs/choosing.md"), false) >= 6);
 }
