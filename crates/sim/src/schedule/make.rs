@@ -12,7 +12,7 @@ use rand_chacha::ChaCha8Rng;
 use self::joining::MISHAPS;
 use self::requests::{MIXES, Mix, Stream};
 use self::space::Space;
-use super::{Event, SEEDED, SETTINGS, Schedule, Scope, Setting};
+use super::{Event, PIECES, SEEDED, SETTINGS, Schedule, Scope, Setting};
 use crate::drive::{Counted, DriveFault, Pieces, Region, Regions, Trigger};
 use crate::world::CutSpec;
 
@@ -45,6 +45,8 @@ struct Maker {
     /// Decides what administrators set for fills and scrubs, in schedules in which they do; apart from other choices,
     /// too.
     steers: Option<ChaCha8Rng>,
+    /// Decides when drives join the layout, in schedules in which they do; apart from other choices, too.
+    grows: Option<ChaCha8Rng>,
     events: Vec<Event>,
 }
 
@@ -69,6 +71,12 @@ impl Schedule {
         };
         let full = seed.wrapping_mul(0x9e6c_63d0_676a_9a99) >> 61 == 0 && scope != Scope::Orderly;
         let setting = Setting::full_twin(own).filter(|_| full).unwrap_or(setting);
+        let pieces = seed.wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 61 == 0 && scope != Scope::Orderly;
+        let setting = match pieces {
+            true => PIECES.start + own % PIECES.len(),
+            false => setting,
+        };
+        let grows = pieces && seed.wrapping_mul(0xd6e8_feb8_6659_fd93) >> 63 == 0;
         let streams = seed.wrapping_mul(0xd1b5_4a32_d192_ed03) >> 62 == 0;
         let blinks = seed.wrapping_mul(0xb492_b66f_be98_f273) >> 62 == 0;
         let steers = seed.wrapping_mul(0x9fb2_1c65_1e98_df25) >> 62 == 0;
@@ -92,6 +100,8 @@ impl Schedule {
             places: ChaCha8Rng::seed_from_u64(seed.wrapping_mul(0xc2b2_ae3d_27d4_eb4f)),
             steers: (steers && scope != Scope::Orderly)
                 .then(|| ChaCha8Rng::seed_from_u64(seed.wrapping_mul(0x8cb9_2ba7_2f3d_8dd7))),
+            grows: grows
+                .then(|| ChaCha8Rng::seed_from_u64(seed.wrapping_mul(0xe703_7ed1_a0b4_28db))),
             events: Vec::new(),
         };
         maker.fill();
@@ -213,6 +223,7 @@ impl Maker {
                 self.events.push(Event::Reopen);
             }
             self.steer();
+            self.grow();
             let request = self.request();
             self.events.push(request);
             // With few requests in flight, steps let time pass until the pool's own work is due: add fewer steps.
@@ -241,6 +252,16 @@ impl Maker {
                 },
                 paused: rng.random_range(0..4) == 0,
             });
+        }
+    }
+
+    /// Now and then drives join the layout.
+    fn grow(&mut self) {
+        if let Some(rng) = &mut self.grows
+            && rng.random_range(0..25) == 0
+        {
+            let drives = rng.random_range(1..=2);
+            self.events.push(Event::Expand(drives));
         }
     }
 

@@ -81,8 +81,9 @@ const EAGER: [Setting; 15] = [
 /// The pools of schedules, in this order: those that seeds choose from, of six drives and more; small ones for
 /// enumerations; lazy variants of these, whose groups are made blank at their first write; those that seeds choose from
 /// with groups of eight stripes or more, some of them free; small ones with free stripes; a
-/// small one with a spare; elastic ones, with free stripes and without, those that seeds choose from and small ones.
-pub const SETTINGS: [Setting; 55] = [
+/// small one with a spare; elastic ones, with free stripes and without, those that seeds choose from and small ones; on
+/// drives that compress; pools of pieces, which grow.
+pub const SETTINGS: [Setting; 58] = [
     EAGER[0],
     EAGER[1],
     EAGER[2],
@@ -138,7 +139,13 @@ pub const SETTINGS: [Setting; 55] = [
     EAGER[2].named("raid6-full").divided(1, 40).full(28),
     EAGER[5].named("pddl2-full").divided(1, 80).full(60),
     EAGER[7].named("raid5-lanes-full").divided(2, 40).full(48),
+    Setting::new(("ddp1", "ddp:2d:1p", 6, 0), (8, 4 * 6), 1).lazy("ddp1"),
+    Setting::new(("ddp2", "ddp:2d:2p", 6, 1), (8, 4 * 6), 2).divided(2, 80),
+    Setting::new(("crush2", "crush2:2d", 6, 0), (8, 4 * 6), 2).divided(1, 80),
 ];
+
+/// Those of [`SETTINGS`] that are pools of pieces.
+pub(crate) const PIECES: std::ops::Range<usize> = 55..58;
 
 /// Elastic pools that seeds choose from.
 const ELASTIC: [Setting; 3] = [
@@ -367,6 +374,8 @@ pub enum Event {
     Names(u64),
     /// The pool begins to take another name, with this number in it.
     Rename(u32),
+    /// So many fresh drives begin to join the layout, if it may grow now.
+    Expand(u8),
     /// At the next opening of the pool, the drive has the content that it has now.
     Stale(Seat),
     /// At the next opening of the pool, some regions of the drive have the content that they have now.

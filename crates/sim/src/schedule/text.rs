@@ -186,6 +186,7 @@ impl fmt::Display for Event {
             Self::Moves(seat) => write!(f, "moves {}", seat.0),
             Self::Names(seed) => write!(f, "names {seed}"),
             Self::Rename(number) => write!(f, "rename {number}"),
+            Self::Expand(drives) => write!(f, "expand {drives}"),
             Self::Stale(seat) => write!(f, "stale {}", seat.0),
             Self::SetBack { seat, regions } => {
                 write!(f, "setback {} ", seat.0)?;
@@ -305,6 +306,7 @@ fn parse_event(line: &str) -> Option<Event> {
         ["moves", at] => Event::Moves(seat(at)?),
         ["names", seed] => Event::Names(number(seed)?),
         ["rename", number] => Event::Rename(number.parse().ok()?),
+        ["expand", drives] => Event::Expand(drives.parse().ok()?),
         ["stale", at] => Event::Stale(seat(at)?),
         ["setback", at, regions] => {
             let region = |name| value_of(&REGIONS, name).flatten();

@@ -450,6 +450,13 @@ impl Run {
                 self.world().begin_rename(&format!("sim-{number}"));
                 Ok(())
             }
+            Event::Expand(drives) => {
+                let fresh = self.world().drives()[0].another();
+                let drives = vec![fresh; usize::from(drives)];
+                // A pool that lacks redundancy, or that is being expanded, does not grow.
+                self.world().begin_expand(drives, &[]).ok();
+                Ok(())
+            }
             Event::Stale(seat) => {
                 self.remember(seat, Regions::ALL);
                 Ok(())
