@@ -2,6 +2,7 @@
 # Pools of pieces in real time, as the paper on Dynamic Disk Pools measured them; one command, a Markdown table.
 #
 #   bench/pools.sh ddp [--load] [--json] [--csv FILE] [--svg FILE]
+#   bench/pools.sh grow [--json]
 #
 # ddp      The rebuild of one drive: `ddp:8d:2p:60c:3s` with pieces of 256 KiB beside `raid6:4d:50c:2s`, eight groups of 4+2 with two
 #          spare drives. Files on tmpfs behind `slow:` of 2 MB/s each; both hold the same 3200 MiB of noise, 100 MiB on each data drive of
@@ -11,12 +12,20 @@
 # --load   With clients that read 4 MiB at random at 30 % of what the drives give (open loop), and the priority `high`. Rates and 99th
 #          percentiles of the clients, second by second, go to the files of --csv and --svg.
 #
-# Before that the rebuild of the pool runs without throttles: if the bytes that all drives move in a second are less than twice what
+# grow     Twelve drives behind `slow:` of 25 MB/s with 600 MiB in use on each get a thirteenth: how much moves, by the least that makes
+#          all equally full, and how long that takes. Then with clients that verify what they read at 30 % of what the pool gives, and three
+#          crashes of the daemon on the way. Beside it the bytes that btrfs writes for the same.
+#
+# Before `ddp` the rebuild of the pool runs without throttles: if the bytes that all drives move in a second are less than twice what
 # the throttled drives could, this machine and not the drives would be measured, and no ratio is printed. Ends within five minutes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 usage() { sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' bench/pools.sh >&2; exit 2; }
-[ "${1:-}" = ddp ] && shift || usage
+case ${1:-} in
+    ddp) shift ;;
+    grow) shift && exec bench/pools_grow.sh "$@" ;;
+    *) usage ;;
+esac
 load= json= csv= svg=
 while [ $# -gt 0 ]; do
     case $1 in
