@@ -218,13 +218,31 @@ impl Pool {
     /// blocks could overwrite new ones.
     #[must_use]
     pub fn is_draining(&self, seat: Seat) -> bool {
-        let leaves = |seat: Seat| {
-            let own = self.forgotten.values().any(|&other| other == seat);
-            own || self.draining.contains_key(&seat)
-        };
         let mut moved = self.moved.iter().filter(|(now, _)| *now == seat);
         !seeded::is(SeededFault::FillDuringInstall)
-            && (leaves(seat) || moved.any(|&(_, then)| leaves(then)))
+            && (self.leaves(seat) || moved.any(|&(_, then)| self.leaves(then)))
+    }
+
+    /// Whether operations are in flight on a drive that was in the seat when they began, and went out there.
+    fn leaves(&self, seat: Seat) -> bool {
+        let own = self.forgotten.values().any(|&other| other == seat);
+        own || self.draining.contains_key(&seat)
+    }
+
+    /// The drives in two seats have changed places. One that is out may still carry out operations.
+    pub(super) fn exchange_draining(&mut self, a: Seat, b: Seat) {
+        for (now, _) in &mut self.moved {
+            *now = match *now {
+                now if now == a => b,
+                now if now == b => a,
+                now => now,
+            };
+        }
+        for (then, now) in [(a, b), (b, a)] {
+            if self.leaves(then) {
+                self.moved.push((now, then));
+            }
+        }
     }
 
     /// The drive that is out in seat `then` has changed places with the drive in seat `now`, which is in use from now

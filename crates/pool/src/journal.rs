@@ -7,7 +7,7 @@
 
 use block::Seat;
 
-use super::{Pool, SeatState};
+use super::{OnDurable, Pool, SeatState};
 
 impl Pool {
     /// The drive of a seat goes out: the journal may need it.
@@ -44,7 +44,13 @@ impl Pool {
         let facts = &mut self.facts.seats[seat.index()];
         if facts.in_journal && matches!(facts.state, SeatState::Out { .. }) {
             facts.in_journal = false;
-            self.commit(Vec::new());
+            self.commit(vec![OnDurable::SeatSpare(seat)]);
         }
+    }
+
+    /// Whether a drive that is out and was not given up may have batches that count.
+    pub(super) fn journal_needs(&self, seat: Seat) -> bool {
+        let facts = &self.facts.seats[seat.index()];
+        facts.in_journal && !facts.is_given_up()
     }
 }

@@ -196,9 +196,11 @@ impl Pool {
         self.layout_seats().filter(out)
     }
 
-    /// If the layout has no spare space left for a seat, a waiting spare drive takes the seat.
+    /// If the layout has no spare space left for a seat, a waiting spare drive takes the seat. Not while the journal needs
+    /// the drive that is out: if others go, too, an opening finds it by its seat and counts on it again.
     pub(super) fn seat_spare(&mut self, seat: Seat) {
         if seat.0 >= self.geometry.layout().drives()
+            || self.journal_needs(seat)
             || self.fills.stopped
             || self.journal_wipes.contains_key(&seat)
             || self.placement.is_expected_back(seat)

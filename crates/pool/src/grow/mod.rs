@@ -361,13 +361,6 @@ impl Pool {
         let joining = self.growth.joining.as_ref().expect("drives are to join");
         let first = self.geometry.layout().drives();
         let seats: Vec<Seat> = (first..).map(Seat).take(joining.drives.len()).collect();
-        let from: Vec<Seat> = { joining.drives.iter() }
-            .filter_map(|drive| Some(self.facts.seats().find(|of| of.1.drive == *drive)?.0))
-            .collect();
-        let involved = seats.iter().chain(&from);
-        if involved.into_iter().any(|&seat| self.is_draining(seat)) {
-            return;
-        }
         let recorded = |piece: &Move| self.placement.has_record((piece.group, piece.column));
         assert!(
             joining.moves.iter().all(recorded),
@@ -443,6 +436,7 @@ impl Pool {
         self.drives.extend(of_a.map(|drive| (b, drive)));
         self.drives.extend(of_b.map(|drive| (a, drive)));
         self.suspicions.swap(a, b);
+        self.exchange_draining(a, b);
         self.seats_changed();
         self.actions.push_back(PoolAction::Swap(a, b));
     }

@@ -362,3 +362,22 @@ fn a_paused_conversion_does_not_keep_a_group_from_being_made_blank() {
 fn rounds_of_room_beside_a_paused_rebuild_end_when_the_drive_answers() {
     holds(include_str!("../schedules/hang-beside-rounds-of-room.txt"));
 }
+
+/// Seeds 30199214 and 30167459. A drive went out, a spare took its seat at once, and then more drives went than the code
+/// survives. The first drive had batches that counted, and was no drive of the layout any more: the next opening did not
+/// count it among those that the journal needs, took the rest for the end of the log, and flushed writes were lost. A spare
+/// now waits until the lanes have put in place or logged again what the drive had.
+#[test]
+fn a_spare_takes_no_seat_while_the_journal_needs_the_drive_that_left_it() {
+    holds(include_str!("../schedules/spare-waits-for-the-journal.txt"));
+    holds(include_str!(
+        "../schedules/spare-waits-for-the-journal-grown.txt"
+    ));
+}
+
+/// Seed 21014303. An expansion that followed one that had been called off waited for a dead drive to end its operations: it
+/// was in the seat that the layout got next.
+#[test]
+fn a_growth_does_not_wait_for_a_dead_drive() {
+    holds(include_str!("../schedules/growth-beside-a-dead-drive.txt"));
+}
