@@ -46,10 +46,16 @@ fn with_a_spare_on_its_way() -> Driven {
         driven.write_all();
     }
     fails(&mut driven);
+    driven.write_all();
+    assert!(was_given(&driven, &Command::SeatOut(SEAT)));
+    assert!(matches!(state(&driven), SeatState::Out { .. }));
+    // A spare waits for this.
+    for lane in 0..driven.pool.geometry().lanes() {
+        driven.pass(&Event::JournalLeft { lane, seat: SEAT });
+    }
     while state(&driven) != SeatState::Filling {
         driven.write_one();
     }
-    assert!(was_given(&driven, &Command::SeatOut(SEAT)));
     assert!(!was_given(&driven, &Command::SeatIn(SEAT)));
     driven
 }

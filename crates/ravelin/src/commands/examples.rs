@@ -37,7 +37,8 @@ pub(crate) const DESTROY: &str =
 pub(crate) const IMPORT: &str =
     "Examples:\n  ravelin pool import\n  ravelin pool import --dir /dev/disk/by-id tank";
 pub(crate) const EXPORT: &str = "Examples:\n  ravelin pool export tank";
-pub(crate) const EXPAND: &str = "Examples:\n  ravelin pool expand -n tank /dev/sdh\n  ravelin pool expand tank /dev/sdh\n  ravelin pool wait tank --for expand";
+pub(crate) const EXPAND: &str =
+    "Examples:\n  ravelin pool expand -n tank /dev/sdh\n  ravelin pool expand tank /dev/sdh";
 pub(crate) const SCRUB: &str =
     "Examples:\n  ravelin pool scrub tank --wait\n  ravelin pool scrub tank --every month";
 pub(crate) const ELASTIC: &str = "Examples:\n  ravelin pool elastic tank\n  ravelin pool elastic tank 30 --wait\n  ravelin pool elastic tank auto";

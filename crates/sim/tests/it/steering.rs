@@ -275,7 +275,7 @@ fn priorities_keep_what_they_promise_and_the_end_is_foreseen() {
     }
     for (name, judged) in ["low", "medium", "high"].into_iter().zip(&all) {
         let (inside, error) = judged.verdict();
-        println!("{name}: the end inside {inside:.3}, median error {error:.3}");
+        eprintln!("{name}: the end inside {inside:.3}, median error {error:.3}");
         assert!(
             inside >= INSIDE && error <= ERROR,
             "{name}: {inside} inside, error {error}"
