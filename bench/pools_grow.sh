@@ -129,7 +129,8 @@ fi
 # ---- Beside it: btrfs, as many loop devices with the same fill.
 
 btrfs_bytes=
-if command -v mkfs.btrfs >/dev/null && losetup -f >/dev/null 2>&1 && grep -q btrfs /proc/filesystems || modprobe btrfs 2>/dev/null; then
+has_btrfs() { grep -q btrfs /proc/filesystems || modprobe btrfs 2>/dev/null; }
+if command -v mkfs.btrfs >/dev/null && losetup -f >/dev/null 2>&1 && has_btrfs; then
     loops=()
     for index in $(seq $((drives + 1))); do
         truncate -s "${size}M" "$work/b$index"
