@@ -222,7 +222,7 @@ impl Pool {
 
     /// Fails if too few drives have the blank pages of a group. Drives that went out meanwhile were left out, however
     /// many: if they return, neither their pages nor their blocks are those of a blank group.
-    pub(super) fn is_kept_blank(&self, group: u64) -> Outcome {
+    fn is_kept_blank(&self, group: u64) -> Outcome {
         match self.is_lost(group, &mut SubStripePlans::default()) {
             true => Err(Fault::Lost),
             false => Ok(()),
@@ -231,6 +231,7 @@ impl Pool {
 
     /// A group that is not part of a new volume has been made blank.
     pub(super) fn made_blank(&mut self, group: u64, outcome: Outcome) {
+        let outcome = outcome.and_then(|()| self.is_kept_blank(group));
         let Some(region) = self.initialization.ended(group, outcome) else {
             return;
         };

@@ -335,7 +335,6 @@ impl Pool {
     /// A group reads as zeros, or could not be zeroed.
     pub(super) fn zeroed(&mut self, group: u64, outcome: Outcome) {
         self.check_blank(group);
-        let outcome = outcome.and_then(|()| self.is_kept_blank(group));
         let Some(index) = self
             .new_volumes
             .iter()
