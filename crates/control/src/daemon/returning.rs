@@ -100,10 +100,11 @@ struct Ready {
 }
 
 impl Ready {
+    /// A spare that was not listed before. It is not asked at once: its label may be on the way to it.
     fn new(now: Instant, names: &Names) -> Self {
         Self {
             looks_at: now,
-            asks_at: now,
+            asks_at: now + ASK_INTERVAL,
             names: names.clone(),
         }
     }

@@ -356,12 +356,12 @@ fn rebuild_onto_distributed_spares_is_faster_than_onto_one_drive() {
     let seconds = |scheme: &str| {
         let options = StudyOptions {
             drives: Some(13),
-            drive_bytes: Some(4 << 30),
+            drive_bytes: Some(1 << 30),
             cell_bytes: Some(1 << 20),
             ..StudyOptions::new(scheme, preset("server").unwrap())
         };
         // Full, because cells that were never written cost only their pages.
-        let mut pool = StudyVolume::create(&options, Some(24 << 30)).unwrap();
+        let mut pool = StudyVolume::create(&options, Some(6 << 30)).unwrap();
         pool.fail(Seat(3)).unwrap();
         while pool.rebuild().ended.is_none() {
             let at = pool.poll_timeout().expect("the rebuild goes on");
