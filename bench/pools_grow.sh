@@ -45,7 +45,11 @@ fill() {
 }
 
 expand() { "$ravelin" --json pool expand tank "$(drive $((drives + 1)))"; }
-copied() { "$ravelin" --json pool status tank | field copied_bytes; }
+copied() {
+    local status
+    status=$("$ravelin" --json pool status tank)
+    field copied_bytes <<<"$status"
+}
 
 # ---- Without clients.
 
