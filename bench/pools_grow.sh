@@ -77,11 +77,11 @@ if fio --enghelp=nbd >/dev/null 2>&1; then
         local name=$1
         shift
         fio --name="$name" --ioengine=nbd --uri="nbd+unix:///?socket=$work/nbd" --size="${region}M" --direct=1 \
-            --verify=crc32c --verify_header_seed=0 --verify_fatal=1 --output-format=json "$@"
+            --bs=64k --iodepth=16 --verify=pattern --verify_pattern=%o --verify_fatal=1 --output-format=json "$@"
     }
     make_pool
     "$ravelin" volume attach tank/v --nbd "unix:$work/nbd" >/dev/null
-    job fill --rw=write --bs=1m --iodepth=16 --do_verify=0 >"$work/fill.json"
+    job fill --rw=write --do_verify=0 >"$work/fill.json"
     sleep 3
     # What the pool gives to such clients.
     "$ravelin" --json bench tank/v --rw randread --bs 64k --iodepth 16 --time 5 --force >"$work/gives.json" ||
@@ -93,7 +93,7 @@ if fio --enghelp=nbd >/dev/null 2>&1; then
     clients() {
         while [ ! -e "$work/stop" ]; do
             # The daemon has crashed in the middle of a run whose output is of no use; what it had verified does not count.
-            if job reads --rw=randread --bs=64k --iodepth=16 --rate="$rate" --rate_process=poisson --time_based --runtime=4 \
+            if job reads --rw=randread --rate="$rate" --rate_process=poisson --time_based --runtime=4 \
                 >"$work/reads.json" 2>"$work/reads.err"; then
                 awk '/"read" : / { in_read = 1 }
                     in_read && /"io_bytes"/ { gsub(/[^0-9]/, ""); bytes = $0 }
@@ -125,7 +125,7 @@ if fio --enghelp=nbd >/dev/null 2>&1; then
     wait "$client"
     # Every block is as it was written.
     wrong=$(grep -c wrong "$work/clients" || true)
-    job all --rw=read --bs=1m --iodepth=16 >"$work/all.json" 2>"$work/all.err" || wrong=$((wrong + 1))
+    job all --rw=read >"$work/all.json" 2>"$work/all.err" || wrong=$((wrong + 1))
     of_rate=$(awk -v rate="$rate" '$1 != "wrong" { bytes += $1; seconds += $2 } END { printf "%.3f", seconds ? bytes / seconds / rate : 0 }' "$work/clients")
     end_pool
 fi
