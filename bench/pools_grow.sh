@@ -98,7 +98,7 @@ if fio --enghelp=nbd >/dev/null 2>&1; then
                 awk '/"read" : / { in_read = 1 }
                     in_read && /"io_bytes"/ { gsub(/[^0-9]/, ""); bytes = $0 }
                     in_read && /"runtime"/ { gsub(/[^0-9]/, ""); print bytes, $0 / 1000; exit }' "$work/reads.json"
-            elif grep -q "verify" "$work/reads.err"; then
+            elif grep -qi "got pattern" "$work/reads.err"; then
                 echo "wrong"
             else
                 sleep 0.3
