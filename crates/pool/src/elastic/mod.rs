@@ -112,7 +112,7 @@ pub(super) struct Elastic {
     conversion: Conversion,
     /// A step has failed: nothing is tried before something changes.
     failed: bool,
-    /// Groups in which conversions have been told to end.
+    /// Groups whose conversion is to end, and has not ended yet.
     let_go: BTreeSet<u64>,
     /// When it was checked last, every column was in its place.
     was_whole: bool,

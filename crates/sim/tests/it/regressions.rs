@@ -336,7 +336,7 @@ fn torn_copies_of_damaged_data_do_not_replace_the_parity() {
 }
 
 /// Seed 9002351. Five of six drives went out one after the other while a group was made blank. Its pages were on one drive
-/// when labels recorded it as blank, so blocks that nobody had written were lost when the drives were back. Such a group
+/// when labels recorded it as blank, so never-written blocks were lost when the drives were back. Such a group
 /// stays "never written", and is made blank again.
 #[test]
 fn a_group_is_not_blank_if_more_drives_are_out_than_the_code_survives() {
@@ -387,7 +387,7 @@ fn a_growth_does_not_wait_for_a_dead_drive() {
 /// and puts them in place; the power is cut before the anchor passes the batch, so the next recovery ends before both, and a
 /// stripe is torn. What is logged again must not be put in place before recovery would find it.
 #[test]
-#[ignore = "a known violation"]
+#[ignore = "a known violation: docs/design/waiting.md, What is left"]
 fn blocks_logged_again_behind_a_batch_that_is_gone_wait_for_the_anchor() {
     holds(include_str!(
         "../schedules/logged-again-behind-a-lost-batch.txt"
