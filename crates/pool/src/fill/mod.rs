@@ -290,9 +290,8 @@ impl Pool {
     pub(super) fn record_unmoved_at_home(&mut self, key: Key) {
         let home = self.placement.home(key);
         self.placement.claim(key, home);
-        self.fills.record_unmoved(key, home);
-        let page = self.placement.record(key, home);
-        self.write_cell_page(page);
+        self.fills.stays(key);
+        self.record_fill(key, home);
     }
 
     /// Records a column as if it had been filled at home.

@@ -553,10 +553,9 @@ impl Fills {
         self.recording.insert(key, target);
     }
 
-    /// The column is there already, and its record is being written.
-    pub(super) fn record_unmoved(&mut self, key: Key, at: Cell) {
+    /// The column that is recorded next does not move.
+    pub(super) fn stays(&mut self, key: Key) {
         self.unmoved.insert(key);
-        self.record(key, at);
     }
 
     /// The record could not be written. Returns the cell that the column did not get.
