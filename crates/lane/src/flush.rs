@@ -51,6 +51,8 @@ pub(super) struct Flushes {
     in_flight: BTreeMap<Seat, u64>,
     pending: BTreeMap<u64, Pending>,
     next: u64,
+    /// These wait for a flush that begins when batches are relocated.
+    held: Vec<Waiter>,
 }
 
 /// A flush has ended on all drives that it was begun on.
@@ -150,6 +152,16 @@ impl Flushes {
             });
         }
         true
+    }
+
+    /// This waits for a flush that may not begin yet.
+    pub(super) fn hold(&mut self, waiter: Waiter) {
+        self.held.push(waiter);
+    }
+
+    /// Takes what waits for a flush that may begin now.
+    pub(super) fn take_held(&mut self) -> Vec<Waiter> {
+        std::mem::take(&mut self.held)
     }
 
     /// A drive's flush has ended. If it failed, its waiter waits for the pool's verdict.

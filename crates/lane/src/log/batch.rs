@@ -20,7 +20,18 @@ use crate::writes::Writes;
 /// CRC-32C of a block of zeros.
 const ZEROS_CRC: u32 = 0x98f9_4189;
 
-/// A batch in flight, or a gap: one that drives have refused (`gaps.rs`).
+/// What is being done about a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// It is being laid out in memory.
+    Laying,
+    /// Its columns are being written to their drives, or have been.
+    Writing,
+    /// A gap that drives have refused, and that is not being written again.
+    Refused,
+}
+
+/// A batch in flight, or a gap (`gaps.rs`), or a batch that has ended and that no flush has covered (`relocate.rs`).
 #[derive(Clone, Debug)]
 pub(super) struct Batch {
     pub(super) units: Vec<Unit>,
@@ -31,8 +42,9 @@ pub(super) struct Batch {
     pub(super) position: u64,
     pub(super) buffer: BatchBuffer,
     pub(super) writes: Writes,
-    /// Its columns are being written to their drives, or have been.
-    pub(super) writing: bool,
+    pub(super) state: State,
+    /// It was complete, and its operations have ended well.
+    pub(super) was_complete: bool,
 }
 
 impl Batch {
@@ -112,7 +124,7 @@ impl Batch {
         service: Service,
         such: impl Fn(&Context, Seat) -> bool,
     ) {
-        self.writing = true;
+        self.state = State::Writing;
         let offset = cx.ring_offset(self.position);
         for (index, &seat) in self.header.seats.iter().enumerate() {
             if such(cx, seat) {
@@ -135,7 +147,7 @@ impl Batch {
 
     /// True if all writes have ended, and the pool has decided about those that were refused.
     pub(super) fn is_written(&self) -> bool {
-        self.writing && self.writes.is_done()
+        self.state == State::Writing && self.writes.is_done()
     }
 
     /// The fault of a drive that has refused a column and stays.

@@ -8,7 +8,7 @@ use format::seeded::{self, SeededFault};
 use format::{BatchHeader, DESCRIPTOR_BYTES, VolumeId};
 use plan::action::Action;
 
-use super::batch::Batch;
+use super::batch::{Batch, State};
 use super::shape::{Shape, data_columns_max};
 use super::unit::descriptors_of;
 use super::waiting::{Lot, weight};
@@ -281,7 +281,8 @@ impl Log {
             position,
             buffer,
             writes: Writes::default(),
-            writing: false,
+            state: State::Laying,
+            was_complete: false,
         };
         debug_assert!(
             batch.is_safe(cx),

@@ -5,6 +5,8 @@ use format::BatchHeader;
 use format::seeded::{self, SeededFault};
 use plan::action::{Compute, Computed};
 
+use super::batch::State;
+use super::relocate::can_be_relocated;
 use super::{BatchBuffer, Log};
 use crate::context::Context;
 use crate::ids::OpId;
@@ -20,7 +22,7 @@ pub(crate) struct EndedBatch {
     pub(crate) buffer: BatchBuffer,
     /// The operations that wait for it, once for each unit.
     pub(crate) ops: Vec<OpId>,
-    /// Its buffer may be released. The buffer of a gap is still needed to write the gap again.
+    /// Its buffer may be released. Otherwise the batch may have to be written again.
     pub(crate) is_done: bool,
     /// The result for the log's back-off: drives have taken the batch, or a drive that stays has refused it.
     pub(crate) tried: Option<Outcome>,
@@ -40,14 +42,16 @@ impl Log {
         cx.push_compute(Computing::Headed(sequence), work);
     }
 
-    /// A batch is laid out: writes its columns. With a seeded fault, the operations that wait for it end now.
+    /// A batch is laid out: writes its columns. It may be a batch that is relocated. With a seeded fault, the operations
+    /// that wait for it end now.
     pub(crate) fn headed(
         &mut self,
         cx: &mut Context,
         ios: &mut IoTable,
         sequence: u64,
     ) -> Vec<OpId> {
-        let batch = self.batches.get_mut(&sequence).expect("it was laid");
+        let batch = { self.batches.get_mut(&sequence) }.or_else(|| self.gaps.get_mut(&sequence));
+        let batch = batch.expect("it was laid");
         let service = batch.service();
         batch.write(cx, ios, service, |cx, seat| !cx.view().is_out(seat));
         match seeded::is(SeededFault::AcknowledgeEarly) {
@@ -71,13 +75,18 @@ impl Log {
     }
 
     /// The next batch, if it has ended. If it is a gap, it is added to the gaps now: an operation that waits for it and
-    /// logs again must not let a checkpoint pass that gap.
-    pub(crate) fn next_ended(&mut self, cx: &Context) -> Option<EndedBatch> {
+    /// logs again must not let a checkpoint pass that gap. While gaps are being written again, the batches behind them
+    /// wait.
+    pub(crate) fn next_ended(&mut self, cx: &mut Context) -> Option<EndedBatch> {
         let (_, first) = self.batches.first_key_value()?;
-        if !first.is_written() {
+        if !first.is_written() || self.writes_gaps() {
             return None;
         }
         let (sequence, mut batch) = self.batches.pop_first()?;
+        if batch.relocate(cx) {
+            self.batches.insert(sequence, batch);
+            return None;
+        }
         let (there, _) = batch.columns_there(cx);
         let found = there >= batch.data_columns();
         let mut gap = false;
@@ -105,11 +114,19 @@ impl Log {
         let complete = !gap && !self.has_gaps();
         self.sequences.ended(sequence, complete);
         let (buffer, ops) = (batch.buffer, batch.take_ops());
-        let header = match gap {
+        let is_kept = gap || found && can_be_relocated(cx);
+        let header = match is_kept {
             true => {
                 let header = batch.header.clone();
-                batch.writing = false;
-                self.gaps.insert(sequence, batch);
+                batch.was_complete = fault.is_none();
+                let kept = match gap {
+                    true => &mut self.gaps,
+                    false => &mut self.unflushed,
+                };
+                if gap {
+                    batch.state = State::Refused;
+                }
+                kept.insert(sequence, batch);
                 header
             }
             false => batch.header,
@@ -118,7 +135,7 @@ impl Log {
             header,
             buffer,
             ops,
-            is_done: !gap,
+            is_done: !is_kept,
             tried,
             outcome: fault.map_or(Ok(()), Err),
         })

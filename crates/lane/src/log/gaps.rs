@@ -4,11 +4,15 @@
 //! more losses as the pool survives, the batch is a *gap*: recovery stops there. Operations that wait for the gap, or
 //! for a batch behind it, end with its fault; reads take its blocks from memory, as always. The gap is written again,
 //! to the same place, before anything else is logged. Until then no record that it has superseded leaves the ring.
+//!
+//! A batch that was complete becomes a gap, too, if its drives leave before a flush: it is relocated (`relocate.rs`).
 
 use block::{Fault, Outcome, Seat};
 use plan::action::{Origin, Service};
 
 use super::Log;
+use super::batch::{Batch, State};
+use super::relocate::can_be_relocated;
 use crate::context::Context;
 use crate::io::IoTable;
 
@@ -41,12 +45,13 @@ impl Log {
 
     /// True while gaps are being written again.
     pub(crate) fn writes_gaps(&self) -> bool {
-        self.gaps.values().any(|gap| gap.writing)
+        self.gaps.values().any(|gap| gap.state != State::Refused)
     }
 
     /// Writes those columns of the gaps again that drives have refused.
     pub(crate) fn write_gaps(&mut self, cx: &mut Context, ios: &mut IoTable) {
-        for gap in self.gaps.values_mut().filter(|gap| !gap.writing) {
+        let refused = |gap: &&mut Batch| gap.state == State::Refused;
+        for gap in self.gaps.values_mut().filter(refused) {
             let refused = std::mem::take(&mut gap.writes);
             let again = |cx: &Context, seat: Seat| {
                 refused.kept().contains_key(&seat) && !cx.view().is_out(seat)
@@ -56,22 +61,25 @@ impl Log {
     }
 
     /// Removes gaps that have been written again, if the drives took them.
-    pub(crate) fn gaps_ended(&mut self, cx: &Context) -> Filled {
+    pub(crate) fn gaps_ended(&mut self, cx: &mut Context) -> Filled {
         let mut filled = Filled::default();
         if self.gaps.is_empty() {
             return filled;
         }
         let mut refused = None;
         let done: Vec<u64> = { self.gaps.iter() }
-            .filter(|(_, gap)| gap.writes.is_done())
+            .filter(|(_, gap)| gap.state != State::Laying && gap.writes.is_done())
             .map(|(&sequence, _)| sequence)
             .collect();
         for sequence in done {
             let gap = self.gaps.get_mut(&sequence).expect("just listed");
             if gap.is_gap(cx) {
-                if std::mem::take(&mut gap.writing) {
+                if std::mem::replace(&mut gap.state, State::Refused) == State::Writing {
                     refused = refused.or(gap.refused());
                 }
+                continue;
+            }
+            if gap.relocate(cx) {
                 continue;
             }
             let (_, live) = gap.columns_there(cx);
@@ -79,10 +87,15 @@ impl Log {
             if gap.refused().is_some() || live < gap.data_columns() {
                 self.blocked = self.blocked.max(Some(sequence));
             }
-            self.gaps.remove(&sequence);
-            filled.sequences.push(sequence);
+            let batch = self.gaps.remove(&sequence).expect("just listed");
+            if live >= batch.data_columns() && can_be_relocated(cx) {
+                self.unflushed.insert(sequence, batch);
+            } else {
+                filled.sequences.push(sequence);
+            }
         }
-        self.sequences.gaps_filled(self.gaps.keys().next().copied());
+        self.sequences
+            .gaps_changed(self.gaps.keys().next().copied());
         filled.tried = match refused {
             Some(fault) => Some(Err(fault)),
             None if self.gaps.is_empty() && !self.is_blocked() => Some(Ok(())),

@@ -30,6 +30,7 @@ mod buffer;
 pub(super) mod derived;
 mod ended;
 mod gaps;
+mod relocate;
 mod sequences;
 mod shape;
 #[cfg(test)]
@@ -77,8 +78,10 @@ pub(super) struct Log {
     /// When the next batch should begin: as soon as all inputs up to that time are known.
     due: Option<Instant>,
     batches: BTreeMap<u64, Batch>,
-    /// Batches that have ended and that recovery would not find; `writing` while they are being written again.
+    /// Batches that have ended and that recovery would not find.
     gaps: BTreeMap<u64, Batch>,
+    /// Complete batches that no flush has covered, where they may have to be relocated.
+    unflushed: BTreeMap<u64, Batch>,
     /// The gaps have been written again for the checkpoint that something waits for.
     gaps_tried: bool,
     ring: Ring,
@@ -160,7 +163,7 @@ impl Log {
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.waiting.is_empty() && self.batches.is_empty()
+        self.waiting.is_empty() && self.batches.is_empty() && !self.writes_gaps()
     }
 }
 
@@ -248,7 +251,8 @@ impl Log {
         self.sequences.check();
         self.ring.check();
         let placed = |sequence| self.ring.position_of(sequence);
-        for (&sequence, batch) in self.batches.iter().chain(&self.gaps) {
+        let kept = self.gaps.iter().chain(&self.unflushed);
+        for (&sequence, batch) in self.batches.iter().chain(kept) {
             assert_eq!(batch.header.sequence, sequence);
             assert_eq!(
                 batch.position,
@@ -281,9 +285,13 @@ impl Log {
         self.sequences.next()
     }
 
-    /// A flush has covered batches up to this one.
-    pub(super) fn flush_covered(&mut self, sequence: u64) {
+    /// A flush has covered batches up to this one, except those that have become gaps since it began. Returns batches
+    /// whose buffers may be released.
+    pub(super) fn flush_covered(&mut self, sequence: u64) -> Vec<u64> {
+        let sequence = sequence.min(self.completed());
         self.sequences.flush_covered(sequence);
+        let covered = self.unflushed.extract_if(..=sequence, |_, _| true);
+        covered.map(|(sequence, _)| sequence).collect()
     }
 
     /// Number of the newest anchor.

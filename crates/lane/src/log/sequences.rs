@@ -76,8 +76,8 @@ impl Sequences {
         }
     }
 
-    /// Some gaps are filled; `first` is the first remaining one.
-    pub(super) fn gaps_filled(&mut self, first: Option<u64>) {
+    /// Some gaps are filled, or complete batches have become gaps; `first` is the first gap now.
+    pub(super) fn gaps_changed(&mut self, first: Option<u64>) {
         self.completed = first.map_or(self.ended, |first| first - 1);
     }
 
@@ -116,9 +116,9 @@ mod tests {
         sequences.ended(6, false);
         sequences.ended(7, false);
         assert_eq!(sequences.completed(), 5);
-        sequences.gaps_filled(Some(7));
+        sequences.gaps_changed(Some(7));
         assert_eq!(sequences.completed(), 6);
-        sequences.gaps_filled(None);
+        sequences.gaps_changed(None);
         assert_eq!(sequences.completed(), 7);
     }
 

@@ -162,7 +162,7 @@ impl Lab {
     /// The batches that have ended now: sequence, result for the back-off, and outcome.
     fn ended(&mut self) -> Vec<(u64, Option<Outcome>, Outcome)> {
         let mut all = Vec::new();
-        while let Some(ended) = self.log.next_ended(&self.cx) {
+        while let Some(ended) = self.log.next_ended(&mut self.cx) {
             all.push((ended.header.sequence, ended.tried, ended.outcome));
             assert!(!ended.ops.is_empty());
             // An operation that waits for the batch may log, or let a checkpoint continue, as soon as it gets the
@@ -174,7 +174,7 @@ impl Lab {
 
     /// The gaps that are filled, and the result for the back-off.
     fn filled(&mut self) -> (Vec<u64>, Option<Outcome>) {
-        let filled = self.log.gaps_ended(&self.cx);
+        let filled = self.log.gaps_ended(&mut self.cx);
         (filled.sequences, filled.tried)
     }
 
@@ -223,7 +223,7 @@ fn commits_that_come_while_one_is_written_share_the_next_batch() {
     assert_eq!(lab.begin(), Begun::Batch);
     let writes = lab.write(8);
     lab.end(8, &writes, &[]);
-    let ended = lab.log.next_ended(&lab.cx).expect("it is written");
+    let ended = lab.log.next_ended(&mut lab.cx).expect("it is written");
     assert_eq!(ended.ops, ops.map(OpId));
 }
 
@@ -483,7 +483,7 @@ fn while_a_batch_is_in_the_way_only_preserved_blocks_are_logged() {
     for io in &writes {
         lab.log.written(8, io.seat, Ok(()), false);
     }
-    let ended = lab.log.next_ended(&lab.cx).expect("it has ended");
+    let ended = lab.log.next_ended(&mut lab.cx).expect("it has ended");
     assert_eq!(ended.ops, [OpId(again)]);
     assert!(lab.log.is_blocked(), "until a checkpoint moves the tail");
     lab.log.checkpoint_ended(8);
@@ -654,4 +654,133 @@ fn an_anchor_says_where_the_oldest_batch_is_that_counts() {
     );
     assert_eq!(lab.log.next_anchor(9).number, 2);
     assert_eq!(lab.log.flushed(), 9);
+}
+
+impl Lab {
+    /// Nine drives, stripes of three columns of which one may fail: a commit is on two drives.
+    fn narrow() -> Self {
+        Self {
+            cx: Context::of_test("ddp:2d:1p", 9),
+            ios: IoTable::new(9),
+            ..Self::new()
+        }
+    }
+
+    /// A commit is complete on its drives, which have not been flushed.
+    fn complete(self) -> (Self, Vec<Seat>) {
+        let (mut lab, writes) = self.written();
+        lab.end(7, &writes, &[]);
+        let ended = lab.log.next_ended(&mut lab.cx).expect("it is written");
+        assert!(!ended.is_done, "its buffer may be needed");
+        (lab, seats(&writes).into_iter().collect())
+    }
+
+    fn out_and_relocated(&mut self, seats: &[Seat]) {
+        seats.iter().for_each(|&seat| self.seat_out(seat));
+        self.log.relocate(&mut self.cx);
+    }
+}
+
+#[test]
+fn a_batch_that_its_drives_leave_before_a_flush_is_relocated() {
+    let (mut lab, left) = Lab::narrow().complete();
+    lab.out_and_relocated(&left[..1]);
+    assert!(!lab.log.has_gaps(), "the other drive has it");
+    lab.out_and_relocated(&left[1..]);
+    assert!(lab.log.relocates());
+    assert_eq!(lab.log.completed(), 6);
+    assert_eq!(lab.filled(), (vec![], None), "it is being laid out");
+    lab.commit();
+    assert_eq!(lab.begin(), Begun::Nothing);
+    let again = lab.write(7);
+    assert_eq!(seats(&again).len(), 2);
+    assert!(seats(&again).iter().all(|seat| !left.contains(seat)));
+    assert_eq!(again[0].offset, lab.cx.ring_offset(0), "where it was");
+    lab.end(7, &again, &[]);
+    assert_eq!(
+        lab.filled(),
+        (vec![], TAKEN),
+        "it stays in memory until a flush"
+    );
+    assert_eq!(lab.log.completed(), 7);
+    assert_eq!(lab.log.flush_covered(7), [7]);
+    assert_eq!(lab.begin(), Begun::Batch);
+}
+
+#[test]
+fn a_relocated_batch_may_be_relocated_again() {
+    let (mut lab, left) = Lab::narrow().complete();
+    lab.out_and_relocated(&left);
+    let again = lab.write(7);
+    for io in &again {
+        lab.seat_out(io.seat);
+        lab.log.written(7, io.seat, Err(Fault::Gone), true);
+    }
+    assert_eq!(lab.filled(), (vec![], None));
+    let third = lab.write(7);
+    assert!(seats(&third).is_disjoint(&seats(&again)));
+    lab.end(7, &third, &[]);
+    assert_eq!(lab.filled(), (vec![], TAKEN));
+}
+
+#[test]
+fn a_batch_that_its_drives_leave_while_it_is_written_is_relocated() {
+    let (mut lab, writes) = Lab::narrow().written();
+    for io in &writes {
+        lab.seat_out(io.seat);
+        lab.log.written(7, io.seat, Err(Fault::Gone), true);
+    }
+    assert_eq!(lab.ended(), []);
+    let again = lab.write(7);
+    lab.end(7, &again, &[]);
+    let ended = lab.log.next_ended(&mut lab.cx).expect("it is written");
+    assert_eq!((ended.ops.len(), ended.outcome), (1, Ok(())));
+}
+
+#[test]
+fn batches_behind_one_that_is_relocated_end_after_it() {
+    let (mut lab, left) = Lab::narrow().complete();
+    lab.commit();
+    assert_eq!(lab.begin(), Begun::Batch);
+    let writes = lab.write(8);
+    lab.end(8, &writes, &[]);
+    lab.out_and_relocated(&left);
+    assert_eq!(lab.ended(), []);
+    let again = lab.write(7);
+    lab.end(7, &again, &[]);
+    assert_eq!(lab.filled(), (vec![], TAKEN));
+    let ended = lab.log.next_ended(&mut lab.cx).expect("it is written");
+    assert_eq!(ended.outcome, Ok(()));
+    assert_eq!(lab.log.completed(), 8);
+}
+
+#[test]
+fn what_drives_refuse_of_a_relocated_batch_is_not_durable() {
+    let (mut lab, left) = Lab::narrow().complete();
+    lab.out_and_relocated(&left);
+    let again = lab.write(7);
+    let both = [again[0].seat, again[1].seat];
+    lab.end(7, &again, &both);
+    assert_eq!(lab.filled(), (vec![], Some(REFUSED)));
+    assert!(!lab.log.relocates());
+    assert_eq!(lab.log.relocation_fault(), Some(Fault::Medium));
+    let covered = lab.log.flush_covered(7);
+    assert!(covered.is_empty(), "by a flush that began before");
+    assert_eq!(lab.log.flushed(), 6);
+}
+
+#[test]
+fn a_batch_that_a_flush_has_covered_is_kept_no_more() {
+    let (mut lab, left) = Lab::narrow().complete();
+    assert_eq!(lab.log.flush_covered(7), [7]);
+    lab.out_and_relocated(&left);
+    assert!(!lab.log.has_gaps());
+}
+
+#[test]
+fn where_stripes_are_on_all_drives_no_batch_is_kept() {
+    let (mut lab, writes) = Lab::new().written();
+    lab.end(7, &writes, &[]);
+    let ended = lab.log.next_ended(&mut lab.cx).expect("it is written");
+    assert!(ended.is_done);
 }

@@ -359,18 +359,19 @@ impl Recovery {
     ) -> Next {
         let pool = lent.cx.geometry.regions().expect("a journal").pool;
         let (expected, anchor) = (self.expected, self.anchor);
-        let headers = copies
-            .iter()
-            .filter_map(|bytes| BatchHeader::parse(pool, lent.cx.lane, bytes))
-            .filter(|header| {
+        let parse = |bytes: &Vec<u8>| BatchHeader::parse(pool, lent.cx.lane, bytes);
+        let seats = self.reads.keys().map(|&index| self.seats[index]);
+        let headers = { seats.zip(copies) }
+            .filter_map(|(seat, bytes)| Some((seat, parse(bytes)?)))
+            .filter(|(_, header)| {
                 header.sequence <= anchor.inherited
                     || header.incarnation >= anchor.incarnation
                     || seeded::is(SeededFault::AnyIncarnation)
             });
         if seek == Seek::Proof {
             let flushed = headers
-                .filter(|header| header.sequence > expected)
-                .any(|header| header.flushed >= expected);
+                .filter(|(_, header)| header.sequence > expected)
+                .any(|(_, header)| header.flushed >= expected);
             return match flushed {
                 true => {
                     let fault = self.undecided(lent).unwrap_or(Fault::Lost);
@@ -382,10 +383,8 @@ impl Recovery {
         // A drive may have written a column at a wrong place, over a batch that counts. Such a column would be restored to
         // the other drives there. The log has written a batch only where its ring had room for it.
         let belongs = |header: &BatchHeader| self.ring.place(header.length()) == Some(at);
-        let found = headers
-            .filter(|header| header.sequence == expected && belongs(header))
-            .max_by_key(|header| header.incarnation)
-            .map(|header| (header, at));
+        let found = headers.filter(|(_, header)| header.sequence == expected && belongs(header));
+        let found = newest_header(found).map(|header| (header, at));
         if seek == Seek::Later {
             let earlier = self.candidate.take();
             let incarnation = |found: &(BatchHeader, u64)| found.0.incarnation;
@@ -527,6 +526,21 @@ impl Recovery {
             lent.ios.release(lent.cx, scratch);
         }
     }
+}
+
+/// The header of the newest incarnation. A batch that was relocated (`log/relocate.rs`) has two, which differ in their
+/// drives: this is the one of which more drives have a column.
+fn newest_header(headers: impl Iterator<Item = (Seat, BatchHeader)>) -> Option<BatchHeader> {
+    let mut found: Vec<(BatchHeader, usize)> = Vec::new();
+    for (seat, header) in headers {
+        let named = usize::from(header.seats.contains(&seat));
+        match found.iter_mut().find(|(other, _)| *other == header) {
+            Some((_, count)) => *count += named,
+            None => found.push((header, named)),
+        }
+    }
+    let newest = { found.into_iter() }.max_by_key(|(header, there)| (header.incarnation, *there));
+    newest.map(|(header, _)| header)
 }
 
 impl Lent<'_> {

@@ -443,6 +443,27 @@ fn of_two_incarnations_that_have_written_a_batch_the_later_one_counts() {
 }
 
 #[test]
+fn of_a_relocated_batch_the_header_counts_of_which_more_drives_have_a_column() {
+    let before = mirrored(7);
+    let after = BatchHeader {
+        seats: (3..6).map(Seat).collect(),
+        ..mirrored(7)
+    };
+    let (a, b) = (&before, &after);
+    for (found, counts) in [
+        (vec![(0, a), (3, b), (4, b)], b),
+        (vec![(3, b), (4, b), (0, a)], b),
+        (vec![(0, a), (1, a), (3, b)], a),
+        (vec![(0, a), (1, b), (2, b)], a),
+    ] {
+        let found = found.into_iter();
+        let found = found.map(|(seat, header)| (Seat(seat), header.clone()));
+        assert_eq!(newest_header(found).as_ref(), Some(counts));
+    }
+    assert_eq!(newest_header(std::iter::empty()), None);
+}
+
+#[test]
 fn a_column_that_cannot_be_read_is_written_again() {
     let mut lab = Lab::anchored();
     let header = mirrored(7);

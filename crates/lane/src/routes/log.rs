@@ -60,7 +60,7 @@ impl Lane {
             self.write_gaps();
         }
         while !refused && self.begin_batch(due) {}
-        if self.log.has_gaps() {
+        if self.log.has_gaps() && !self.log.writes_gaps() {
             self.refuse_relogs();
         }
         self.flush_direct();
@@ -142,7 +142,7 @@ impl Lane {
 
     /// Applies the batches that have ended, and continues what waits for them.
     fn batches_ended(&mut self) {
-        while let Some(ended) = self.log.next_ended(&self.cx) {
+        while let Some(ended) = self.log.next_ended(&mut self.cx) {
             if let Some(tried) = ended.tried {
                 self.batches_tried(tried);
             }
@@ -187,7 +187,10 @@ impl Lane {
     }
 
     fn gaps_ended(&mut self) {
-        let filled = self.log.gaps_ended(&self.cx);
+        if !self.log.has_gaps() {
+            return;
+        }
+        let filled = self.log.gaps_ended(&mut self.cx);
         for sequence in filled.sequences {
             self.overlay.unpin(sequence);
         }
@@ -197,6 +200,8 @@ impl Lane {
                 self.refuse_with(fault);
             }
         }
+        self.flushes_go_on();
+        self.batches_ended();
     }
 
     /// Drives have taken the log's writes, or a drive that stays has refused one.

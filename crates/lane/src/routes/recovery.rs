@@ -120,7 +120,7 @@ impl Lane {
     fn recovered(&mut self, ended: Result<u64, Fault>) {
         self.recovery = None;
         if ended.is_ok() {
-            self.log.flush_covered(self.log.completed());
+            self.flush_covered(self.log.completed());
         }
         if self.room.is_on() {
             let logged = self.still_to_be_put_in_place();

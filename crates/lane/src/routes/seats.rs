@@ -23,6 +23,7 @@ impl Lane {
                 false => self.cx.change_view(|view, _| view.seat_out(seat)),
             }
         }
+        self.log.relocate(&mut self.cx);
         for &seat in seats {
             for ended in self.ios.twin_out(seat) {
                 self.io_ended(ended);

@@ -108,11 +108,7 @@ impl Schedule {
         // Mirrors can have all data although more drives are out than they promise to survive; then all copies of a page
         // may be away, and the end of a record of unwritten blocks with them (`docs/design/waiting.md`).
         let mirrors = of.scheme.starts_with("raid10");
-        // A batch is on as many drives as a stripe's redundancy needs. Where stripes are much narrower than the pool, all of
-        // these may leave with their caches while no stripe is lost; so far a stripe can be torn then (`regressions.rs`,
-        // seed 40050001).
-        let narrow = of.tolerance == 1 && pieces;
-        if blinks && scope != Scope::Orderly && !mirrors && !narrow {
+        if blinks && scope != Scope::Orderly && !mirrors {
             maker.blink();
         }
         Self {
