@@ -55,6 +55,9 @@ pub struct PoolFacts {
     /// the seats' own: these drives stand in for no other.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub joined: Vec<(u16, u16)>,
+    /// The seat of a drive that leaves the pool: its columns move to other drives, and then the seat is vacant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leaves: Option<u16>,
     /// Groups of volumes that were never written, as runs: first and count, ascending and apart. Whatever their drives
     /// hold, they read as zeros. In pools with the feature `lazy-initialization`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -318,7 +321,7 @@ impl SeatFacts {
         self.state == SeatState::Waiting && self.replaces.is_some()
     }
 
-    /// Whether the entry only keeps a number in use: its drive was a spare, and was removed.
+    /// Whether the entry only keeps a number in use: its drive was removed. Within the layout the seat is vacant.
     #[must_use]
     pub fn is_removed(&self, seat: Seat) -> bool {
         matches!(self.state, SeatState::Out { .. }) && self.replaces == Some(seat.0)

@@ -29,6 +29,8 @@ pub(super) struct Context {
     view_changes: u64,
     /// The time of the input that is being handled.
     pub(super) now: Instant,
+    /// The drive that leaves the pool: no batch is written to it.
+    pub(super) leaving: Option<Seat>,
     /// Drives store no content: see [`Lane::trust_content`](super::Lane::trust_content).
     pub(super) trusted: bool,
     pub(super) epochs: Epochs,
@@ -48,6 +50,7 @@ impl Context {
             view: View::default(),
             view_changes: 0,
             now: Instant::ZERO,
+            leaving: None,
             trusted: false,
             epochs: Epochs::default(),
             actions: VecDeque::new(),
@@ -106,6 +109,13 @@ impl Context {
             .map(Seat)
             .filter(|&seat| !self.view.is_out(seat))
             .collect()
+    }
+
+    /// The same without the drive that leaves: batches are written to these.
+    pub(super) fn journal_seats(&self) -> Vec<Seat> {
+        let mut seats = self.live_seats();
+        seats.retain(|&seat| self.leaving != Some(seat));
+        seats
     }
 
     /// First byte on each drive of a block of the lane's ring.

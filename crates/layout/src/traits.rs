@@ -58,6 +58,11 @@ pub trait Layout: fmt::Debug + Send + Sync {
         self.spares()
     }
 
+    /// Seats that have no drive and no cell, ascending: drives that were removed had them.
+    fn vacant(&self) -> &[Seat] {
+        &[]
+    }
+
     /// Whether columns may lie in spare space: a column whose home is lost is then filled elsewhere, and the seats alone do
     /// not say when it was lost or whether its drive brings it back. (Pools of pieces answer no so far, although lost
     /// pieces move to free ones there.)

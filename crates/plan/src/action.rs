@@ -311,6 +311,9 @@ pub enum Command {
     },
     /// All copies of a block agree, even without checksums: any copy may be read.
     CopiesAgree,
+    /// The seat's drive leaves the pool: no new batch of the journal is written to it. [`Event::JournalLeft`] follows when
+    /// none counts there any more. `None`: no drive leaves.
+    Leave(Option<Seat>),
     /// True: report [`Event::Clients`] from now on. False: stop that, and fills need not make way.
     ReportClients(bool),
     /// True: clients send requests to some lane, so fills make way. False: no clients do.
@@ -658,8 +661,8 @@ pub enum Event {
         /// This lane.
         lane: u16,
     },
-    /// A drive that is out is not needed for the lane's journal any more: every batch that was written to it is in place,
-    /// or is logged again on other drives.
+    /// A drive that is out, or leaves, is not needed for the lane's journal any more: every batch that was written to it is
+    /// in place, or is logged again on other drives.
     JournalLeft {
         /// This lane.
         lane: u16,

@@ -7,6 +7,7 @@ use block::{ByteSize, Hint, Seat};
 
 use super::elastic::ElasticError;
 use super::grow::GrowError;
+use super::leave::LeaveError;
 
 /// Why an administrator's command failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -79,6 +80,12 @@ pub enum PoolError {
     Grow {
         /// Why.
         error: GrowError,
+    },
+    /// A drive that does not leave the pool.
+    #[error("{error}")]
+    Leave {
+        /// Why.
+        error: LeaveError,
     },
     /// A name that is taken.
     #[error("there is already a volume `{name}`")]
@@ -199,6 +206,7 @@ impl PoolError {
     pub fn renumbered(mut self, number: impl Fn(Seat) -> Seat) -> Self {
         match &mut self {
             Self::Grow { error } => *error = error.clone().renumbered(number),
+            Self::Leave { error } => *error = error.clone().renumbered(number),
             Self::BeingReplaced { seat, with } => {
                 (*seat, *with) = (number(*seat), number(*with));
             }
@@ -244,6 +252,7 @@ impl Hint for PoolError {
             Self::DriveTooSmall { .. } => "use a larger one",
             Self::Drive { error } => return error.hint(),
             Self::Grow { error } => return error.hint(),
+            Self::Leave { error } => return error.hint(),
             Self::VolumeExists { .. } => "choose another name",
             Self::NoVolume { .. } => "`ravelin volume list` shows what there is",
             Self::PoolName { .. } | Self::VolumeName { .. } => {

@@ -254,8 +254,11 @@ impl Pool {
         }
         self.groups_changed();
         let whole = |state| matches!(state, SeatState::Current | SeatState::Waiting);
-        if !self.facts.seats.iter().all(|seat| whole(seat.state)) || self.is_replacing() {
-            // Columns of drives that are out have to be filled from now on.
+        if !self.facts.seats.iter().all(|seat| whole(seat.state))
+            || self.is_replacing()
+            || self.leaving().is_some()
+        {
+            // Columns of drives that are out have to be filled from now on, and those of one that leaves have to move.
             self.requeue_fills();
         }
         self.commit(regions.into_iter().map(OnDurable::Initialized).collect());

@@ -28,6 +28,7 @@ mod grow;
 mod initialize;
 mod journal;
 mod labels;
+mod leave;
 mod loss;
 mod members;
 mod open;
@@ -67,6 +68,7 @@ use self::fill::Fills;
 use self::grow::Growth;
 use self::initialize::Initialization;
 use self::labels::Labels;
+use self::leave::Leaving;
 use self::placement::{Key, Placement};
 use self::recovery::Recovering;
 use self::replace::{Asked, Promotion, Replacement};
@@ -91,6 +93,7 @@ pub use format::{
     SeatState, SteerFacts, VolumeFacts,
 };
 pub use grow::{GrowError, GrowthPlan};
+pub use leave::{LeaveError, LeavePlan};
 pub use loss::LostData;
 pub use open::{FoundDrive, OpenError, Opening, open};
 pub use progress::{Progress, SeatTraffic};
@@ -128,6 +131,8 @@ pub enum PoolAction {
     Succeed(Seat, Seat, Vec<Command>),
     /// This seat is empty now: detach its drive.
     Vacate(Seat),
+    /// The same; its drive was removed from the layout: wipe its label.
+    Release(Seat),
     /// The volumes have changed: routers take a new snapshot.
     VolumesChanged,
     /// An administrator's command has ended.
@@ -165,6 +170,8 @@ enum OnDurable {
     Succeed(Seat),
     /// This seat, beyond the layout's seats, is empty.
     Vacate(Seat),
+    /// This seat of the layout is vacant.
+    Released(Seat),
     /// The layout has another table of pieces.
     Grow(Arc<Geometry>),
     /// Membership has changed: scan all groups again.
@@ -263,6 +270,7 @@ pub struct Pool {
     unrecovered: BTreeSet<u64>,
     resync: Resync,
     growth: Growth,
+    leaving: Leaving,
     new_volumes: Vec<NewVolume>,
     initialization: Initialization,
     closing: Option<Ticket>,
@@ -378,7 +386,10 @@ impl Pool {
                 outcome,
             } => self.lane_recovered(lane, batches, outcome),
             Event::Checkpointed { lane } => self.lane_checkpointed(lane),
-            Event::JournalLeft { lane, seat } => self.journal_left(lane, seat),
+            Event::JournalLeft { lane, seat } => {
+                self.lane_has_left(lane, seat);
+                self.journal_left(lane, seat);
+            }
             Event::JournalEmpty { lane } => {
                 self.empty_lanes.insert(lane);
             }
@@ -562,6 +573,7 @@ impl Pool {
         self.pump_meter();
         self.complete_seats();
         self.pump_growth();
+        self.pump_leaving();
         self.finish_closing();
     }
 
@@ -663,6 +675,7 @@ impl Pool {
             OnDurable::Readmit(seat, columns) => self.readmit(seat, columns),
             OnDurable::Succeed(seat) => self.promoted(seat),
             OnDurable::Vacate(seat) => self.vacate(seat),
+            OnDurable::Released(seat) => self.released(seat),
             OnDurable::Grow(geometry) => self.grown(geometry),
             OnDurable::Requeue => self.requeue_fills(),
             OnDurable::Recover { fresh, then } => self.recover_lanes(fresh, then),
@@ -676,9 +689,11 @@ impl Pool {
         }
     }
 
-    /// Seats of the layout, without waiting spares.
+    /// Seats of the layout, without waiting spares and vacant seats.
     fn layout_seats(&self) -> impl Iterator<Item = Seat> + use<> {
-        (0..self.geometry.layout().drives()).map(Seat)
+        let vacant = self.geometry.layout().vacant().to_vec();
+        let seats = (0..self.geometry.layout().drives()).map(Seat);
+        seats.filter(move |seat| !vacant.contains(seat))
     }
 
     /// The facts say something else about seats: their columns are elsewhere.

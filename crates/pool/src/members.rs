@@ -193,7 +193,11 @@ impl Pool {
     pub(super) fn seats_gone(&self) -> impl Iterator<Item = Seat> + '_ {
         let out =
             |seat: &Seat| matches!(self.facts.seats[seat.index()].state, SeatState::Out { .. });
-        self.layout_seats().filter(out)
+        // A drive that was removed is not missed.
+        let removed = |seat: &Seat| self.facts.seats[seat.index()].is_removed(*seat);
+        self.layout_seats()
+            .filter(out)
+            .filter(move |seat| !removed(seat))
     }
 
     /// If the layout has no spare space left for a seat, a waiting spare drive takes the seat. Not while the journal needs
@@ -291,6 +295,10 @@ impl Pool {
     /// When the seat does not exist or is in use, or the drive is too small.
     pub fn check_free(&self, seat: Seat, size_bytes: u64) -> Result<(), PoolError> {
         self.check_seat(seat)?;
+        if self.geometry.layout().vacant().contains(&seat) {
+            let last = u16::try_from(self.facts.seats.len() - 1).expect("seats are 16 bits");
+            return Err(PoolError::NoSeat { seat, last });
+        }
         if self.drives.contains_key(&seat) {
             return Err(PoolError::Occupied { seat });
         }

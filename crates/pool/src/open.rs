@@ -830,7 +830,8 @@ impl Pool {
             let runs = self.facts.uninitialized.clone();
             effects.push(OnDurable::Lanes(Command::Uninitialized(runs)));
         }
-        for seat in self.layout_seats() {
+        // Vacant seats, too: lanes have no drive there.
+        for seat in (0..self.geometry.layout().drives()).map(Seat) {
             match self.facts.seats[seat.index()].state {
                 SeatState::Current | SeatState::Waiting => {}
                 SeatState::Filling => effects.push(OnDurable::Lanes(Command::SeatIn(seat))),

@@ -93,6 +93,26 @@ pub enum Report {
         /// Columns with content whose home is there.
         columns: u64,
     },
+    /// A drive leaves: its columns move to other drives.
+    #[error("drive {seat} is being removed: {} with content move to other drives", Count(*columns, "column"))]
+    RemoveBegins {
+        /// Its seat.
+        seat: Seat,
+        /// Columns with content that are there.
+        columns: u64,
+    },
+    /// A drive does not leave after all.
+    #[error("drive {seat} is not removed: its columns move back")]
+    RemoveCalledOff {
+        /// Its seat.
+        seat: Seat,
+    },
+    /// A drive has left: its seat is vacant.
+    #[error("drive {seat} is removed: the pool is whole without it")]
+    DriveRemoved {
+        /// Its seat.
+        seat: Seat,
+    },
     /// All columns are where they should be.
     #[error("the pool has grown: it has room for {} more", ByteSize(*bytes))]
     ExpandEnds {

@@ -285,10 +285,9 @@ impl Pool {
 
     /// Whether a drive that answers may be put out because it is slow.
     fn may_go_for_slowness(&mut self, seat: Seat) -> bool {
-        let whole = self
-            .facts
-            .seats()
-            .all(|(_, facts)| matches!(facts.state, SeatState::Current | SeatState::Waiting));
+        let whole = self.facts.seats().all(|(seat, facts)| {
+            matches!(facts.state, SeatState::Current | SeatState::Waiting) || facts.is_removed(seat)
+        });
         let waiting = self
             .facts
             .seats()

@@ -696,6 +696,12 @@ impl PoolThread {
                     self.seats.set(seat, None);
                     self.tell_seats();
                 }
+                PoolAction::Release(seat) => {
+                    let drive = self.seats.drive(seat).cloned();
+                    self.seats.set(seat, None);
+                    self.tell_seats();
+                    drive.into_iter().for_each(release);
+                }
                 PoolAction::VolumesChanged => self.change_volumes(),
                 PoolAction::Done(ticket, outcome) => {
                     if let Some(answer) = self.answers.remove(&ticket) {

@@ -54,6 +54,7 @@ fn label(generation: u64) -> Label {
             steer: SteerFacts::default(),
             grows: false,
             joined: Vec::new(),
+            leaves: None,
             losses: LossFacts::default(),
             elastic_share: None,
             bad_blocks: BTreeMap::new(),

@@ -172,8 +172,9 @@ impl Batch {
     /// recovery needs, and one for each drive that may still be lost. If drives in use refuse their columns, the number
     /// stays the same: a drive that has its column may go out next.
     fn columns_needed(&self, cx: &Context) -> usize {
-        let drives = cx.geometry.layout().drives();
-        let out = usize::from(drives) - cx.live_seats().len();
+        let layout = cx.geometry.layout();
+        let drives = usize::from(layout.drives()) - layout.vacant().len();
+        let out = drives.saturating_sub(cx.live_seats().len());
         let tolerance = usize::from(cx.geometry.code().tolerance());
         self.data_columns() + tolerance.saturating_sub(out)
     }
@@ -182,7 +183,7 @@ impl Batch {
     /// columns. If fewer drives are in use than the batch's code has columns, nothing more can be done.
     pub(super) fn is_safe(&self, cx: &Context) -> bool {
         let columns = self.header.seats.len();
-        columns >= self.columns_needed(cx) || columns >= cx.live_seats().len()
+        columns >= self.columns_needed(cx) || columns >= cx.journal_seats().len()
     }
 
     /// True if recovery would not find the batch now, or not after losses that the pool survives, and would find it if

@@ -301,7 +301,7 @@ impl Log {
 
 /// The seats that batches are written to: none with a slow drive, if there are enough others to survive as many losses.
 fn batch_seats(cx: &Context, ios: &IoTable) -> Vec<Seat> {
-    let live = cx.live_seats();
+    let live = cx.journal_seats();
     if !ios.any_suspect() {
         return live;
     }

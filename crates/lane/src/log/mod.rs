@@ -188,7 +188,7 @@ impl Log {
         count: usize,
         (oldest, covers): (u64, u64),
     ) -> bool {
-        let live = u16::try_from(cx.live_seats().len()).expect("seats are 16 bits");
+        let live = u16::try_from(cx.journal_seats().len()).expect("seats are 16 bits");
         let parity = cx.geometry.code().tolerance().min(live.saturating_sub(1));
         let columns = shape::data_columns_max(live, parity).max(1);
         let rows = count.div_ceil(usize::from(columns)) as u64;

@@ -60,7 +60,7 @@ impl Batch {
             return false;
         }
         let seats = &self.header.seats;
-        let others = cx.live_seats().into_iter();
+        let others = cx.journal_seats().into_iter();
         let mut others = others
             .filter(|seat| !seats.contains(seat))
             .collect::<Vec<_>>();

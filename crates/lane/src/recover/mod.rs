@@ -421,7 +421,8 @@ impl Recovery {
         let drives = (0..lent.cx.geometry.layout().drives()).map(Seat);
         let away = drives.filter(|seat| {
             let is_out = lent.cx.view().is_out(*seat) && !self.sources.contains(seat);
-            !self.gone.contains(seat) && (is_out || self.failed.contains_key(seat))
+            let vacant = lent.cx.geometry.layout().vacant().contains(seat);
+            !vacant && !self.gone.contains(seat) && (is_out || self.failed.contains_key(seat))
         });
         let survives = usize::from(lent.cx.geometry.code().tolerance());
         let decided = away.count() <= survives || seeded::is(SeededFault::LogCutShort);

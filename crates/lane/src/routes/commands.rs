@@ -38,6 +38,7 @@ impl Lane {
                 self.out_in_journal.remove(&seat);
                 self.cx.change_view(|view, _| view.seat_in(seat));
             }
+            Command::Leave(seat) => self.drive_leaves(seat),
             Command::Suspect(seat) => self.ios.suspect(seat, true),
             Command::Trust(seat) => self.ios.suspect(seat, false),
             Command::Twin { seat, with } => self.begin_twin(seat, with),

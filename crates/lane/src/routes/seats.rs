@@ -48,6 +48,18 @@ impl Lane {
         journaled && self.recovery.is_none() && self.log.next_sequence() > 0
     }
 
+    /// A drive leaves the pool: batches that have begun by now may be on it, and no other ones will be.
+    pub(crate) fn drive_leaves(&mut self, seat: Option<Seat>) {
+        let journaled = self.cx.geometry.regions().is_some();
+        if let Some(before) = std::mem::replace(&mut self.cx.leaving, seat) {
+            self.out_in_journal.remove(&before);
+        }
+        if let Some(seat) = seat.filter(|_| journaled) {
+            self.journal_leaves([seat]);
+            self.checkpoints.want();
+        }
+    }
+
     /// These drives are out: batches that have begun by now may be on them. When the journal does not hold these batches
     /// any more, the pool is told.
     pub(crate) fn journal_leaves(&mut self, seats: impl IntoIterator<Item = Seat>) {

@@ -24,6 +24,7 @@
 mod grow;
 mod members;
 mod stored;
+mod vacate;
 
 use std::sync::Arc;
 
@@ -37,6 +38,7 @@ use crate::{Cell, Layout, Place, Role};
 pub use grow::Move;
 pub use members::Choice;
 pub use stored::StoredError;
+pub use vacate::Elsewhere;
 
 /// Marks a piece that belongs to no group.
 const FREE: u64 = u64::MAX;
@@ -112,6 +114,8 @@ pub struct Pool {
     preserved: u16,
     /// Pieces of a drive that groups may fill; the others are preserved.
     filled_max: u64,
+    /// Seats without a drive, ascending: no piece is there.
+    vacant: Vec<Seat>,
     /// `members[group * width + column]`.
     members: Vec<Cell>,
     /// `taken[seat][row]`: group · width + column, or `FREE`.
@@ -122,6 +126,11 @@ pub struct Pool {
     parities: Vec<u64>,
     /// `met[a * n + b]`: groups that both drives belong to.
     met: Vec<u32>,
+}
+
+/// Pieces of a drive that groups may fill, if so many drives are in use and so many drives' worth is preserved.
+fn filled_max(rows: u64, in_use: u16, preserved: u16) -> u64 {
+    rows * u64::from(in_use.saturating_sub(preserved)) / u64::from(in_use.max(1))
 }
 
 impl Pool {
@@ -137,7 +146,6 @@ impl Pool {
             "a group is wider than the pool"
         );
         let n = usize::from(shape.drives);
-        let kept = shape.drives - shape.spares;
         Self {
             drives: shape.drives,
             width: shape.width,
@@ -145,7 +153,8 @@ impl Pool {
             choice,
             rows,
             preserved: shape.spares,
-            filled_max: rows * u64::from(kept) / u64::from(shape.drives),
+            filled_max: filled_max(rows, shape.drives, shape.spares),
+            vacant: Vec::new(),
             members: Vec::new(),
             taken: vec![Vec::new(); n],
             filled: vec![0; n],
@@ -162,6 +171,24 @@ impl Pool {
         pool
     }
 
+    /// The same with these seats vacant.
+    fn with_vacant(mut self, vacant: Vec<Seat>) -> Self {
+        let in_use = self.drives - u16::try_from(vacant.len()).expect("they are seats");
+        self.filled_max = filled_max(self.rows, in_use, self.preserved);
+        self.vacant = vacant;
+        self
+    }
+
+    fn is_vacant(&self, seat: Seat) -> bool {
+        self.vacant.binary_search(&seat).is_ok()
+    }
+
+    /// Seats with a drive.
+    fn seats_in_use(&self) -> impl Iterator<Item = Seat> + '_ {
+        let seats = (0..self.drives).map(Seat);
+        seats.filter(|&seat| !self.is_vacant(seat))
+    }
+
     const fn shape(&self) -> Shape {
         Shape {
             drives: self.drives,
@@ -175,6 +202,12 @@ impl Pool {
     #[must_use]
     pub fn group_count(&self) -> u64 {
         (self.members.len() / usize::from(self.width)) as u64
+    }
+
+    /// The preservation capacity that the scheme asks for, in drives.
+    #[must_use]
+    pub const fn preserved(&self) -> u16 {
+        self.preserved
     }
 
     /// Pieces that a drive holds.
@@ -256,12 +289,29 @@ impl Layout for Pool {
         self.width
     }
 
+    fn vacant(&self) -> &[Seat] {
+        &self.vacant
+    }
+
     fn spares(&self) -> u16 {
         0
     }
 
+    /// As many as are preserved; fewer after drives were removed whose pieces went to the cells that were preserved.
     fn spare_drives(&self) -> u16 {
-        self.preserved
+        let mut pieces: Vec<u64> = self
+            .seats_in_use()
+            .map(|seat| self.filled[seat.index()])
+            .collect();
+        pieces.sort_unstable_by_key(|&pieces| std::cmp::Reverse(pieces));
+        let fits = |&failed: &usize| {
+            let (gone, left) = pieces.split_at(failed.min(pieces.len()));
+            let room = left.iter().map(|pieces| self.rows.saturating_sub(*pieces));
+            gone.iter().sum::<u64>() <= room.sum()
+        };
+        let most = usize::from(self.preserved);
+        let failed = (1..=most).take_while(fits).last().unwrap_or(0);
+        u16::try_from(failed).unwrap_or(self.preserved)
     }
 
     /// Groups of the table that lie within `rows`.
@@ -324,8 +374,7 @@ impl Layout for Pool {
     ) -> Option<Cell> {
         let seats: Vec<Seat> = self.group_seats(group).collect();
         let free = |seat: Seat| self.first_unused(seat, used).map(|row| Cell { seat, row });
-        (0..self.drives)
-            .map(Seat)
+        self.seats_in_use()
             .filter(|&seat| !out(seat) && !seats.contains(&seat))
             .filter_map(free)
             .min_by_key(|cell| {
@@ -345,9 +394,21 @@ impl Layout for Pool {
 }
 
 impl Pool {
-    /// The first piece that is not `used`, above the drive's own pieces. Spares fill up from below,
-    /// so doubling steps and bisection find the end; holes left by moves are not searched for.
+    /// A piece that is not `used`: the first one above the drive's own pieces, or if there is none, a hole that a move
+    /// has left.
     fn first_unused(&self, seat: Seat, used: &dyn Fn(Cell) -> bool) -> Option<u64> {
+        self.first_unused_above(seat, used).or_else(|| {
+            let taken = &self.taken[seat.index()];
+            let has_holes = self.filled[seat.index()] < taken.len() as u64;
+            let rows = (0..).zip(taken).filter(|_| has_holes);
+            let mut holes =
+                rows.filter(|&(row, &entry)| entry == FREE && !used(Cell { seat, row }));
+            holes.next().map(|(row, _)| row)
+        })
+    }
+
+    /// Spares fill up from below, so doubling steps and bisection find the end.
+    fn first_unused_above(&self, seat: Seat, used: &dyn Fn(Cell) -> bool) -> Option<u64> {
         let start = self.taken[seat.index()].len() as u64;
         let is_used = |row| used(Cell { seat, row });
         if start >= self.rows {

@@ -154,7 +154,7 @@ fn in_use(choice: Choice) -> Pool {
 
 /// Grows a pool, and checks what every growth promises. Returns the pool, the number of moves and the least possible one.
 fn grow(pool: &Pool, drives: u16) -> (Pool, u64, u64) {
-    let (after, moves) = pool.grown(drives);
+    let (after, moves) = pool.grown(drives, &|_| true);
     let before = pool.drives();
     assert_eq!(after.drives(), before + drives);
     assert_eq!(after.group_count(), pool.group_count());
@@ -250,7 +250,7 @@ fn a_pool_that_was_full_has_room_for_more_groups_after_it_has_grown() {
     for choice in [Choice::PairBalanced, Choice::Crush] {
         let full = Pool::filled(shape(12, 10, 1), 500, choice);
         assert_eq!(full.clone().fill_up(), 0, "{choice:?}");
-        let (mut after, _) = full.grown(2);
+        let (mut after, _) = full.grown(2, &|_| true);
         let more = after.fill_up();
         let whole = Pool::filled(shape(14, 10, 1), 500, choice).group_count();
         let (least, all) = (whole - whole / 50, after.group_count());

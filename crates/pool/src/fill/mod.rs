@@ -55,6 +55,12 @@ impl Pool {
     pub(super) fn requeue_fills(&mut self) {
         let was_idle = self.fills.is_idle();
         self.fills.rescan();
+        self.placement.forget_leaving_plan();
+        self.queue_fills(was_idle);
+    }
+
+    /// Queues columns that should move and do not wait yet.
+    pub(super) fn queue_fills(&mut self, was_idle: bool) {
         self.replacements_again();
         if self.fills.stopped {
             // These fills would never begin, and the pool would never be idle again.
@@ -80,12 +86,13 @@ impl Pool {
         let cell_bytes = self.geometry.plane_bytes();
         self.fills.count(self.now, was_idle, waiting, cell_bytes);
         self.fills_are_as_urgent_as_groups();
-        // Its reports are those of the growth.
+        // Its reports are those of the growth, or of the removal.
         let expands = self.facts.grows && self.fills.why() == Some(Why::CopyBack);
+        let removes = self.fills.why() == Some(Why::Leave);
         self.fills.progress.expands = expands;
         // Records of columns that a returned drive still has may be under way already, and no rebuild has begun.
         let unannounced = !self.fills.announced && self.fills.progress.ended.is_none();
-        if (was_idle || unannounced) && !expands {
+        if (was_idle || unannounced) && !expands && !removes {
             self.fills.announced = true;
             self.report(Report::RebuildBegins { cells: waiting });
         }
@@ -447,6 +454,7 @@ impl Pool {
             Why::Rebuild => Class::Rebuild {
                 lost: Reverse(lost()),
             },
+            Why::Leave => Class::Leave,
             Why::CopyBack => Class::CopyBack,
             Why::Replace => Class::Replace,
         }
@@ -489,7 +497,12 @@ impl Pool {
         for seat in filling {
             // A drive that joins the layout has no columns before its table counts.
             let joins = seat.0 >= self.geometry.layout().drives();
-            if joins || self.placement.is_any_writing() || self.placement.lacks_columns(seat) {
+            let leaves = self.leaving() == Some(seat);
+            if joins
+                || leaves
+                || self.placement.is_any_writing()
+                || self.placement.lacks_columns(seat)
+            {
                 continue;
             }
             self.facts.seats[seat.index()].state = SeatState::Current;

@@ -6,7 +6,7 @@
 //!      └───────────────────────────────────────────────┴──────────────┘ wait, if it can be filled; else unrecoverable
 //! ```
 //!
-//! Order: groups that have lost most first, then copy-back, then replacements; among equals a policy chooses (`order/`).
+//! Order: groups that have lost most first, then drives that leave, then copy-back, then replacements; among equals a policy chooses (`order/`).
 //!
 //! Invariants:
 //! - A column is in one state at a time.
@@ -41,6 +41,8 @@ const SCAN_AHEAD: usize = 256;
 pub(super) enum Class {
     /// The column is absent; the more columns its group has lost, the sooner.
     Rebuild { lost: Reverse<usize> },
+    /// The column's drive leaves the pool.
+    Leave,
     /// The column is on spare space and its home is in again.
     CopyBack,
     /// The column's drive is being replaced.
@@ -51,6 +53,7 @@ impl Class {
     const fn why(self) -> Why {
         match self {
             Self::Rebuild { .. } => Why::Rebuild,
+            Self::Leave => Why::Leave,
             Self::CopyBack => Why::CopyBack,
             Self::Replace => Why::Replace,
         }
@@ -61,7 +64,7 @@ impl Class {
     const fn urgency(self) -> usize {
         match self {
             Self::Rebuild { lost } => lost.0,
-            Self::CopyBack | Self::Replace => 0,
+            Self::Leave | Self::CopyBack | Self::Replace => 0,
         }
     }
 }

@@ -49,6 +49,12 @@ pub enum GrowError {
     /// The pool grows already.
     #[error("the pool is being expanded already")]
     Grows,
+    /// A drive leaves the pool.
+    #[error("the drive in seat {seat} is being removed")]
+    Leaving {
+        /// Which seat.
+        seat: Seat,
+    },
     /// A drive is out or being filled.
     #[error("the drive in seat {seat} is {}", if *out { "out" } else { "not filled yet" })]
     NotWhole {
@@ -105,7 +111,10 @@ impl GrowError {
     #[must_use]
     pub(crate) fn renumbered(mut self, number: impl Fn(Seat) -> Seat) -> Self {
         match &mut self {
-            Self::NotWaiting { seat } | Self::NotWhole { seat, .. } | Self::Replacing { seat } => {
+            Self::NotWaiting { seat }
+            | Self::Leaving { seat }
+            | Self::NotWhole { seat, .. }
+            | Self::Replacing { seat } => {
                 *seat = number(*seat);
             }
             _ => {}
@@ -128,6 +137,9 @@ impl Hint for GrowError {
             }
             Self::TooSmall { .. } => "use a larger one",
             Self::Grows => "`ravelin pool wait --for expand` waits until that is done",
+            Self::Leaving { .. } => {
+                "`ravelin pool wait --for remove` waits until that is done, and `ravelin drive online` calls it off"
+            }
             Self::NotWhole { out: true, .. } => {
                 "bring it back or replace it first: a pool grows when no redundancy is missing"
             }

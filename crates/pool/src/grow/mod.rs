@@ -92,8 +92,8 @@ impl Pool {
         self.check_may_grow()?;
         let planned = self.planned(drives)?;
         let columns = self.with_content(&planned.moves);
-        let before = self.geometry.layout().drives();
-        let after = layout::Layout::drives(&planned.table);
+        let before = u16::try_from(self.layout_seats().count()).expect("seats are 16 bits");
+        let after = before + u16::try_from(drives).expect("they were counted");
         let group_bytes = self.geometry.group_data_bytes();
         Ok(GrowthPlan {
             scheme: self.facts_with(&planned.table).scheme,
@@ -206,6 +206,9 @@ impl Pool {
         if self.is_growing() || self.growth.switches {
             return Err(GrowError::Grows);
         }
+        if let Some(seat) = self.leaving() {
+            return Err(GrowError::Leaving { seat });
+        }
         for seat in self.layout_seats() {
             match self.facts.seats[seat.index()].state {
                 SeatState::Current => {}
@@ -223,12 +226,16 @@ impl Pool {
             let groups = away.len() as u64;
             return Err(GrowError::Incomplete { groups });
         }
-        let losses = &self.facts.losses;
-        let listed = losses.ranges.iter().map(|&(_, _, blocks)| blocks);
-        match listed.sum::<u64>() + losses.unlisted_blocks {
+        match self.lost_blocks() {
             0 => Ok(()),
             blocks => Err(GrowError::Lost { blocks }),
         }
+    }
+
+    pub(super) fn lost_blocks(&self) -> u64 {
+        let losses = &self.facts.losses;
+        let listed = losses.ranges.iter().map(|&(_, _, blocks)| blocks);
+        listed.sum::<u64>() + losses.unlisted_blocks
     }
 
     /// The table after a growth by so many drives.
@@ -237,13 +244,14 @@ impl Pool {
             return Err(GrowError::NoDrives);
         }
         let table = self.geometry.layout().table().expect("it may grow");
-        let before = layout::Layout::drives(table);
-        let after = usize::from(before) + drives;
-        let Ok(after) = u16::try_from(after) else {
+        let after = usize::from(layout::Layout::drives(table)) + drives;
+        if u16::try_from(after).is_err() {
             let why = format!("{after} drives are more than seats can count");
             return Err(GrowError::Layout { why });
-        };
-        let (table, moves) = table.grown(after - before);
+        }
+        let drives = u16::try_from(drives).expect("there are as many seats");
+        let content = self.placement.groups();
+        let (table, moves) = table.grown(drives, &|group| content.has(group));
         let mut full = table.clone();
         full.fill_up();
         self.check_table(&full)?;
@@ -284,13 +292,13 @@ impl Pool {
     }
 
     /// The facts with another table. All numbers of the scheme are given: their defaults depend on the number of drives.
-    fn facts_with(&self, table: &Table) -> PoolFacts {
+    pub(super) fn facts_with(&self, table: &Table) -> PoolFacts {
         let mut facts = self.facts.clone();
         let layout: &dyn layout::Layout = table;
         let mut scheme = facts.parsed_scheme().expect("the pool was opened with it");
         scheme.data = Some(layout.columns() - scheme.parity);
         scheme.drives = Some(layout.drives());
-        scheme.spares = Some(layout.spare_drives());
+        scheme.spares = Some(table.preserved());
         facts.scheme = scheme.to_string();
         facts.layout_drives = layout.drives();
         facts.layout_table = layout.stored().map(|bytes| to_hex(&bytes));
@@ -346,7 +354,7 @@ impl Pool {
     }
 
     /// Records columns at home that are there, or whose groups have no content: nothing is copied.
-    fn record_all_at_home(&mut self, keys: Vec<Key>) {
+    pub(super) fn record_all_at_home(&mut self, keys: Vec<Key>) {
         if !keys.is_empty() && self.fills.is_idle() {
             // This is no rebuild that could end.
             self.fills.progress.ended.get_or_insert(self.now);
@@ -359,19 +367,23 @@ impl Pool {
     /// All entries are durable: one generation has the new table and the new seats.
     fn switch(&mut self) {
         let joining = self.growth.joining.as_ref().expect("drives are to join");
-        let first = self.geometry.layout().drives();
-        let seats: Vec<Seat> = (first..).map(Seat).take(joining.drives.len()).collect();
+        let count = u16::try_from(joining.drives.len()).expect("seats are 16 bits");
+        let table = self.geometry.layout().table().expect("it grows");
+        let seats: Vec<Seat> = table.seats_for(count).collect();
         let recorded = |piece: &Move| self.placement.has_record((piece.group, piece.column));
         assert!(
             joining.moves.iter().all(recorded),
             "all columns that move are recorded"
         );
         let joining = *self.growth.joining.take().expect("just seen");
+        // Where a drive takes a vacant seat, the empty entry is in its seat of before.
+        let mut emptied = Vec::new();
         for (&seat, drive) in seats.iter().zip(&joining.drives) {
             let from = self.facts.seats().find(|(_, facts)| facts.drive == *drive);
             let from = from.expect("it waits").0;
             if from != seat {
                 self.exchange(seat, from);
+                emptied.push(OnDurable::Vacate(from));
             }
         }
         self.facts = self.facts_with(&joining.table);
@@ -402,11 +414,12 @@ impl Pool {
             OnDurable::Requeue,
             OnDurable::Done(joining.ticket, Ok(())),
         ]);
+        effects.extend(emptied);
         self.commit(effects);
     }
 
     /// The table of the facts counts from the moment on when it is durable.
-    fn grow_to(&mut self) -> OnDurable {
+    pub(super) fn grow_to(&mut self) -> OnDurable {
         let geometry = geometry_of(&self.facts).expect("it was checked when it was planned");
         self.growth.switches = true;
         OnDurable::Grow(Arc::new(geometry))
@@ -418,6 +431,9 @@ impl Pool {
         self.placement.switch(&geometry);
         self.tell_lanes(&Command::Grow(GrownGeometry(Arc::clone(&geometry))));
         self.geometry = geometry;
+        for seat in self.layout_seats() {
+            self.placement.forget_records_at_home(seat);
+        }
         self.actions.push_back(PoolAction::VolumesChanged);
     }
 

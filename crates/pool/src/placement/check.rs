@@ -20,7 +20,8 @@ impl Placement {
                 == (seat.state, seat.drive, &seat.holds)
         });
         assert!(
-            same && self.standings.len() == facts.seats.len(),
+            same && self.standings.len() == facts.seats.len()
+                && self.leaving == facts.leaves.map(Seat),
             "seats are {:?}, and were reported as {:?}",
             facts.seats,
             self.standings
@@ -101,7 +102,11 @@ impl Placement {
 
     /// What walks by seat find is what a walk over all groups finds.
     fn check_walks(&self) {
-        if self.places.is_empty() && self.twins.is_empty() && self.incomplete().next().is_none() {
+        if self.places.is_empty()
+            && self.twins.is_empty()
+            && self.leaving.is_none()
+            && self.incomplete().next().is_none()
+        {
             // Every column is at home.
             return;
         }

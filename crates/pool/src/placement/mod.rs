@@ -51,6 +51,7 @@ use block::Seat;
 use format::seeded::{self, SeededFault};
 use format::{CellEntry, CellPage, PoolFacts, SeatState};
 use layout::Cell;
+use layout::pool::Elsewhere;
 use plan::Geometry;
 use uuid::Uuid;
 
@@ -88,6 +89,8 @@ impl Record {
 pub(crate) enum Why {
     /// No drive has it.
     Rebuild,
+    /// Its drive leaves the pool.
+    Leave,
     /// It is in spare space, and its home is in again.
     CopyBack,
     /// Its drive is being replaced.
@@ -99,6 +102,7 @@ impl Why {
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Rebuild => "rebuild",
+            Self::Leave => "remove",
             Self::CopyBack => "copy_back",
             Self::Replace => "replace",
         }
@@ -134,6 +138,10 @@ pub(crate) struct Placement {
     /// By the seat of the successor.
     twins: BTreeMap<Seat, Twin>,
     returns: BTreeMap<Seat, Return>,
+    /// The seat whose drive leaves.
+    leaving: Option<Seat>,
+    /// Where its columns with content go; empty before that is planned.
+    leaving_to: BTreeMap<Key, Cell>,
     /// Seats that are being filled: the row at which a column was missing last.
     missing: BTreeMap<Seat, u64>,
 }
@@ -158,6 +166,8 @@ impl Placement {
             next_generation: 1,
             twins: BTreeMap::new(),
             returns: BTreeMap::new(),
+            leaving: None,
+            leaving_to: BTreeMap::new(),
             missing: BTreeMap::new(),
         };
         placement.seats_are(facts);
@@ -217,6 +227,7 @@ impl Placement {
             holds: seat.holds.clone(),
         });
         self.standings = standings.collect();
+        self.leaving = facts.leaves.map(Seat);
     }
 
     /// Volumes have other groups, or groups have got content.
@@ -276,6 +287,11 @@ impl Placement {
         (self.state(home.seat) == SeatState::Current).then_some(home)
     }
 
+    /// Where a column is by an entry of a cell table.
+    pub(crate) fn recorded(&self, (group, column): Key) -> Option<Cell> {
+        { self.places.get(&(group, column)) }.map(|record| record.cell)
+    }
+
     /// Whether a column is somewhere by an entry of a cell table.
     pub(crate) fn has_record(&self, key: Key) -> bool {
         self.places.contains_key(&key)
@@ -320,7 +336,41 @@ impl Placement {
     /// Whether a column is not at home although its home could take it.
     pub(crate) fn is_away(&self, key: Key) -> bool {
         let home = self.home(key);
-        self.state(home.seat).takes_part() && self.place(key).is_some_and(|cell| cell != home)
+        self.takes_columns(home.seat) && self.place(key).is_some_and(|cell| cell != home)
+    }
+
+    /// Plans where the columns go that are on the drive that leaves, unless some that were planned are still there: then
+    /// these could not be copied. Returns whether there is a plan now that was not there before.
+    pub(crate) fn plan_leaving(&mut self) -> bool {
+        let Some(seat) = self.leaving else {
+            return false;
+        };
+        if self.leaving_to.keys().any(|&key| self.leaves(key)) {
+            return false;
+        }
+        let Some(table) = self.geometry.layout().table() else {
+            return false;
+        };
+        let moves = table.vacating(seat, self).into_iter().flatten();
+        let planned = moves.map(|piece| ((piece.group, piece.column), piece.to));
+        self.leaving_to = planned.filter(|&(key, _)| self.groups.has(key.0)).collect();
+        !self.leaving_to.is_empty()
+    }
+
+    /// Membership has changed: where columns go that leave is planned again.
+    pub(crate) fn forget_leaving_plan(&mut self) {
+        self.leaving_to.clear();
+    }
+
+    /// Whether a seat's drive is written to, and does not leave.
+    fn takes_columns(&self, seat: Seat) -> bool {
+        self.state(seat).takes_part() && self.leaving != Some(seat)
+    }
+
+    /// Whether a column is on the drive that leaves.
+    fn leaves(&self, key: Key) -> bool {
+        let place = || self.place(key).map(|cell| cell.seat);
+        self.leaving.is_some() && place() == self.leaving
     }
 
     /// Whether a column is in spare space although its home drive is complete. That happens in groups without a volume:
@@ -335,6 +385,8 @@ impl Placement {
             Some(Why::Rebuild)
         } else if self.is_away(key) {
             Some(Why::CopyBack)
+        } else if self.leaves(key) {
+            Some(Why::Leave)
         } else {
             self.successor_cell(key).map(|_| Why::Replace)
         }
@@ -343,11 +395,16 @@ impl Placement {
     /// Where a column should move: to its home if a drive is there, else to a free spare cell of the home's row. `None`
     /// while that drive is joining, or is expected back; the queue is built again after that.
     pub(crate) fn target_for(&self, key: Key, why: Why) -> Option<Cell> {
-        if why == Why::Replace {
-            return self.successor_cell(key);
+        match why {
+            Why::Replace => return self.successor_cell(key),
+            Why::Leave => {
+                let planned = self.leaving_to.get(&key).copied();
+                return planned.filter(|&cell| !self.is_used(cell));
+            }
+            Why::Rebuild | Why::CopyBack => {}
         }
         let home = self.home(key);
-        if self.state(home.seat).takes_part() {
+        if self.takes_columns(home.seat) {
             let joined = !self.is_joining(home.seat) || seeded::is(SeededFault::FillBeforeJoined);
             return joined.then_some(home);
         }
@@ -376,7 +433,7 @@ impl Placement {
             .map(|cell| cell.seat)
             .collect();
         let out = |seat: Seat| {
-            !self.state(seat).takes_part() || self.is_joining(seat) || neighbours.contains(&seat)
+            !self.takes_columns(seat) || self.is_joining(seat) || neighbours.contains(&seat)
         };
         let used = |cell| self.taken.contains_key(&cell);
         self.geometry.layout().spare_for(group, column, &out, &used)
@@ -392,6 +449,24 @@ impl Placement {
                 ..
             }
         )
+    }
+}
+
+/// What a table needs to know when a drive leaves.
+impl Elsewhere for Placement {
+    fn elsewhere(&self, group: u64, column: u16) -> Option<Cell> {
+        self.recorded((group, column))
+    }
+
+    fn is_used(&self, cell: Cell) -> bool {
+        self.is_taken(cell) || !self.takes_columns(cell.seat) || self.is_joining(cell.seat)
+    }
+
+    fn has_piece(&self, group: u64, seat: Seat) -> bool {
+        let columns = self.columns().map(|column| (group, column));
+        let mut cells =
+            columns.flat_map(|key| [self.recorded(key), self.claims.get(&key).copied()]);
+        cells.any(|cell| cell.is_some_and(|cell| cell.seat == seat))
     }
 }
 
@@ -479,6 +554,22 @@ impl Placement {
         self.forget_cells(seat, |cell, (group, column)| {
             layout.cell(group, column) == cell
         });
+    }
+
+    /// Homes have changed: columns that are at home by a record need none on a complete drive.
+    pub(crate) fn forget_records_at_home(&mut self, seat: Seat) {
+        if self.state(seat) != SeatState::Current {
+            return;
+        }
+        let geometry = Arc::clone(&self.geometry);
+        let at_home = { self.cells_of(seat) }
+            .filter(|&(cell, (group, column))| geometry.layout().cell(group, column) == cell)
+            .filter(|&(cell, key)| self.is_recorded(key, cell));
+        let at_home: Vec<(Cell, Key)> = at_home.collect();
+        for (cell, key) in at_home {
+            self.taken.remove(&cell);
+            self.places.remove(&key);
+        }
     }
 
     /// Cells of a drive for which `is_meant` is true are free, and are no places.

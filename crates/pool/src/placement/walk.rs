@@ -46,10 +46,11 @@ impl Placement {
         unrecorded.chain(recorded.inspect(|&(group, _)| touch(group)))
     }
 
-    /// Seats of the layout whose drive is not complete.
+    /// Seats of the layout whose drive is not complete. Vacant ones have no column.
     pub(super) fn incomplete(&self) -> impl Iterator<Item = Seat> + '_ {
+        let vacant = self.geometry.layout().vacant();
         let seats = (0..self.geometry.layout().drives()).map(Seat);
-        seats.filter(|&seat| self.state(seat) != SeatState::Current)
+        seats.filter(|seat| self.state(*seat) != SeatState::Current && !vacant.contains(seat))
     }
 
     /// Columns with content that no drive has.
@@ -78,7 +79,9 @@ impl Placement {
             .twins
             .values()
             .flat_map(|twin| self.columns_on(twin.of));
-        let columns = homes.chain(recorded).chain(replaced);
+        let leaving = self.leaving.into_iter();
+        let leaving = leaving.flat_map(|seat| self.columns_on(seat));
+        let columns = homes.chain(recorded).chain(leaving).chain(replaced);
         columns.filter_map(|key| Some((self.why(key)?, key)))
     }
 

@@ -249,6 +249,40 @@ impl World {
         begun.map(|()| ticket)
     }
 
+    /// Removes a drive of the layout; returns when the labels say so.
+    ///
+    /// # Errors
+    /// As [`Pool::remove_drive`].
+    pub fn remove(&mut self, seat: Seat) -> Result<(), PoolError> {
+        let ticket = self.begin_remove(seat)?;
+        self.await_ticket(ticket)
+    }
+
+    /// The same, without waiting for the end.
+    ///
+    /// # Errors
+    /// As [`Pool::remove_drive`].
+    pub fn begin_remove(&mut self, seat: Seat) -> Result<Ticket, PoolError> {
+        let ticket = self.ticket();
+        let begun = self.pool.remove_drive(self.now, seat, ticket);
+        if begun.is_err() {
+            self.tickets.insert(ticket, Some(begun.clone()));
+        }
+        self.poll_pool();
+        begun.map(|()| ticket)
+    }
+
+    /// Calls a removal off.
+    ///
+    /// # Errors
+    /// As [`Pool::keep_drive`].
+    pub fn keep(&mut self, seat: Seat) -> Result<(), PoolError> {
+        let ticket = self.ticket();
+        self.pool.keep_drive(self.now, seat, ticket)?;
+        self.poll_pool();
+        self.await_ticket(ticket)
+    }
+
     /// Pulls a drive: from now on all its operations fail.
     pub fn pull(&mut self, seat: Seat) {
         self.drive(seat).pull();

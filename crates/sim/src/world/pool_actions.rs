@@ -50,7 +50,9 @@ impl World {
                         self.push(self.now + HAND_OVER, event);
                     }
                 }
-                PoolAction::Vacate(seat) => seat_at(&mut self.seats, seat, None),
+                PoolAction::Vacate(seat) | PoolAction::Release(seat) => {
+                    seat_at(&mut self.seats, seat, None);
+                }
                 PoolAction::VolumesChanged => {
                     let geometry = self.pool.geometry();
                     self.volumes = self

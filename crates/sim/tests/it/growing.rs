@@ -13,30 +13,30 @@ const BLOCK: u64 = 4096;
 
 /// A pool that grows.
 #[derive(Clone, Copy)]
-struct Case {
-    scheme: &'static str,
-    drives: u16,
-    spares: u16,
-    lazy: bool,
+pub(crate) struct Case {
+    pub(crate) scheme: &'static str,
+    pub(crate) drives: u16,
+    pub(crate) spares: u16,
+    pub(crate) lazy: bool,
     /// Groups of the volume.
-    groups: u64,
+    pub(crate) groups: u64,
     /// Drives that join.
-    fresh: usize,
+    pub(crate) fresh: usize,
     /// Waiting spares that join.
-    waiting: &'static [Seat],
+    pub(crate) waiting: &'static [Seat],
 }
 
 /// A pool with a volume of random bytes, closed.
-struct Template {
-    case: Case,
-    options: WorldOptions,
+pub(crate) struct Template {
+    pub(crate) case: Case,
+    pub(crate) options: WorldOptions,
     size: u64,
     drives: Vec<Drive>,
     oracle: Oracle,
 }
 
 impl Template {
-    fn new(case: Case) -> Self {
+    pub(crate) fn new(case: Case) -> Self {
         let options = WorldOptions {
             spares: case.spares,
             cell_bytes: 128 << 10,
@@ -62,7 +62,7 @@ impl Template {
         }
     }
 
-    fn open(&self, seed: u64) -> (World, Oracle) {
+    pub(crate) fn open(&self, seed: u64) -> (World, Oracle) {
         let world = World::open(self.drives.clone(), false, seed).unwrap();
         (world, self.oracle.clone())
     }
@@ -80,7 +80,7 @@ impl Template {
         self.case.drives + u16::try_from(joined).unwrap()
     }
 
-    fn check(&self, world: &mut World, oracle: &Oracle, when: &str) {
+    pub(crate) fn check(&self, world: &mut World, oracle: &Oracle, when: &str) {
         let read = world.read(VOLUME, 0, self.size);
         let read = read.unwrap_or_else(|fault| panic!("{when}: {fault}: {:#?}", world.reports));
         oracle.check(0, &read, when);
@@ -128,18 +128,18 @@ fn write(world: &mut World, oracle: &mut Oracle, offset: u64, length: u64) {
 
 /// A client that writes at random places, two requests at a time, and flushes now and then.
 #[derive(Clone)]
-struct Client {
+pub(crate) struct Client {
     size: u64,
     /// What the last flush covers.
     flushed: Oracle,
     /// Writes since then, ended or not.
     since: Vec<(u64, Vec<u8>)>,
-    in_flight: Vec<u64>,
+    pub(crate) in_flight: Vec<u64>,
     flushes: bool,
 }
 
 impl Client {
-    fn new(template: &Template, oracle: Oracle) -> Self {
+    pub(crate) fn new(template: &Template, oracle: Oracle) -> Self {
         Self {
             size: template.size,
             flushed: oracle,
@@ -150,7 +150,7 @@ impl Client {
     }
 
     /// Takes what has ended, and submits the next requests when nothing is in flight; `more`: also writes.
-    fn advance(&mut self, world: &mut World, more: bool) {
+    pub(crate) fn advance(&mut self, world: &mut World, more: bool) {
         self.in_flight.retain(|&id| match world.ended(id) {
             Some(end) => {
                 end.expect("no request fails");
@@ -186,7 +186,7 @@ impl Client {
     }
 
     /// Each block is as it was flushed, or as a later write has it.
-    fn check(&self, world: &mut World, when: &str) {
+    pub(crate) fn check(&self, world: &mut World, when: &str) {
         let read = world.read(VOLUME, 0, self.size);
         let read = read.unwrap_or_else(|fault| panic!("{when}: {fault}: {:#?}", world.reports));
         let offsets = (0..self.size).step_by(usize::try_from(BLOCK).unwrap());
@@ -273,7 +273,7 @@ fn a_pool_that_has_grown_reads_right_and_has_room_for_more() {
         match case.lazy {
             false => assert_eq!(copied, planned.moved_bytes, "{when}"),
             true => assert!(
-                (1..planned.moved_bytes).contains(&copied),
+                (1..=planned.moved_bytes).contains(&copied),
                 "{when}: {copied}"
             ),
         }

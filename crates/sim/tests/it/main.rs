@@ -31,6 +31,7 @@ mod page_reads;
 mod preserved;
 mod recovering;
 mod regressions;
+mod removing;
 mod replacing;
 mod schedules;
 mod scrub;

@@ -12,6 +12,8 @@
 //! shared groups would have nothing to go by: from 12 to 20 drives one survivor of a rebuild would read 1.2 times the
 //! mean. One after the other it reads 1.02 times, with as many moves.
 
+use std::cmp::Reverse;
+
 use block::Seat;
 
 use super::Pool;
@@ -60,17 +62,17 @@ impl Pool {
         let mut moves = Vec::new();
         loop {
             let filled = |seat: &Seat| self.filled[seat.index()];
-            let seats = || (0..self.drives).map(Seat);
+            let seats = || self.seats_in_use();
             let Some(target) = seats().min_by_key(filled) else {
                 break;
             };
-            let Some(source) = seats().rev().max_by_key(filled) else {
+            let Some(source) = seats().max_by_key(|seat| (filled(seat), Reverse(*seat))) else {
                 break;
             };
             if filled(&source) <= filled(&target) + 1 {
                 break;
             }
-            let Some(entry) = self.cheapest(source, target) else {
+            let Some(entry) = self.cheapest(source, target, &|_| true) else {
                 break;
             };
             moves.push(self.relocate(entry, target));
@@ -78,21 +80,35 @@ impl Pool {
         moves
     }
 
-    /// The table after `drives` empty drives with as many pieces as the others have taken the seats behind the last one,
+    /// The seats that so many drives would take, in order: vacant ones, and then those behind the last one.
+    pub fn seats_for(&self, drives: u16) -> impl Iterator<Item = Seat> + '_ {
+        let behind = (self.drives..).map(Seat);
+        { self.vacant.iter().copied().chain(behind) }.take(drives.into())
+    }
+
+    /// The table after `drives` empty drives with as many pieces as the others have taken their [seats](Self::seats_for),
     /// and the moves that lead to it. There are as few of them as make the new drives as full as the others: each goes
-    /// from a drive of before to a new one. No cell of a drive of before gets another piece, so that every piece can be
+    /// from a drive of before to a new one. Of the pieces with content as few move as give each drive its share of
+    /// these; the others need no copy. No cell of a drive of before gets another piece, so that every piece can be
     /// read where it was until its copy is complete. Groups keep their numbers, and none is added ([`Pool::fill_up`]).
     ///
     /// # Panics
     /// At 65,535 drives.
     #[must_use]
-    pub fn grown(&self, drives: u16) -> (Self, Vec<Move>) {
+    pub fn grown(&self, drives: u16, has_content: &dyn Fn(u64) -> bool) -> (Self, Vec<Move>) {
         let mut planned = self.clone();
-        for _ in 0..drives {
-            let target = planned.add_drive();
-            planned.fill_drive(target);
+        for target in self.seats_for(drives) {
+            if target.0 < planned.drives {
+                let mut vacant = std::mem::take(&mut planned.vacant);
+                vacant.retain(|&seat| seat != target);
+                planned = planned.with_vacant(vacant);
+            } else {
+                planned.add_drive();
+            }
+            planned.fill_drive(target, has_content);
         }
-        let mut after = Self::new(planned.shape(), self.rows, self.choice);
+        let after = Self::new(planned.shape(), self.rows, self.choice);
+        let mut after = after.with_vacant(planned.vacant.clone());
         let width = u64::from(self.width);
         let mut moves = Vec::new();
         for (entry, (&from, planned)) in (0..).zip(self.members.iter().zip(&planned.members)) {
@@ -119,20 +135,44 @@ impl Pool {
         (after, moves)
     }
 
-    /// Moves pieces to an empty drive until it is as full as the others: each from the fullest drive that has one to give.
-    fn fill_drive(&mut self, target: Seat) {
-        loop {
-            let least = self.filled[target.index()] + 1;
-            let mut sources: Vec<Seat> = { (0..self.drives).map(Seat) }
-                .filter(|seat| self.filled[seat.index()] > least)
-                .collect();
-            sources.sort_by_key(|seat| std::cmp::Reverse((self.filled[seat.index()], *seat)));
-            let mut entries = sources.into_iter();
-            let Some(entry) = entries.find_map(|source| self.cheapest(source, target)) else {
-                return;
-            };
+    /// Moves pieces to an empty drive until it is as full as the others: first those with content, until it has as many of
+    /// them, and then others. Each comes from the drive that has most of its kind, or if that has none to give, from the
+    /// next one.
+    fn fill_drive(&mut self, target: Seat, has_content: &dyn Fn(u64) -> bool) {
+        let width = u64::from(self.width);
+        let with_content = |entry: u64| has_content(entry / width);
+        let of_drive = |taken: &Vec<u64>| {
+            let pieces = taken.iter().filter(|&&entry| entry != super::FREE);
+            pieces.filter(|&&entry| with_content(entry)).count() as u64
+        };
+        let mut content: Vec<u64> = self.taken.iter().map(of_drive).collect();
+        while let Some(entry) = self.next_for(target, &content, &with_content) {
+            content[self.members[usize::try_from(entry).expect("a table's index")]
+                .seat
+                .index()] -= 1;
+            content[target.index()] += 1;
             self.relocate(entry, target);
         }
+        let without = |entry: u64| !with_content(entry);
+        while let Some(entry) = self.next_for(target, &self.filled, &without) {
+            self.relocate(entry, target);
+        }
+    }
+
+    /// The next piece of a kind that moves to a drive, while others have more by these counts.
+    fn next_for(
+        &self,
+        target: Seat,
+        counts: &[u64],
+        is_meant: &dyn Fn(u64) -> bool,
+    ) -> Option<u64> {
+        let least = counts[target.index()] + 1;
+        let mut sources: Vec<Seat> = { (0..self.drives).map(Seat) }
+            .filter(|seat| counts[seat.index()] > least)
+            .collect();
+        sources.sort_by_key(|seat| Reverse((counts[seat.index()], *seat)));
+        let mut sources = sources.into_iter();
+        sources.find_map(|source| self.cheapest(source, target, is_meant))
     }
 
     /// Adds as many groups as fit, and returns their number: after a growth there is room for more.
@@ -154,8 +194,8 @@ impl Pool {
             }
             let group = entry / u64::from(emptied.width);
             let seats: Vec<Seat> = emptied.group_seats(group).collect();
-            let target = (0..emptied.drives)
-                .map(Seat)
+            let target = emptied
+                .seats_in_use()
                 .filter(|seat| !seats.contains(seat) && *seat != source)
                 .filter(|seat| emptied.filled[seat.index()] < emptied.rows)
                 .filter(|&seat| emptied.domain_allows(&seats, source, seat))
@@ -172,13 +212,13 @@ impl Pool {
         Some(moves)
     }
 
-    /// The entry on `source` whose move to `target` adds the fewest shared groups.
-    fn cheapest(&self, source: Seat, target: Seat) -> Option<u64> {
+    /// The entry on `source`, of those that are meant, whose move to `target` adds the fewest shared groups.
+    fn cheapest(&self, source: Seat, target: Seat, is_meant: &dyn Fn(u64) -> bool) -> Option<u64> {
         let width = u64::from(self.width);
         self.taken[source.index()]
             .iter()
             .copied()
-            .filter(|&entry| entry != super::FREE)
+            .filter(|&entry| entry != super::FREE && is_meant(entry))
             .filter_map(|entry| {
                 let seats: Vec<Seat> = self.group_seats(entry / width).collect();
                 let fits = !seats.contains(&target) && self.domain_allows(&seats, source, target);
@@ -196,7 +236,7 @@ impl Pool {
     }
 
     /// True if `target` may replace `source` in a group on `seats`.
-    fn domain_allows(&self, seats: &[Seat], source: Seat, target: Seat) -> bool {
+    pub(super) fn domain_allows(&self, seats: &[Seat], source: Seat, target: Seat) -> bool {
         let super::Choice::Domains(domains) = self.choice else {
             return true;
         };
@@ -208,13 +248,14 @@ impl Pool {
     }
 
     fn relocate(&mut self, entry: u64, target: Seat) -> Move {
+        let row = self.free_row(target);
+        self.move_piece(entry, Cell { seat: target, row })
+    }
+
+    pub(super) fn move_piece(&mut self, entry: u64, to: Cell) -> Move {
         let width = u64::from(self.width);
         let index = usize::try_from(entry).expect("a table's index");
         let from = self.members[index];
-        let to = Cell {
-            seat: target,
-            row: self.free_row(target),
-        };
         let group = entry / width;
         let others: Vec<Seat> = self
             .group_seats(group)

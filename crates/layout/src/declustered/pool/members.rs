@@ -40,7 +40,7 @@ impl Pool {
     }
 
     fn has_room(&self, seat: Seat) -> bool {
-        self.filled[seat.index()] < self.filled_max
+        self.filled[seat.index()] < self.filled_max && !self.is_vacant(seat)
     }
 
     fn balanced_members(&self, group: u64, domains: Option<u16>) -> Option<Vec<Seat>> {

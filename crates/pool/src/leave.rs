@@ -1,0 +1,444 @@
+//! Drives that leave the pool: `docs/design/growing.md`, "Drives that leave".
+//!
+//! ```text
+//!   remove a working drive ─► its columns move to free cells of other drives ──────────────┐
+//!                    │            (`drive online` calls it off)                            ├─► the journal does not need it
+//!   remove a drive that is out ─► its columns are there already ───────────────────────────┘                 ▼
+//!                                                                                             switch ─► the seat is vacant
+//! ```
+//!
+//! A batch of the journal is on few drives, so it must not lose one because a drive leaves: lanes write no more batches to
+//! it, and the switch waits until none counts there. At the switch the places of its columns become their homes, in one generation, so no column moves. A column without
+//! content gets any free cell.
+//!
+//! Invariants:
+//! - One drive leaves at a time, and none while the pool grows.
+//! - A seat becomes vacant when no column with content has its place there, and each has one.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+use block::{Hint, Instant, Seat};
+use plan::action::Command;
+
+use super::placement::Key;
+use super::{OnDurable, OutReason, Pool, PoolError, Report, SeatState, Ticket};
+
+/// Why a drive does not leave the pool.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LeaveError {
+    /// The layout is no table of pieces.
+    #[error("a pool of scheme `{scheme}` cannot give up a drive yet")]
+    NotPieces {
+        /// Its scheme.
+        scheme: String,
+    },
+    /// A group would be wider than the pool.
+    #[error("stripes are {width} drives wide, and {left} would be left")]
+    TooFew {
+        /// Columns of a group.
+        width: u16,
+        /// Drives that would be left.
+        left: u16,
+    },
+    /// The pool grows, or another drive leaves.
+    #[error("{}", match other { Some(seat) => format!("the drive in seat {seat} is being removed"), None => "the pool is being expanded".to_owned() })]
+    Busy {
+        /// The drive that leaves.
+        other: Option<Seat>,
+    },
+    /// A drive is being filled or replaced.
+    #[error("the drive in seat {seat} is being filled or replaced")]
+    Filling {
+        /// Which seat.
+        seat: Seat,
+    },
+    /// Another drive is out: its columns may be in the cells that this one's need, and on this one.
+    #[error("the drive in seat {seat} is out")]
+    AnotherOut {
+        /// Which seat.
+        seat: Seat,
+    },
+    /// Columns are lost, or not rebuilt yet.
+    #[error("{columns} columns are not rebuilt yet")]
+    Absent {
+        /// How many.
+        columns: u64,
+    },
+    /// Data is lost.
+    #[error("{blocks} blocks of data are lost")]
+    Lost {
+        /// How many.
+        blocks: u64,
+    },
+    /// The other drives have no room.
+    #[error("the other drives have no room for its {columns} columns")]
+    NoRoom {
+        /// Its columns.
+        columns: u64,
+    },
+    /// Something happened before the labels said that it leaves.
+    #[error("a drive went out before the removal began")]
+    CalledOff,
+    /// It does not leave.
+    #[error("the drive in seat {seat} is not being removed")]
+    Stays {
+        /// Which seat.
+        seat: Seat,
+    },
+}
+
+impl LeaveError {
+    /// The same with other numbers for seats.
+    #[must_use]
+    pub(crate) fn renumbered(mut self, number: impl Fn(Seat) -> Seat) -> Self {
+        match &mut self {
+            Self::Filling { seat }
+            | Self::AnotherOut { seat }
+            | Self::Stays { seat }
+            | Self::Busy { other: Some(seat) } => {
+                *seat = number(*seat);
+            }
+            _ => {}
+        }
+        self
+    }
+}
+
+impl Hint for LeaveError {
+    fn hint(&self) -> Option<Cow<'_, str>> {
+        let hint = match self {
+            Self::NotPieces { .. } => {
+                "pools made as `ddp`, `crush2` or `crush3` can; here another drive can take its place (`ravelin drive \
+                 replace`)"
+            }
+            Self::TooFew { .. } => {
+                "another drive can take its place (`ravelin drive replace`), or the pool gets more drives first \
+                 (`ravelin pool expand`)"
+            }
+            Self::Busy { other: None } => {
+                "`ravelin pool wait --for expand` waits until that is done"
+            }
+            Self::Busy { .. } => {
+                "`ravelin pool wait --for remove` waits until that is done, and `ravelin drive online` calls it off"
+            }
+            Self::AnotherOut { .. } => "bring it back, replace it or remove it first",
+            Self::Filling { .. } | Self::Absent { .. } => {
+                "`ravelin pool wait` waits until that is done"
+            }
+            Self::Lost { .. } => {
+                "`ravelin pool status` says where: write these blocks again, or delete their volume"
+            }
+            Self::NoRoom { .. } => {
+                "the pool gets more drives first (`ravelin pool expand`), or another drive takes its place (`ravelin drive \
+                 replace`)"
+            }
+            Self::CalledOff => "nothing has moved. `ravelin pool status` shows what happened",
+            Self::Stays { .. } => "`ravelin pool status` shows which drives are",
+        };
+        Some(hint.into())
+    }
+}
+
+/// The drive that leaves, beside what the facts say.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Leaving {
+    /// A working drive that is to leave: its columns get records first.
+    asked: Option<(Seat, Ticket)>,
+    /// Lanes whose journal may have a batch on the drive; `None` before they are asked.
+    lanes: Option<BTreeSet<u16>>,
+}
+
+/// What the removal of a drive would do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeavePlan {
+    /// Columns with content that are copied to other drives.
+    pub columns: u64,
+    /// Their bytes.
+    pub moved_bytes: u64,
+    /// Drives that may fail, one after the other, and be rebuilt in the pool's free cells: before and after.
+    pub spare_drives: (u16, u16),
+}
+
+impl Pool {
+    /// What the removal of a drive of the layout would do.
+    ///
+    /// # Errors
+    /// When it cannot be removed now.
+    pub fn plan_removal(&self, seat: Seat) -> Result<LeavePlan, LeaveError> {
+        self.check_may_leave(seat)?;
+        let columns = self.placement.columns_on(seat).count() as u64;
+        let before = self.geometry.layout().spare_drives();
+        let table = self.geometry.layout().table().expect("it may leave");
+        let after = table.without(seat, &self.placement);
+        let after = after.ok_or_else(|| LeaveError::NoRoom {
+            columns: self.placement.homes_on(seat).count() as u64,
+        })?;
+        Ok(LeavePlan {
+            columns,
+            moved_bytes: columns * self.geometry.plane_bytes(),
+            spare_drives: (before, layout::Layout::spare_drives(&after)),
+        })
+    }
+
+    fn check_may_leave(&self, seat: Seat) -> Result<(), LeaveError> {
+        let layout = self.geometry.layout();
+        let Some(table) = layout.table().filter(|_| !self.geometry.is_elastic()) else {
+            let scheme = self.facts.scheme.clone();
+            return Err(LeaveError::NotPieces { scheme });
+        };
+        let in_use = u16::try_from(self.layout_seats().count()).expect("seats are 16 bits");
+        let width = layout::Layout::columns(table);
+        if in_use <= width {
+            let left = in_use - 1;
+            return Err(LeaveError::TooFew { width, left });
+        }
+        let asked = self.leaving.asked.as_ref().map(|&(seat, _)| seat);
+        let other = self.facts.leaves.map(Seat).or(asked);
+        if other.is_some() || self.is_growing() || !self.growth.is_idle() {
+            return Err(LeaveError::Busy { other });
+        }
+        for other in self.layout_seats() {
+            let filling = self.facts.seats[other.index()].state == SeatState::Filling;
+            let replaced = self.promotions.contains_key(&other) || self.successor(other).is_some();
+            if filling || replaced {
+                return Err(LeaveError::Filling { seat: other });
+            }
+        }
+        let is_out = |seat: Seat| self.facts.seats[seat.index()].state != SeatState::Current;
+        let out = is_out(seat);
+        if let Some(seat) = self.layout_seats().find(|&seat| !out && is_out(seat)) {
+            return Err(LeaveError::AnotherOut { seat });
+        }
+        let homes = self.placement.homes_on(seat);
+        let lacks =
+            |&key: &Key| self.placement.groups().has(key.0) && self.placement.place(key).is_none();
+        let absent = self
+            .absent_columns()
+            .max(homes.filter(lacks).count() as u64);
+        if absent > 0 || out && self.placement.is_expected_back(seat) {
+            return Err(LeaveError::Absent { columns: absent });
+        }
+        match self.lost_blocks() {
+            0 => Ok(()),
+            blocks => Err(LeaveError::Lost { blocks }),
+        }
+    }
+
+    /// A drive of the layout leaves: its columns move to other drives, and then its seat is vacant. The columns of a drive
+    /// that is out are there already. Done when the labels say so; the copy needs no further command, after a restart
+    /// neither.
+    ///
+    /// # Errors
+    /// [`PoolError::Leave`]; nothing has changed.
+    pub fn remove_drive(
+        &mut self,
+        now: Instant,
+        seat: Seat,
+        ticket: Ticket,
+    ) -> Result<(), PoolError> {
+        self.now = now;
+        self.check_seat(seat)?;
+        if self.closing.is_some() {
+            return Err(PoolError::Closing);
+        }
+        let plan = self.plan_removal(seat);
+        plan.map_err(|error| PoolError::Leave { error })?;
+        self.leaving.asked = Some((seat, ticket));
+        self.advance();
+        Ok(())
+    }
+
+    /// A drive that is to leave: when each of its columns with content has a record, durably, the facts say so, and no
+    /// column is at home there without a record any more. Otherwise one that has moved to a drive that fails then would
+    /// count as still being there.
+    fn begin_leaving(&mut self) {
+        let Some((seat, ticket)) = self.leaving.asked else {
+            return;
+        };
+        if self.closing.is_some() {
+            self.leaving.asked = None;
+            self.done(ticket, Err(PoolError::Closing));
+            return;
+        }
+        let others = self.layout_seats().filter(|&other| other != seat);
+        let mut states = others.map(|other| self.facts.seats[other.index()].state);
+        let out = matches!(self.facts.seats[seat.index()].state, SeatState::Out { .. });
+        let whole = states.all(|state| out || state == SeatState::Current);
+        let state = self.facts.seats[seat.index()].state;
+        if !whole || !out && state != SeatState::Current {
+            self.leaving.asked = None;
+            let error = LeaveError::CalledOff;
+            self.done(ticket, Err(PoolError::Leave { error }));
+            return;
+        }
+        if !self.fills.is_idle() || self.placement.is_any_writing() || !self.labels.is_settled() {
+            return;
+        }
+        let here = self.placement.columns_on(seat);
+        let bare: Vec<Key> = here
+            .filter(|&key| !self.placement.has_record(key))
+            .collect();
+        if !bare.is_empty() {
+            self.record_all_at_home(bare);
+            return;
+        }
+        self.leaving.asked = None;
+        let columns = self.placement.columns_on(seat).count() as u64;
+        self.facts.leaves = Some(seat.0);
+        let mut effects = Vec::new();
+        if !out {
+            self.facts.seats[seat.index()].state = SeatState::Filling;
+            self.placement.joins(seat);
+            effects.push(OnDurable::Lanes(Command::SeatIn(seat)));
+        }
+        self.seats_changed();
+        effects.extend([
+            OnDurable::Report(Report::RemoveBegins { seat, columns }),
+            OnDurable::Done(ticket, Ok(())),
+            OnDurable::Requeue,
+        ]);
+        self.commit(effects);
+    }
+
+    /// The removal of a drive is called off: its columns move back.
+    ///
+    /// # Errors
+    /// [`PoolError::Leave`] when it is not being removed.
+    pub fn keep_drive(
+        &mut self,
+        now: Instant,
+        seat: Seat,
+        ticket: Ticket,
+    ) -> Result<(), PoolError> {
+        self.now = now;
+        if self.facts.leaves != Some(seat.0) {
+            let error = LeaveError::Stays { seat };
+            return Err(PoolError::Leave { error });
+        }
+        self.facts.leaves = None;
+        self.none_leaves();
+        self.seats_changed();
+        self.commit(vec![
+            OnDurable::Report(Report::RemoveCalledOff { seat }),
+            OnDurable::Done(ticket, Ok(())),
+            OnDurable::Requeue,
+        ]);
+        self.advance();
+        Ok(())
+    }
+
+    /// The seat whose drive leaves.
+    #[must_use]
+    pub fn leaving(&self) -> Option<Seat> {
+        self.facts.leaves.map(Seat)
+    }
+
+    /// The seat of a drive that leaves becomes vacant when nothing is left there.
+    pub(super) fn pump_leaving(&mut self) {
+        self.begin_leaving();
+        let Some(seat) = self.leaving() else {
+            return;
+        };
+        let at_rest = self.recovered
+            && self.closing.is_none()
+            && self.growth.is_idle()
+            && self.fills.is_idle()
+            && self.labels.is_settled()
+            && self.initialization.is_idle()
+            && self.new_volumes.is_empty()
+            && self.replacements.is_empty()
+            && self.promotions.is_empty()
+            && !self.placement.is_any_writing();
+        if !at_rest {
+            return;
+        }
+        if self.placement.columns_on(seat).next().is_some() {
+            if self.placement.plan_leaving() {
+                self.queue_fills(true);
+                self.pump_fills();
+            }
+            return;
+        }
+        if !self.journal_has_left(seat) {
+            return;
+        }
+        let lacks = |key: &Key| {
+            self.placement.groups().has(key.0) && self.placement.recorded(*key).is_none()
+        };
+        if self.placement.homes_on(seat).any(|key| lacks(&key)) {
+            return;
+        }
+        self.vacate_layout_seat(seat);
+    }
+
+    /// Whether no batch of the journal that counts is on a drive that leaves. Lanes are asked once.
+    fn journal_has_left(&mut self, seat: Seat) -> bool {
+        if self.facts.regions.is_none() {
+            return true;
+        }
+        if !self.drives.contains_key(&seat) {
+            return !self.facts.seats[seat.index()].in_journal;
+        }
+        let Some(lanes) = &self.leaving.lanes else {
+            self.leaving.lanes = Some((0..self.geometry.lanes()).collect());
+            self.tell_lanes(&Command::Leave(Some(seat)));
+            return false;
+        };
+        lanes.is_empty()
+    }
+
+    /// A lane has no batch that counts on a drive that leaves.
+    pub(super) fn lane_has_left(&mut self, lane: u16, seat: Seat) {
+        if let Some(lanes) = self
+            .leaving
+            .lanes
+            .as_mut()
+            .filter(|_| self.facts.leaves == Some(seat.0))
+        {
+            lanes.remove(&lane);
+        }
+    }
+
+    /// No drive leaves any more: lanes use all drives for their journals.
+    fn none_leaves(&mut self) {
+        if self.leaving.lanes.take().is_some() {
+            self.tell_lanes(&Command::Leave(None));
+        }
+    }
+
+    /// Nothing is left on a drive: one generation has its seat vacant, and the places of its columns as their homes.
+    fn vacate_layout_seat(&mut self, seat: Seat) {
+        let table = self.geometry.layout().table().expect("a drive leaves");
+        let Some(table) = table.without(seat, &self.placement) else {
+            // Columns of groups without content have no room. Other drives may have taken it since it was planned.
+            return;
+        };
+        self.facts = self.facts_with(&table);
+        self.facts.leaves = None;
+        // The entry keeps the seat's number.
+        self.facts.seats[seat.index()].replaces = Some(seat.0);
+        self.facts.joined.retain(|&(at, _)| at != seat.0);
+        let effects = vec![
+            self.grow_to(),
+            OnDurable::Report(Report::DriveRemoved { seat }),
+            OnDurable::Released(seat),
+        ];
+        if self.drives.contains_key(&seat) {
+            self.take_out(seat, OutReason::FailedByAdministrator, effects);
+            return;
+        }
+        if let SeatState::Out { since, .. } = self.facts.seats[seat.index()].state {
+            let reason = OutReason::FailedByAdministrator;
+            self.facts.seats[seat.index()].state = SeatState::Out { since, reason };
+        }
+        self.seats_changed();
+        self.commit(effects);
+    }
+
+    /// Lanes have processed that its drive is out: the driver closes it, and wipes its label.
+    pub(super) fn released(&mut self, seat: Seat) {
+        self.none_leaves();
+        self.actions.push_back(super::PoolAction::Release(seat));
+    }
+}
