@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use block::Hint;
-use engine::assemble::{ExpandPlan, PoolPlan};
+use engine::assemble::{ExpandPlan, PoolPlan, RemovalPlan};
 use engine::status::{Health, LoggedEvent, PoolStatus};
 use serde::{Deserialize, Serialize};
 
@@ -435,8 +435,11 @@ pub struct ChangedDrive {
     pub seat: u16,
     /// Its name.
     pub path: String,
-    /// `current`, `filling`, `out`, `waiting`, or `removed`.
+    /// `current`, `filling`, `out`, `waiting`, `leaving`, or `removed`.
     pub state: String,
+    /// `remove` of a drive of the layout: what moves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<RemovalPlan>,
     /// What is on a new drive, or was before.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub overwrites: Vec<Overwrite>,

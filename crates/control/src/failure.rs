@@ -195,6 +195,7 @@ impl Failure {
             | PoolError::DriveTooSmall { .. }
             | PoolError::Drive { .. }
             | PoolError::Grow { .. }
+            | PoolError::Leave { .. }
             | PoolError::TooManyVolumes { .. }
             | PoolError::VolumeExists { .. }
             | PoolError::NoSpace { .. }

@@ -318,6 +318,9 @@ pub struct SeatStatus {
     /// The drive is filled because the pool is being expanded, and nothing is lacking.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub joins: bool,
+    /// The drive is being removed: what it has moves to other drives.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub leaves: bool,
     /// The seat whose drive it replaces once it is complete; `state` is `filling` until then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaces: Option<u16>,
@@ -380,6 +383,9 @@ pub struct RebuildStatus {
     /// Nothing is rebuilt: what is there moves to drives that have joined.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub expands: bool,
+    /// Nothing is rebuilt: what is on a drive that leaves moves to other drives.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub removes: bool,
     /// Whether it is under way.
     pub running: bool,
     /// Cells filled.
@@ -611,6 +617,18 @@ impl PoolStatus {
     }
 }
 
+impl RebuildStatus {
+    /// What it is, in a word: `rebuild`, `expand` or `remove`.
+    #[must_use]
+    pub const fn word(&self) -> &'static str {
+        match (self.expands, self.removes) {
+            (true, _) => "expand",
+            (_, true) => "remove",
+            _ => "rebuild",
+        }
+    }
+}
+
 impl WorkStatus {
     /// Whether cells are filled.
     #[must_use]
@@ -677,11 +695,13 @@ fn health(pool: &Pool) -> Health {
     }
 }
 
-/// Whether a drive is filled with what the pool lacks. While a pool grows, nothing is lacking: what moves to the new drives
+/// Whether a drive is filled with what the pool lacks. While a pool grows or a drive leaves, nothing is lacking: what moves
 /// is complete where it is.
 fn is_filled(pool: &Pool) -> bool {
-    let filling = |seat: &SeatFacts| seat.state == SeatState::Filling;
-    !pool.is_growing() && pool.facts().seats.iter().any(filling)
+    let filling = |(seat, facts): (Seat, &SeatFacts)| {
+        facts.state == SeatState::Filling && pool.leaving() != Some(seat)
+    };
+    !pool.is_growing() && pool.facts().seats().any(filling)
 }
 
 fn lost(pool: &Pool) -> LostStatus {
@@ -809,6 +829,7 @@ fn seat_status(pool: &Pool, seats: &Seats, seat: Seat) -> SeatStatus {
         enclosure: { facts.bay.as_ref() }.and_then(|bay| bay.enclosure.clone()),
         state: state.to_owned(),
         joins: facts.state == SeatState::Filling && pool.is_growing(),
+        leaves: pool.leaving() == Some(seat),
         replaces: { facts.replaces.filter(|_| facts.is_successor()) }
             .map(|seat| number(Seat(seat))),
         replaced_by: pool.successor(seat).map(number),
@@ -863,6 +884,7 @@ fn rebuild(pool: &Pool, now: Instant) -> Option<RebuildStatus> {
     let work = { work(pool, now).into_iter() }.find(WorkStatus::is_fill);
     Some(RebuildStatus {
         expands: progress.expands,
+        removes: progress.removes,
         running: progress.ended.is_none(),
         cells_done: progress.cells_done,
         cells_total: progress.cells_total,

@@ -27,6 +27,12 @@ use super::{OnDurable, OutReason, Pool, PoolError, Report, SeatState, Ticket};
 /// Why a drive does not leave the pool.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LeaveError {
+    /// The drive is not in the layout.
+    #[error("the drive in seat {seat} is a spare")]
+    Spare {
+        /// Which seat.
+        seat: Seat,
+    },
     /// The layout is no table of pieces.
     #[error("a pool of scheme `{scheme}` cannot give up a drive yet")]
     NotPieces {
@@ -94,6 +100,7 @@ impl LeaveError {
     pub(crate) fn renumbered(mut self, number: impl Fn(Seat) -> Seat) -> Self {
         match &mut self {
             Self::Filling { seat }
+            | Self::Spare { seat }
             | Self::AnotherOut { seat }
             | Self::Stays { seat }
             | Self::Busy { other: Some(seat) } => {
@@ -122,6 +129,7 @@ impl Hint for LeaveError {
             Self::Busy { .. } => {
                 "`ravelin pool wait --for remove` waits until that is done, and `ravelin drive online` calls it off"
             }
+            Self::Spare { .. } => "spares are removed at once",
             Self::AnotherOut { .. } => "bring it back, replace it or remove it first",
             Self::Filling { .. } | Self::Absent { .. } => {
                 "`ravelin pool wait` waits until that is done"
@@ -183,6 +191,9 @@ impl Pool {
 
     fn check_may_leave(&self, seat: Seat) -> Result<(), LeaveError> {
         let layout = self.geometry.layout();
+        if seat.0 >= layout.drives() {
+            return Err(LeaveError::Spare { seat });
+        }
         let Some(table) = layout.table().filter(|_| !self.geometry.is_elastic()) else {
             let scheme = self.facts.scheme.clone();
             return Err(LeaveError::NotPieces { scheme });

@@ -18,6 +18,8 @@ pub struct SeatTraffic {
 pub struct Progress {
     /// Columns move to new drives, and none is lost.
     pub expands: bool,
+    /// Columns move away from a drive that leaves, and none is lost.
+    pub removes: bool,
     /// When it began.
     pub began: Instant,
     /// When it ended, if it has.

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use array::pool::{OutReason, PoolError};
+use array::pool::{LeaveError, OutReason, PoolError};
 use axum::http::StatusCode;
 use block::{Seat, closest};
 use engine::assemble::{
-    self, Access, Answer, Command, Meant, Occupant, OpenPool, Permit, Permitted,
+    self, Access, Answer, Command, Meant, Occupant, OpenPool, Permit, Permitted, RemovalPlan,
 };
 use engine::drive::{Drive, DriveUri, ParseDriveUriError};
 use engine::status::{Health, SeatStatus};
@@ -297,6 +297,9 @@ impl Daemon {
             }
             Change::Online => {
                 let seat = at.seat(&request.drive)?;
+                if seat.leaves {
+                    return at.keep(&seat);
+                }
                 self.bring_back(at, &seat, Command::Online, request.force)
             }
             Change::Remove => self.remove(at, &request.drive),
@@ -417,6 +420,13 @@ impl Daemon {
         };
         let (command, new, seat) = match (change, &request.new) {
             (Change::Add, _) => (Command::Add, &request.drive, None),
+            (Change::Remove, _) => {
+                let seat = at.seat(&request.drive)?;
+                return Ok(match at.plan_removal(&seat)? {
+                    Some(plan) => at.leaving(&seat, plan),
+                    None => at.removed(&seat, None),
+                });
+            }
             (Change::Replace, Some(new)) => (Command::Replace, new, Some(at.seat(&request.drive)?)),
             (Change::Online, _) => {
                 let seat = at.seat(&request.drive)?;
@@ -427,12 +437,13 @@ impl Daemon {
                     state: seat.state,
                     overwrites: overwrite((&found.drive, found.holds)).into_iter().collect(),
                     kept: None,
+                    plan: None,
                 });
             }
             _ => {
                 return Err(Failure::request(
                     what,
-                    "only `add`, `replace` and `online` have a dry run",
+                    "only `add`, `replace`, `remove` and `online` have a dry run",
                     "",
                 ));
             }
@@ -451,6 +462,7 @@ impl Daemon {
                 .chain(given_up)
                 .collect(),
             kept: None,
+            plan: None,
         })
     }
 
@@ -491,9 +503,14 @@ impl Daemon {
     }
 
     /// Removes a spare from the pool, and wipes its label. What has the spare's name by now may be another drive: that
-    /// one stays as it is.
+    /// one stays as it is. The removal of a drive of the layout begins, and ends without a further command.
     fn remove(&self, at: &At<'_>, name: &str) -> Result<ChangedDrive, Failure> {
         let seat = at.seat(name)?;
+        if let Some(plan) = at.plan_removal(&seat)? {
+            let removed = at.handle.remove_drive(Seat(seat.seat));
+            removed.map_err(|error| at.failed(&error))?;
+            return Ok(at.leaving(&seat, plan));
+        }
         let mut pools = self.open_pools();
         let meant = at.meant(&seat)?;
         // Kept open until its label is gone.
@@ -501,13 +518,7 @@ impl Daemon {
         at.handle
             .remove_spare(Seat(seat.seat))
             .map_err(|error| at.failed(&error))?;
-        let gone = |kept| ChangedDrive {
-            seat: seat.seat,
-            path: seat.path.clone(),
-            state: "removed".to_owned(),
-            overwrites: Vec::new(),
-            kept,
-        };
+        let gone = |kept| at.removed(&seat, kept);
         let uri = parse(&seat.path, at.what)?;
         if uri.spec.place().is_none() {
             return Ok(gone(None));
@@ -696,6 +707,45 @@ impl Daemon {
 }
 
 impl At<'_> {
+    /// What the removal of a drive does; `None` if it is a spare.
+    fn plan_removal(&self, seat: &SeatStatus) -> Result<Option<RemovalPlan>, Failure> {
+        match self.handle.plan_removal(Seat(seat.seat)) {
+            Ok(plan) => Ok(Some(plan)),
+            Err(PoolError::Leave {
+                error: LeaveError::Spare { .. },
+            }) => Ok(None),
+            Err(error) => Err(self.failed(&error)),
+        }
+    }
+
+    /// A drive of the layout is being removed, or would be.
+    fn leaving(&self, seat: &SeatStatus, plan: RemovalPlan) -> ChangedDrive {
+        ChangedDrive {
+            state: "leaving".to_owned(),
+            plan: Some(plan),
+            ..self.removed(seat, None)
+        }
+    }
+
+    /// A spare is removed, or would be. `kept`: what has its name by now.
+    fn removed(&self, seat: &SeatStatus, kept: Option<String>) -> ChangedDrive {
+        ChangedDrive {
+            seat: seat.seat,
+            path: seat.path.clone(),
+            state: "removed".to_owned(),
+            overwrites: Vec::new(),
+            plan: None,
+            kept,
+        }
+    }
+
+    /// The removal of a drive is called off.
+    fn keep(&self, seat: &SeatStatus) -> Result<ChangedDrive, Failure> {
+        let kept = self.handle.keep_drive(Seat(seat.seat));
+        kept.map_err(|error| self.failed(&error))?;
+        self.changed(seat)
+    }
+
     fn failed(&self, error: &PoolError) -> Failure {
         Failure::pool(self.what, error)
     }
@@ -876,6 +926,7 @@ impl At<'_> {
             state: now.state.clone(),
             overwrites: Vec::new(),
             kept: None,
+            plan: None,
         })
     }
 

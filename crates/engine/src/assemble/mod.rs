@@ -46,7 +46,8 @@ pub use occupant::{
 };
 pub use permit::{Answer, Command, Meant, Permit, permit};
 pub use plan::{
-    DRIVE_BYTES_PER_SECOND, ElasticCapacity, ElasticPlan, ExpandPlan, PoolPlan, estimate,
+    DRIVE_BYTES_PER_SECOND, ElasticCapacity, ElasticPlan, ExpandPlan, PoolPlan, RemovalPlan,
+    estimate,
 };
 
 pub(crate) use stack::takes_volumes;

@@ -93,6 +93,49 @@ pub struct ExpandPlan {
     pub capacity_bytes: u64,
 }
 
+/// What the removal of a drive does.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RemovalPlan {
+    /// Pieces with content that move to other drives.
+    pub pieces: u64,
+    /// Their bytes.
+    pub moved_bytes: u64,
+    /// How long the move takes, if each drive moves `drive_bytes_per_second` and clients ask nothing.
+    pub seconds: u64,
+    /// What limits its speed.
+    pub bound: String,
+    /// The assumed rate of each drive.
+    pub drive_bytes_per_second: u64,
+    /// Drives that can fail, one after the other, and be rebuilt in free pieces: before.
+    pub spare_drives_before: u16,
+    /// The same afterwards.
+    pub spare_drives: u16,
+}
+
+impl RemovalPlan {
+    /// What the removal of the drive of a seat would do.
+    pub(crate) fn new(pool: &Pool, seat: Seat) -> Result<Self, PoolError> {
+        let plan = pool.plan_removal(seat);
+        let plan = plan.map_err(|error| PoolError::Leave { error })?;
+        let by_drive = plan.moved_bytes.div_ceil(DRIVE_BYTES_PER_SECOND);
+        let rate = pool.facts().steer.rate_bytes;
+        let by_rate = rate.map_or(0, |rate| plan.moved_bytes.div_ceil(rate.max(1)));
+        let bound = match by_rate > by_drive {
+            true => "the rate that is set",
+            false => "reading the drive",
+        };
+        Ok(Self {
+            pieces: plan.columns,
+            moved_bytes: plan.moved_bytes,
+            seconds: by_drive.max(by_rate),
+            bound: bound.to_owned(),
+            drive_bytes_per_second: DRIVE_BYTES_PER_SECOND,
+            spare_drives_before: plan.spare_drives.0,
+            spare_drives: plan.spare_drives.1,
+        })
+    }
+}
+
 impl ExpandPlan {
     /// What an expansion of `pool` by these drives and the waiting spares in these seats would do.
     pub(crate) fn new(

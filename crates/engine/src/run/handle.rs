@@ -20,7 +20,7 @@ use super::pool::{Admin, Listener, PoolMessage, PoolThread, Volumes};
 use super::usage::Sampler;
 use super::volume::Volume;
 use super::{Clock, Seats};
-use crate::assemble::{ExpandPlan, new_drive, proof};
+use crate::assemble::{ExpandPlan, RemovalPlan, new_drive, proof};
 use crate::drive::Drive;
 use crate::status::PoolStatus;
 use crate::traffic::PoolTraffic;
@@ -231,6 +231,34 @@ impl PoolHandle {
     /// As [`Pool::remove_spare`].
     pub fn remove_spare(&self, seat: Seat) -> Result<(), PoolError> {
         self.admin(Admin::RemoveSpare { seat })
+    }
+
+    /// Removes a drive of the layout: its columns move to others, and then it is free.
+    ///
+    /// # Errors
+    /// As [`Pool::remove_drive`].
+    pub fn remove_drive(&self, seat: Seat) -> Result<(), PoolError> {
+        self.admin(Admin::RemoveDrive { seat })
+    }
+
+    /// Calls the removal of a drive off.
+    ///
+    /// # Errors
+    /// As [`Pool::keep_drive`].
+    pub fn keep_drive(&self, seat: Seat) -> Result<(), PoolError> {
+        self.admin(Admin::KeepDrive { seat })
+    }
+
+    /// What the removal of a drive of the layout would do.
+    ///
+    /// # Errors
+    /// As [`Pool::plan_removal`].
+    pub fn plan_removal(&self, seat: Seat) -> Result<RemovalPlan, PoolError> {
+        let (to, planned) = std::sync::mpsc::channel();
+        self.pool
+            .send(PoolMessage::PlanRemoval(seat, to))
+            .map_err(|_| PoolError::Closing)?;
+        planned.recv().unwrap_or(Err(PoolError::Closing))
     }
 
     /// Forgets the errors counted against a drive.

@@ -23,7 +23,7 @@ use super::names::Names;
 use super::usage::{Sample, Sampler};
 use super::volume::Volume;
 use super::{Clock, Seats};
-use crate::assemble::{ExpandPlan, new_drive};
+use crate::assemble::{self, ExpandPlan, RemovalPlan, new_drive};
 use crate::drive::Drive;
 use crate::status::{LoggedEvent, PoolStatus, drive_traffic};
 use crate::traffic::{PoolTraffic, VolumeLine};
@@ -59,6 +59,14 @@ pub(crate) enum Admin {
     },
     /// Removes a spare, for good.
     RemoveSpare {
+        seat: Seat,
+    },
+    /// Removes a drive of the layout: its columns move to others.
+    RemoveDrive {
+        seat: Seat,
+    },
+    /// Calls that off.
+    KeepDrive {
         seat: Seat,
     },
     /// Forgets the errors counted against a drive.
@@ -122,6 +130,8 @@ impl Admin {
     ) -> Result<Self, PoolError> {
         match &mut self {
             Self::RemoveSpare { seat }
+            | Self::RemoveDrive { seat }
+            | Self::KeepDrive { seat }
             | Self::ClearDrive { seat }
             | Self::FailDrive { seat, .. }
             | Self::InsertDrive { seat, .. }
@@ -163,6 +173,8 @@ pub(crate) enum PoolMessage {
         Vec<Seat>,
         Sender<Result<ExpandPlan, PoolError>>,
     ),
+    /// Asks what the removal of the drive of this number would do.
+    PlanRemoval(Seat, Sender<Result<RemovalPlan, PoolError>>),
     /// Asks for the drive that is attached to a seat.
     Drive(Seat, Sender<Result<Drive, PoolError>>),
     /// Answers when nothing is being filled, resynced or recorded.
@@ -321,6 +333,12 @@ impl PoolThread {
                     let planned = self.plan_expand(&drives, &waiting);
                     to.send(planned).unwrap_or_default();
                 }
+                PoolMessage::PlanRemoval(number, to) => {
+                    let planned = self.seat_of(number).and_then(|seat| {
+                        RemovalPlan::new(&self.pool, seat).map_err(|error| self.in_numbers(error))
+                    });
+                    to.send(planned).unwrap_or_default();
+                }
                 PoolMessage::Usage(taken_at, samples) => self.sampled(taken_at, &samples),
                 PoolMessage::NumberAfter(last) => self.events.number_after(last),
                 PoolMessage::Drive(seat, to) => to.send(self.drive(seat)).unwrap_or_default(),
@@ -475,6 +493,8 @@ impl PoolThread {
             Admin::Rename { name } => self.pool.rename(now, &name, ticket),
             Admin::RenameVolume { name, new } => self.pool.rename_volume(now, &name, &new, ticket),
             Admin::RemoveSpare { seat } => self.pool.remove_spare(now, seat, ticket),
+            Admin::RemoveDrive { seat } => self.pool.remove_drive(now, seat, ticket),
+            Admin::KeepDrive { seat } => self.pool.keep_drive(now, seat, ticket),
             Admin::ClearDrive { seat } => {
                 if let Some(drive) = self.seats.drive(seat) {
                     drive.telemetry.forget_errors();
@@ -813,5 +833,20 @@ impl PoolThread {
         for listener in &self.listeners {
             listener(&event);
         }
+    }
+}
+
+/// A drive that was removed from the layout gives up its label. Whatever it answers, nothing waits for that.
+fn release(drive: Drive) {
+    let spawned = std::thread::Builder::new()
+        .name("release".to_owned())
+        .spawn(move || match assemble::give_up(&drive) {
+            Ok(()) => tracing::info!(drive = %drive.uri, "removed, and its label is wiped"),
+            Err(error) => {
+                tracing::warn!(drive = %drive.uri, %error, "removed, and its label stays")
+            }
+        });
+    if let Err(error) = spawned {
+        tracing::warn!(%error, "a drive was removed, and its label stays");
     }
 }

@@ -90,6 +90,7 @@ impl Pool {
         let expands = self.facts.grows && self.fills.why() == Some(Why::CopyBack);
         let removes = self.fills.why() == Some(Why::Leave);
         self.fills.progress.expands = expands;
+        self.fills.progress.removes = removes;
         // Records of columns that a returned drive still has may be under way already, and no rebuild has begun.
         let unannounced = !self.fills.announced && self.fills.progress.ended.is_none();
         if (was_idle || unannounced) && !expands && !removes {

@@ -504,9 +504,10 @@ pub(crate) fn absolute(drive: &str) -> String {
 
 /// The state of a seat's drive, in an administrator's words.
 pub(crate) fn seat_state(seat: &SeatStatus) -> &str {
-    match seat.joins {
-        true => "joining",
-        false => drive_state(&seat.state),
+    match (seat.joins, seat.leaves) {
+        (true, _) => "joining",
+        (_, true) if seat.state != "out" => "leaving",
+        _ => drive_state(&seat.state),
     }
 }
 

@@ -5,15 +5,17 @@ mod identify;
 mod list;
 mod machine;
 
+use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::Subcommand;
 use control::Client;
 use control::api::{ChangeLabel, ChangedDrive, DriveChange, RestoredLabel, WipedDrive};
 use control::client::path;
+use engine::assemble::RemovalPlan;
 use serde_json::json;
 
-use super::common::{Context, Failure, absolute, drive_state};
+use super::common::{Context, Failure, absolute, count, drive_state, size, time};
 use super::complete;
 use super::examples;
 
@@ -131,7 +133,9 @@ pub(crate) enum DriveCommand {
         #[arg(long)]
         yes: bool,
     },
-    /// Remove a spare drive from a pool; its label goes, and the drive is free. What has only its name stays as it is.
+    /// Remove a drive from a pool; its label goes, and the drive is free. A spare is removed at once. What another drive
+    /// of a pool of pieces has moves to the other drives first, which `pool wait --for remove` waits for and `drive online`
+    /// calls off.
     #[command(after_long_help = examples::DRIVE_REMOVE)]
     Remove {
         /// The pool.
@@ -140,6 +144,9 @@ pub(crate) enum DriveCommand {
         /// Its seat's number, or its name.
         #[arg(value_name = "SEAT-or-PATH", add = complete::members())]
         drive: String,
+        /// Show what would move and what room is left, and change nothing.
+        #[arg(short = 'n', long)]
+        dry_run: bool,
     },
     /// Forget the errors of a drive; one that is out because of errors or slowness comes back.
     #[command(after_long_help = examples::DRIVE_CLEAR)]
@@ -256,7 +263,15 @@ impl DriveCommand {
                 yes,
                 ..plain("online", pool, drive, force)
             },
-            Self::Remove { pool, drive } => plain("remove", pool, drive, false),
+            Self::Remove {
+                pool,
+                drive,
+                dry_run,
+            } => {
+                let mut asked = plain("remove", pool, drive, false);
+                asked.request.dry_run = dry_run;
+                asked
+            }
             Self::Clear { pool, drive } => plain("clear", pool, drive, false),
             Self::Replace {
                 pool,
@@ -327,11 +342,24 @@ fn change(context: &Context, client: &Client, asked: Asked) -> Result<(), Failur
     if let Some(kept) = &changed.kept {
         fields["kept"] = json!(kept);
     }
+    if let Some(plan) = &changed.plan {
+        fields["plan"] = json!(plan);
+        fields["dry_run"] = json!(request.dry_run);
+    }
     context.print(&format!("drive {verb}"), &fields, |out| {
         if let (true, Some(kept)) = (verb == "remove", &changed.kept) {
             return writeln!(
                 out,
                 "pool `{pool}`: seat {seat} is no spare any more; {path} is another drive by now and stays as it is: {kept}"
+            );
+        }
+        if let Some(plan) = &changed.plan {
+            return leaves(out, &pool, (*seat, path), plan, request.dry_run);
+        }
+        if verb == "remove" && request.dry_run {
+            return writeln!(
+                out,
+                "pool `{pool}` without the spare {path}, nothing written"
             );
         }
         if verb == "remove" {
@@ -343,6 +371,54 @@ fn change(context: &Context, client: &Client, asked: Asked) -> Result<(), Failur
         };
         writeln!(out, "pool `{pool}`, seat {seat}: {path} is {state}")
     })
+}
+
+/// A drive of the layout is being removed, or would be.
+fn leaves(
+    out: &mut dyn Write,
+    pool: &str,
+    (seat, path): (u16, &str),
+    plan: &RemovalPlan,
+    dry_run: bool,
+) -> io::Result<()> {
+    match dry_run {
+        true => writeln!(
+            out,
+            "pool `{pool}` without seat {seat} ({path}), nothing written:"
+        )?,
+        false => writeln!(out, "pool `{pool}`, seat {seat}: {path} is being removed")?,
+    }
+    let pieces = usize::try_from(plan.pieces).unwrap_or(usize::MAX);
+    writeln!(
+        out,
+        "  moves:    {} in {}",
+        size(plan.moved_bytes),
+        count(pieces, "a piece", "pieces")
+    )?;
+    if plan.pieces > 0 {
+        #[expect(clippy::cast_precision_loss, reason = "a time for display")]
+        let time = time(plan.seconds as f64);
+        let rate = plan.drive_bytes_per_second / 1_000_000;
+        let bound = &plan.bound;
+        writeln!(
+            out,
+            "  takes:    about {time}, bound by {bound} ({rate} MB/s for each drive)"
+        )?;
+    }
+    let drives = |number: u16| count(number.into(), "a failed drive", "failed drives");
+    writeln!(
+        out,
+        "  room for: {} afterwards, {} before",
+        drives(plan.spare_drives),
+        drives(plan.spare_drives_before)
+    )?;
+    match dry_run {
+        true => Ok(()),
+        false => writeln!(
+            out,
+            "`ravelin pool wait {pool} --for remove` waits for the end"
+        ),
+    }
 }
 
 fn wipe(context: &Context, client: &Client, drive: &str, yes: bool) -> Result<(), Failure> {

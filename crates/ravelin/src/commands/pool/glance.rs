@@ -61,10 +61,7 @@ impl GlanceArguments {
             for status in &all {
                 let (pool, name) = (&status.pool, &status.pool.name);
                 if let Some(rebuild) = pool.rebuild.as_ref().filter(|rebuild| rebuild.running) {
-                    let what = match rebuild.expands {
-                        true => "expand",
-                        false => "rebuild",
-                    };
+                    let what = rebuild.word();
                     writeln!(out, "{name}: {what} {}", rebuild_line(pool, rebuild))?;
                 }
                 let under_way = |scrub: &&ScrubStatus| scrub.running || scrub.paused;

@@ -94,6 +94,7 @@ fn state(seat: &SeatStatus) -> (&'static str, Severity) {
         SeatStatus { fails: true, .. } => ("ONLY ERRORS", Severity::Error),
         SeatStatus { slow: true, .. } => ("SLOW", Severity::Warning),
         SeatStatus { joins: true, .. } => ("joining", Severity::Info),
+        SeatStatus { leaves: true, .. } => ("leaving", Severity::Info),
         _ => match &*seat.state {
             "filling" => ("rebuilding", Severity::Warning),
             "waiting" => ("ready", Severity::Info),
@@ -181,9 +182,11 @@ impl Enclosure<'_> {
             }
         };
         let out = named(|seat| seat.state == "out", "out");
-        let filling = named(|seat| seat.state == "filling" && !seat.joins, "rebuilding");
+        let is_rebuilt = |seat: &SeatStatus| seat.state == "filling" && !seat.joins && !seat.leaves;
+        let filling = named(is_rebuilt, "rebuilding");
         let joining = named(|seat| seat.joins, "joining");
-        format!("{}: {drives}{out}{filling}{joining}", self.title)
+        let leaving = named(|seat| seat.leaves, "leaving");
+        format!("{}: {drives}{out}{filling}{joining}{leaving}", self.title)
     }
 
     /// The cells in rows of `width` cells: a place for each slot, then the drives that have none.

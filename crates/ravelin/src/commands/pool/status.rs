@@ -198,11 +198,8 @@ fn write(out: &mut dyn Write, status: &Status, map: bool) -> io::Result<()> {
         )?;
     }
     if let Some(rebuild) = &pool.rebuild {
-        let what = match rebuild.expands {
-            true => " expand",
-            false => "rebuild",
-        };
-        writeln!(out, "{what}: {}", rebuild_line(pool, rebuild))?;
+        let what = rebuild.word();
+        writeln!(out, "{what:>7}: {}", rebuild_line(pool, rebuild))?;
     }
     super::elastic::write(out, pool)?;
     super::rebuild::write_steering(out, pool)?;
@@ -341,10 +338,11 @@ pub(super) fn advice(pool: &PoolStatus) -> Option<(String, String)> {
     if paused {
         let waits = super::rebuild::left_waiting(pool);
         let waits = waits.map_or_else(String::new, |waits| format!("; {waits}"));
-        let expands = pool.rebuild.as_ref().is_some_and(|rebuild| rebuild.expands);
-        let why = match (out.is_empty(), expands) {
-            (true, true) => "redundancy is complete; the expansion".to_owned(),
-            (true, false) => "redundancy is not complete; the rebuild".to_owned(),
+        let what = pool.rebuild.as_ref().map(RebuildStatus::word);
+        let why = match (out.is_empty(), what) {
+            (true, Some("expand")) => "redundancy is complete; the expansion".to_owned(),
+            (true, Some("remove")) => "redundancy is complete; the removal".to_owned(),
+            (true, _) => "redundancy is not complete; the rebuild".to_owned(),
             (false, _) => format!("out: {which}; the rebuild"),
         };
         let wrong = format!("{why} is paused by command{waits}");
@@ -421,6 +419,18 @@ pub(super) fn advice(pool: &PoolStatus) -> Option<(String, String)> {
         let action = format!(
             "none needed (`ravelin pool wait {name}`); `ravelin drive fail {name} {}` gives it up",
             new.seat
+        );
+        return Some((wrong, action));
+    }
+    let leaving = pool.seats.iter().find(|seat| seat.leaves);
+    if let (Health::Healthy, Some(seat)) = (pool.health, leaving) {
+        let wrong = format!(
+            "seat {} ({}) is being removed; redundancy is complete meanwhile",
+            seat.seat, seat.path
+        );
+        let action = format!(
+            "none needed (`ravelin pool wait {name} --for remove`); `ravelin drive online {name} {}` calls it off",
+            seat.seat
         );
         return Some((wrong, action));
     }
@@ -700,6 +710,7 @@ mod tests {
     fn all_drives_that_returned_wrong_blocks_are_named() {
         let seat = |seat: u16, bad_blocks: u64| SeatStatus {
             joins: false,
+            leaves: false,
             seat,
             takes_place_of: None,
             place_taken_by: None,
@@ -744,6 +755,7 @@ mod tests {
     fn a_rebuild_shows_how_far_how_fast_and_how_long() {
         let mut rebuild = RebuildStatus {
             expands: false,
+            removes: false,
             running: true,
             cells_done: 3,
             cells_total: 8,

@@ -27,6 +27,7 @@ enum Work {
     Rebuild,
     Scrub,
     Expand,
+    Remove,
 }
 
 /// Wait for long work to end.
@@ -80,15 +81,21 @@ impl WaitArguments {
         match self.work {
             Some(Work::Scrub) => return Ok(!scrubs(pool)),
             Some(Work::Expand) => return Ok(!pool.expanding),
+            Some(Work::Remove) => return Ok(!removes(pool)),
             Some(Work::Rebuild) if rebuilds(pool) => return Ok(false),
-            Some(Work::Rebuild) if pool.expanding => return Ok(true),
+            Some(Work::Rebuild) if pool.expanding || removes(pool) => return Ok(true),
             // While a drive is being replaced, no rebuild is reported between two cells: check the seats.
             Some(Work::Rebuild) if scrubs(pool) => {
                 return Ok(pool.seats.iter().all(|seat| seat.replaced_by.is_none()));
             }
             _ => {}
         }
-        if rebuilds(pool) || pool.expanding || scrubs(pool) || pool.resync_groups > 0 {
+        if rebuilds(pool)
+            || pool.expanding
+            || removes(pool)
+            || scrubs(pool)
+            || pool.resync_groups > 0
+        {
             return Ok(false);
         }
         let at = path(&["pools", &pool.name, "idle"]);
@@ -99,8 +106,12 @@ impl WaitArguments {
 
 /// Also between two tries.
 fn rebuilds(pool: &PoolStatus) -> bool {
-    let rebuild = pool.rebuild.filter(|rebuild| !rebuild.expands);
+    let rebuild = pool.rebuild.filter(|rebuild| rebuild.word() == "rebuild");
     rebuild.is_some_and(|rebuild| rebuild.running || rebuild.tries_again)
+}
+
+fn removes(pool: &PoolStatus) -> bool {
+    pool.seats.iter().any(|seat| seat.leaves)
 }
 
 fn scrubs(pool: &PoolStatus) -> bool {
@@ -123,16 +134,14 @@ impl Step {
         let scrub = { pool.scrub.as_ref() }.filter(|scrub| scrub.running);
         let waited_for = |rebuild: &&RebuildStatus| match work {
             None => true,
-            Some(Work::Rebuild) => !rebuild.expands,
+            Some(Work::Rebuild) => rebuild.word() == "rebuild",
             Some(Work::Expand) => rebuild.expands,
+            Some(Work::Remove) => rebuild.removes,
             Some(Work::Scrub) => false,
         };
         if let Some(rebuild) = rebuild.filter(waited_for) {
             return Some(Self {
-                what: match rebuild.expands {
-                    true => "expand",
-                    false => "rebuild",
-                },
+                what: rebuild.word(),
                 done: rebuild.done_bytes,
                 total: rebuild.total_bytes,
                 text: format!(
