@@ -139,6 +139,11 @@ impl<V> BlockMap<V> {
         self.leaves.entry(leaf).or_default().insert(bit, value)
     }
 
+    /// True if a block of a group from `first` on has a value.
+    pub(super) fn has_groups_from(&self, first: u64) -> bool {
+        self.leaves.keys().any(|leaf| leaf.group >= first)
+    }
+
     /// Returns the value that was there.
     pub(super) fn remove(&mut self, name: BlockName) -> Option<V> {
         let (leaf, bit) = leaf_of(name);

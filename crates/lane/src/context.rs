@@ -72,7 +72,7 @@ impl Context {
     }
 
     /// For `Lane` alone: only the pool's command changes the geometry. Sizes and lanes are as before: homes change, and
-    /// there are more drives or groups.
+    /// there are more drives, or more or fewer groups.
     pub(super) fn change_geometry(&mut self, geometry: Arc<Geometry>) {
         let shape = |of: &Geometry| {
             let sizes = (of.cell_bytes(), of.chunk_bytes(), of.data_offset());
@@ -88,7 +88,7 @@ impl Context {
             shape(&geometry),
             "groups stay as they are"
         );
-        assert!(self.geometry.groups() <= geometry.groups(), "no group goes");
+        self.view.forget_groups(geometry.groups());
         self.view_changes += 1;
         self.geometry = geometry;
     }

@@ -219,6 +219,12 @@ impl Overlay {
         self.blocks.has_any(first, count)
     }
 
+    /// True if anything is logged of groups from `first` on.
+    pub(super) fn has_groups_from(&self, first: u64) -> bool {
+        let zeroed = self.zeroed.range((first, 0)..).next().is_some();
+        zeroed || self.blocks.has_groups_from(first)
+    }
+
     /// True if any stripe of a group reads as zeros where no block is logged.
     pub(super) fn has_zeroed(&self, group: u64) -> bool {
         let stripes = (group, 0)..(group + 1, 0);

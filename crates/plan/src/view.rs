@@ -154,6 +154,11 @@ impl View {
         });
     }
 
+    /// Groups from `first` on are given up.
+    pub fn forget_groups(&mut self, first: u64) {
+        self.entries.retain(|&(group, _), _| group < first);
+    }
+
     /// From now on writes go to `target` too.
     pub fn begin_fill(&mut self, geometry: &Geometry, group: u64, column: u16, target: Cell) {
         let now = self.column(geometry, group, column);

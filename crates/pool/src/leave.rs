@@ -21,6 +21,8 @@ use std::collections::BTreeSet;
 use block::{Hint, Instant, Seat};
 use plan::action::Command;
 
+use layout::pool::Pool as Table;
+
 use super::placement::Key;
 use super::{OnDurable, OutReason, Pool, PoolError, Report, SeatState, Ticket};
 
@@ -155,6 +157,8 @@ pub(super) struct Leaving {
     asked: Option<(Seat, Ticket)>,
     /// Lanes whose journal may have a batch on the drive; `None` before they are asked.
     lanes: Option<BTreeSet<u16>>,
+    /// Groups that volumes have given up since the pool was opened are before this one.
+    freed_to: u64,
 }
 
 /// What the removal of a drive would do.
@@ -166,6 +170,8 @@ pub struct LeavePlan {
     pub moved_bytes: u64,
     /// Drives that may fail, one after the other, and be rebuilt in the pool's free cells: before and after.
     pub spare_drives: (u16, u16),
+    /// Bytes of user data that the pool has room for, before and after.
+    pub capacity_bytes: (u64, u64),
 }
 
 impl Pool {
@@ -177,8 +183,7 @@ impl Pool {
         self.check_may_leave(seat)?;
         let columns = self.placement.columns_on(seat).count() as u64;
         let before = self.geometry.layout().spare_drives();
-        let table = self.geometry.layout().table().expect("it may leave");
-        let after = table.without(seat, &self.placement);
+        let after = self.table_without(seat);
         let after = after.ok_or_else(|| LeaveError::NoRoom {
             columns: self.placement.homes_on(seat).count() as u64,
         })?;
@@ -186,7 +191,24 @@ impl Pool {
             columns,
             moved_bytes: columns * self.geometry.plane_bytes(),
             spare_drives: (before, layout::Layout::spare_drives(&after)),
+            capacity_bytes: (
+                self.capacity_bytes(),
+                after.group_count() * self.geometry.group_data_bytes(),
+            ),
         })
+    }
+
+    /// The table without the drive of a seat. As many groups are given up as the preservation capacity needs, but none that
+    /// a volume has or has had since the pool was opened: lanes may have something of these.
+    fn table_without(&self, seat: Seat) -> Option<Table> {
+        let table = self.geometry.layout().table()?;
+        let in_use = u16::try_from(self.layout_seats().count()).ok()?;
+        let extents = self.facts.volumes.iter().flat_map(|volume| &volume.extents);
+        let used = extents.map(|&(first, count)| first + count).max();
+        let fit = table.groups_beside_preserved(in_use.checked_sub(1)?);
+        let mut fewer = table.clone();
+        fewer.keep_groups(fit.max(used.unwrap_or(0)).max(self.leaving.freed_to));
+        fewer.without(seat, &self.placement)
     }
 
     fn check_may_leave(&self, seat: Seat) -> Result<(), LeaveError> {
@@ -383,13 +405,16 @@ impl Pool {
         self.vacate_layout_seat(seat);
     }
 
+    /// Volumes have given up these groups.
+    pub(super) fn note_freed(&mut self, groups: &[(u64, u64)]) {
+        let ends = groups.iter().map(|&(first, count)| first + count);
+        self.leaving.freed_to = ends.fold(self.leaving.freed_to, u64::max);
+    }
+
     /// Whether no batch of the journal that counts is on a drive that leaves. Lanes are asked once.
     fn journal_has_left(&mut self, seat: Seat) -> bool {
         if self.facts.regions.is_none() {
             return true;
-        }
-        if !self.drives.contains_key(&seat) {
-            return !self.facts.seats[seat.index()].in_journal;
         }
         let Some(lanes) = &self.leaving.lanes else {
             self.leaving.lanes = Some((0..self.geometry.lanes()).collect());
@@ -397,6 +422,7 @@ impl Pool {
             return false;
         };
         lanes.is_empty()
+            && (self.drives.contains_key(&seat) || !self.facts.seats[seat.index()].in_journal)
     }
 
     /// A lane has no batch that counts on a drive that leaves.
@@ -420,11 +446,13 @@ impl Pool {
 
     /// Nothing is left on a drive: one generation has its seat vacant, and the places of its columns as their homes.
     fn vacate_layout_seat(&mut self, seat: Seat) {
-        let table = self.geometry.layout().table().expect("a drive leaves");
-        let Some(table) = table.without(seat, &self.placement) else {
+        let Some(table) = self.table_without(seat) else {
             // Columns of groups without content have no room. Other drives may have taken it since it was planned.
             return;
         };
+        for page in self.placement.forget_groups(table.group_count()) {
+            self.write_cell_page(Some(page));
+        }
         self.facts = self.facts_with(&table);
         self.facts.leaves = None;
         // The entry keeps the seat's number.

@@ -682,7 +682,10 @@ impl Pool {
             OnDurable::Resync => self.begin_resync(),
             OnDurable::CopiesAgree => self.tell_lanes(&Command::CopiesAgree),
             OnDurable::VolumesChanged => self.actions.push_back(PoolAction::VolumesChanged),
-            OnDurable::Freed(groups) => self.discard_freed(&groups),
+            OnDurable::Freed(groups) => {
+                self.note_freed(&groups);
+                self.discard_freed(&groups);
+            }
             OnDurable::Initialized(groups) => self.tell_initialized(&groups, Ok(())),
             OnDurable::Done(ticket, outcome) => self.done(ticket, outcome),
             OnDurable::Report(report) => self.report(report),

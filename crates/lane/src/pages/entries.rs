@@ -266,6 +266,13 @@ impl PageCache {
         });
     }
 
+    /// Groups from `first` on that have a page here.
+    pub(crate) fn groups_from(&self, first: u64) -> BTreeSet<u64> {
+        let names = self.owed.keys().chain(self.cached.keys());
+        let groups = names.map(|name| name.group);
+        groups.filter(|&group| group >= first).collect()
+    }
+
     /// Pages of the group that are on the drives as they are here.
     pub(super) fn clean(&self, group: u64) -> Vec<PageName> {
         let cached = self.cached.iter();

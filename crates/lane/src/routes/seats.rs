@@ -139,6 +139,18 @@ impl Lane {
     pub(crate) fn grow(&mut self, geometry: Arc<Geometry>) {
         let before = self.cx.geometry.layout().drives();
         let after = geometry.layout().drives();
+        // Groups that are given up belong to no volume, and nothing of them is logged or under way.
+        let first = geometry.groups();
+        assert!(
+            self.ops.iter().all(|(_, op)| op.group < first) && !self.overlay.has_groups_from(first),
+            "no group goes that is in use"
+        );
+        for group in self.pages.groups_from(first) {
+            self.pages.drop_group(group);
+            self.maps.drop_group(group);
+            self.losses.forget(group);
+        }
+        self.discards.forget(first..u64::MAX);
         self.cx.change_geometry(geometry);
         self.ios.measure(after);
         for seat in (before..after).map(Seat) {

@@ -556,6 +556,20 @@ impl Placement {
         });
     }
 
+    /// Groups from `count` on are given up: their columns are nowhere, and their entries are removed.
+    #[must_use]
+    pub(crate) fn forget_groups(&mut self, count: u64) -> Vec<PageWrite> {
+        let of_groups = self.places.range((count, 0)..);
+        let records: Vec<Record> = of_groups.map(|(_, &record)| record).collect();
+        let mut writes = Vec::new();
+        for record in records {
+            self.places.remove(&record.key);
+            self.give_up(record.key, record.cell);
+            writes.extend(self.clear_entry(record.cell));
+        }
+        writes
+    }
+
     /// Homes have changed: columns that are at home by a record need none on a complete drive.
     pub(crate) fn forget_records_at_home(&mut self, seat: Seat) {
         if self.state(seat) != SeatState::Current {

@@ -109,7 +109,10 @@ fn a_pool_without_a_drive_is_whole_and_grows_again() {
                 "{when}: {copied}"
             ),
         }
-        assert_eq!(world.pool().capacity_bytes(), capacity, "{when}");
+        let now = world.pool().capacity_bytes();
+        assert_eq!((capacity, now), planned.capacity_bytes, "{when}");
+        // What is not in use makes way, so that another drive may fail.
+        assert_eq!(world.pool().spare_drives_left(), 1, "{when}");
         assert_eq!(
             planned.spare_drives.1,
             world.pool().spare_drives_left(),

@@ -82,6 +82,44 @@ impl Pool {
         Some(after.with_vacant(vacant))
     }
 
+    /// Removes the last groups, so that `count` are left.
+    pub fn keep_groups(&mut self, count: u64) {
+        while self.group_count() > count {
+            let seats: Vec<Seat> = self.group_seats(self.group_count() - 1).collect();
+            for (index, &a) in seats.iter().enumerate() {
+                for &b in &seats[..index] {
+                    self.meet(a, b, -1);
+                }
+            }
+            for _ in &seats {
+                let cell = self
+                    .members
+                    .pop()
+                    .expect("a group has a member on each seat");
+                self.release_popped(cell);
+            }
+        }
+    }
+
+    /// A piece of a group that is gone.
+    fn release_popped(&mut self, cell: Cell) {
+        let taken = &mut self.taken[cell.seat.index()];
+        let index = usize::try_from(cell.row).expect("a table's index");
+        let entry = std::mem::replace(&mut taken[index], FREE);
+        while taken.last() == Some(&FREE) {
+            taken.pop();
+        }
+        self.parities[cell.seat.index()] -= u64::from(self.is_parity(entry));
+        self.filled[cell.seat.index()] -= 1;
+    }
+
+    /// Groups that fit beside the preservation capacity, as far as arithmetic can tell.
+    #[must_use]
+    pub fn groups_beside_preserved(&self, in_use: u16) -> u64 {
+        let pieces = super::filled_max(self.rows, in_use, self.preserved) * u64::from(in_use);
+        pieces / u64::from(self.width)
+    }
+
     fn pieces_of(&self, seat: Seat) -> impl Iterator<Item = u64> + '_ {
         let pieces = self.taken[seat.index()].iter().copied();
         pieces.filter(|&entry| entry != FREE)
