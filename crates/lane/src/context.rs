@@ -89,6 +89,7 @@ impl Context {
             "groups stay as they are"
         );
         self.view.forget_groups(geometry.groups());
+        self.view.forget_vacated(&self.geometry, &geometry);
         self.view_changes += 1;
         self.geometry = geometry;
     }

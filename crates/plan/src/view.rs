@@ -144,19 +144,33 @@ impl View {
         }
     }
 
-    /// All home cells of the seat are current: removes the entries of single columns that are at home.
+    /// All home cells of the seat are current: removes the entries of single columns that are at home, or nowhere. The latter
+    /// have no content: their groups' next volume finds them at home.
     pub fn seat_current(&mut self, geometry: &Geometry, seat: Seat) {
         self.out.remove(&seat);
         self.incomplete.remove(&seat);
         self.entries.retain(|&(group, column), entry| {
             let home = geometry.layout().cell(group, column);
-            home.seat != seat || entry.source != Some(home) || entry.target.is_some()
+            let elsewhere = entry.source.is_some_and(|cell| cell != home);
+            home.seat != seat || elsewhere || entry.target.is_some()
         });
     }
 
     /// Groups from `first` on are given up.
     pub fn forget_groups(&mut self, first: u64) {
         self.entries.retain(|&(group, _), _| group < first);
+    }
+
+    /// Seats have become vacant: columns without content that were there are at their new homes.
+    pub fn forget_vacated(&mut self, before: &Geometry, after: &Geometry) {
+        let vacated = |seat: Seat| {
+            let [was, is] = [before, after].map(|of| of.layout().vacant().contains(&seat));
+            is && !was
+        };
+        self.entries.retain(|&(group, column), entry| {
+            let nowhere = entry.source.is_none() && entry.target.is_none();
+            !nowhere || !vacated(before.layout().cell(group, column).seat)
+        });
     }
 
     /// From now on writes go to `target` too.

@@ -159,6 +159,8 @@ pub(super) struct Leaving {
     lanes: Option<BTreeSet<u16>>,
     /// Groups that volumes have given up since the pool was opened are before this one.
     freed_to: u64,
+    /// In this generation there is no room for its columns without content.
+    no_room_at: Option<u64>,
 }
 
 /// What the removal of a drive would do.
@@ -183,7 +185,8 @@ impl Pool {
         self.check_may_leave(seat)?;
         let columns = self.placement.columns_on(seat).count() as u64;
         let before = self.geometry.layout().spare_drives();
-        let after = self.table_without(seat);
+        let room = self.placement.moves_away_from(seat);
+        let after = room.and_then(|_| self.table_without(seat));
         let after = after.ok_or_else(|| LeaveError::NoRoom {
             columns: self.placement.homes_on(seat).count() as u64,
         })?;
@@ -206,9 +209,14 @@ impl Pool {
         let extents = self.facts.volumes.iter().flat_map(|volume| &volume.extents);
         let used = extents.map(|&(first, count)| first + count).max();
         let fit = table.groups_beside_preserved(in_use.checked_sub(1)?);
-        let mut fewer = table.clone();
-        fewer.keep_groups(fit.max(used.unwrap_or(0)).max(self.leaving.freed_to));
-        fewer.without(seat, &self.placement)
+        let needed = used.unwrap_or(0).max(self.leaving.freed_to);
+        let with_groups = |count| {
+            let mut fewer = table.clone();
+            fewer.keep_groups(count);
+            fewer.without(seat, &self.placement)
+        };
+        // Which drives have the last free cells may matter, too.
+        with_groups(fit.max(needed)).or_else(|| with_groups(needed))
     }
 
     fn check_may_leave(&self, seat: Seat) -> Result<(), LeaveError> {
@@ -282,7 +290,7 @@ impl Pool {
         Ok(())
     }
 
-    /// A drive that is to leave: when each of its columns with content has a record, durably, the facts say so, and no
+    /// A drive that is to leave: when each of its columns has a record, durably, the facts say so, and no
     /// column is at home there without a record any more. Otherwise one that has moved to a drive that fails then would
     /// count as still being there.
     fn begin_leaving(&mut self) {
@@ -308,8 +316,9 @@ impl Pool {
         if !self.fills.is_idle() || self.placement.is_any_writing() || !self.labels.is_settled() {
             return;
         }
-        let here = self.placement.columns_on(seat);
-        let bare: Vec<Key> = here
+        // Those without content, too: a volume may get their groups meanwhile.
+        let homes = self.placement.homes_on(seat).filter(|_| !out);
+        let bare: Vec<Key> = { homes }
             .filter(|&key| !self.placement.has_record(key))
             .collect();
         if !bare.is_empty() {
@@ -359,6 +368,15 @@ impl Pool {
         ]);
         self.advance();
         Ok(())
+    }
+
+    /// Whether a drive that leaves stays for want of room on the others: it leaves when they have it.
+    #[must_use]
+    pub fn leaving_lacks_room(&self) -> bool {
+        let lacks = |seat| {
+            self.placement.moves_away_from(seat).is_none() || self.table_without(seat).is_none()
+        };
+        self.leaving().is_some_and(lacks)
     }
 
     /// The seat whose drive leaves.
@@ -446,8 +464,12 @@ impl Pool {
 
     /// Nothing is left on a drive: one generation has its seat vacant, and the places of its columns as their homes.
     fn vacate_layout_seat(&mut self, seat: Seat) {
+        if self.leaving.no_room_at == Some(self.generation) {
+            return;
+        }
         let Some(table) = self.table_without(seat) else {
             // Columns of groups without content have no room. Other drives may have taken it since it was planned.
+            self.leaving.no_room_at = Some(self.generation);
             return;
         };
         for page in self.placement.forget_groups(table.group_count()) {

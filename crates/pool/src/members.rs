@@ -6,8 +6,8 @@ use plan::action::{Command, IoKind};
 use uuid::Uuid;
 
 use super::{
-    Drive, NewDrive, OnDurable, OutReason, Pool, PoolAction, PoolError, PoolWrite, Report,
-    SeatFacts, SeatState, Ticket, is_recoverable,
+    Drive, LeaveError, NewDrive, OnDurable, OutReason, Pool, PoolAction, PoolError, PoolWrite,
+    Report, SeatFacts, SeatState, Ticket, is_recoverable,
 };
 
 /// Failed reads, counted with a half-life of ten minutes, after which a drive is put out, if it can be spared. A guess
@@ -204,6 +204,7 @@ impl Pool {
     /// the drive that is out: if others go, too, an opening finds it by its seat and counts on it again.
     pub(super) fn seat_spare(&mut self, seat: Seat) {
         if seat.0 >= self.geometry.layout().drives()
+            || self.is_vacant(seat)
             || self.journal_needs(seat)
             || self.fills.stopped
             || self.journal_wipes.contains_key(&seat)
@@ -276,6 +277,12 @@ impl Pool {
         self.commit(effects);
     }
 
+    /// Whether a seat of the layout has no drive because its drive was removed, or is so when the labels say so.
+    fn is_vacant(&self, seat: Seat) -> bool {
+        let in_layout = seat.0 < self.geometry.layout().drives();
+        in_layout && self.facts.seats[seat.index()].is_removed(seat)
+    }
+
     pub(super) fn check_seat(&self, seat: Seat) -> Result<(), PoolError> {
         if seat.index() < self.facts.seats.len() {
             return Ok(());
@@ -295,9 +302,14 @@ impl Pool {
     /// When the seat does not exist or is in use, or the drive is too small.
     pub fn check_free(&self, seat: Seat, size_bytes: u64) -> Result<(), PoolError> {
         self.check_seat(seat)?;
-        if self.geometry.layout().vacant().contains(&seat) {
+        if self.is_vacant(seat) {
             let last = u16::try_from(self.facts.seats.len() - 1).expect("seats are 16 bits");
             return Err(PoolError::NoSeat { seat, last });
+        }
+        if self.leaving() == Some(seat) {
+            // It is vacant soon, and what the drive has is rebuilt elsewhere.
+            let error = LeaveError::Busy { other: Some(seat) };
+            return Err(PoolError::Leave { error });
         }
         if self.drives.contains_key(&seat) {
             return Err(PoolError::Occupied { seat });

@@ -364,7 +364,8 @@ fn without_heirs(facts: &mut PoolFacts, since_now: u64) -> Vec<Seat> {
         };
         let last = index + 1 == facts.seats.len();
         if facts.seats[index].is_removed(Seat(seat)) && usize::from(seat) == index {
-            if last {
+            // A vacant seat of the layout stays.
+            if last && index >= usize::from(facts.layout_drives) {
                 facts.seats.pop();
             }
             continue;

@@ -510,10 +510,8 @@ impl Pool {
     /// spare that is removed. The entry is dropped when it is the last one.
     pub(super) fn vacate(&mut self, with: Seat) {
         let last = self.facts.seats.len().checked_sub(1) == Some(with.index());
-        let facts = &self.facts.seats[with.index()..];
-        let out = facts
-            .first()
-            .is_some_and(|facts| matches!(facts.state, SeatState::Out { .. }));
+        let facts = self.facts.seats.get(with.index());
+        let out = facts.is_some_and(|facts| matches!(facts.state, SeatState::Out { .. }));
         if !out || with.0 < self.geometry.layout().drives() {
             return;
         }
@@ -525,6 +523,7 @@ impl Pool {
         self.actions.push_back(PoolAction::Vacate(with));
         // Spares that were removed before: their numbers stayed in use until this one was dropped.
         while let Some((seat, facts)) = self.facts.seats().last()
+            && seat.0 >= self.geometry.layout().drives()
             && facts.is_removed(seat)
         {
             self.facts.seats.pop();

@@ -497,7 +497,8 @@ impl Pool {
             .collect();
         for seat in filling {
             // A drive that joins the layout has no columns before its table counts.
-            let joins = seat.0 >= self.geometry.layout().drives();
+            let layout = self.geometry.layout();
+            let joins = seat.0 >= layout.drives() || layout.vacant().contains(&seat);
             let leaves = self.leaving() == Some(seat);
             if joins
                 || leaves

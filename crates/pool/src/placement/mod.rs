@@ -348,13 +348,21 @@ impl Placement {
         if self.leaving_to.keys().any(|&key| self.leaves(key)) {
             return false;
         }
-        let Some(table) = self.geometry.layout().table() else {
-            return false;
-        };
-        let moves = table.vacating(seat, self).into_iter().flatten();
-        let planned = moves.map(|piece| ((piece.group, piece.column), piece.to));
-        self.leaving_to = planned.filter(|&(key, _)| self.groups.has(key.0)).collect();
+        let planned = self.moves_away_from(seat).unwrap_or_default();
+        self.leaving_to = planned.into_iter().collect();
         !self.leaving_to.is_empty()
+    }
+
+    /// Where the columns with content of a drive could go, if there is room.
+    pub(crate) fn moves_away_from(&self, seat: Seat) -> Option<Vec<(Key, Cell)>> {
+        let table = self.geometry.layout().table()?;
+        let content = |group| self.groups.has(group);
+        let moves = table.vacating(seat, self, &content)?.into_iter();
+        Some(
+            moves
+                .map(|piece| ((piece.group, piece.column), piece.to))
+                .collect(),
+        )
     }
 
     /// Membership has changed: where columns go that leave is planned again.

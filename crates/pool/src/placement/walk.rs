@@ -92,8 +92,12 @@ impl Placement {
         let is_missing = |&row: &u64| {
             let home = Cell { seat, row };
             let column = self.column_at(home).filter(|key| self.groups.has(key.0));
-            column
-                .is_some_and(|key| self.place(key) != Some(home) || self.before.contains_key(&key))
+            // One that is on its way to another drive may be there next, although this drive does not leave any more.
+            let is_here = |key: Key| {
+                let moves = self.before.contains_key(&key) || self.claims.contains_key(&key);
+                self.place(key) == Some(home) && !moves
+            };
+            column.is_some_and(|key| !is_here(key))
         };
         let mut rows = (from..self.geometry.rows()).chain(0..from);
         let row = rows.find(is_missing);

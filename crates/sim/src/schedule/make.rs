@@ -255,13 +255,22 @@ impl Maker {
         }
     }
 
-    /// Now and then drives join the layout.
+    /// Now and then drives join the layout, or one leaves.
     fn grow(&mut self) {
-        if let Some(rng) = &mut self.grows
-            && rng.random_range(0..25) == 0
-        {
-            let drives = rng.random_range(1..=2);
-            self.events.push(Event::Expand(drives));
+        let Some(rng) = &mut self.grows else {
+            return;
+        };
+        match rng.random_range(0..50) {
+            0 | 1 => {
+                let drives = rng.random_range(1..=2);
+                self.events.push(Event::Expand(drives));
+            }
+            2 | 3 => {
+                let drives = SETTINGS[self.setting].drives;
+                self.events
+                    .push(Event::Remove(Seat(rng.random_range(0..drives))));
+            }
+            _ => {}
         }
     }
 

@@ -376,6 +376,8 @@ pub enum Event {
     Rename(u32),
     /// So many fresh drives begin to join the layout, if it may grow now.
     Expand(u8),
+    /// The drive begins to leave the pool, if it may now; or one that leaves stays, if that is this drive.
+    Remove(Seat),
     /// At the next opening of the pool, the drive has the content that it has now.
     Stale(Seat),
     /// At the next opening of the pool, some regions of the drive have the content that they have now.

@@ -277,10 +277,22 @@ impl World {
     /// # Errors
     /// As [`Pool::keep_drive`].
     pub fn keep(&mut self, seat: Seat) -> Result<(), PoolError> {
-        let ticket = self.ticket();
-        self.pool.keep_drive(self.now, seat, ticket)?;
-        self.poll_pool();
+        let ticket = self.begin_keep(seat)?;
         self.await_ticket(ticket)
+    }
+
+    /// The same, without waiting for the end.
+    ///
+    /// # Errors
+    /// As [`Pool::keep_drive`].
+    pub fn begin_keep(&mut self, seat: Seat) -> Result<Ticket, PoolError> {
+        let ticket = self.ticket();
+        let begun = self.pool.keep_drive(self.now, seat, ticket);
+        if begun.is_err() {
+            self.tickets.insert(ticket, Some(begun.clone()));
+        }
+        self.poll_pool();
+        begun.map(|()| ticket)
     }
 
     /// Pulls a drive: from now on all its operations fail.

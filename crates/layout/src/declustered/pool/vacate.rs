@@ -39,10 +39,15 @@ struct Assignment<'a> {
 }
 
 impl Pool {
-    /// Cells for the pieces of a drive that leaves: a free one for each piece that is not elsewhere, on another drive outside
-    /// its group. The emptiest drives get them first. `None` if there is no room.
+    /// Cells for the pieces of a drive that leaves, of those groups that `is_meant`: a free one for each piece that is not
+    /// elsewhere, on another drive outside its group. The emptiest drives get them first. `None` if there is no room.
     #[must_use]
-    pub fn vacating(&self, seat: Seat, pieces: &dyn Elsewhere) -> Option<Vec<Move>> {
+    pub fn vacating(
+        &self,
+        seat: Seat,
+        pieces: &dyn Elsewhere,
+        is_meant: &dyn Fn(u64) -> bool,
+    ) -> Option<Vec<Move>> {
         let left = self.seats_in_use().filter(|&other| other != seat).count();
         if self.is_vacant(seat) || left < usize::from(self.width) {
             return None;
@@ -52,7 +57,7 @@ impl Pool {
             let (group, column) = self.column_of(entry);
             let elsewhere = pieces.elsewhere(group, column);
             let is_here = elsewhere.is_none_or(|cell| cell.seat == seat);
-            if is_here && !assignment.add(entry) {
+            if is_here && is_meant(group) && !assignment.add(entry) {
                 return None;
             }
         }
@@ -63,7 +68,7 @@ impl Pool {
     /// [`vacating`](Self::vacating). `None` if there is no room.
     #[must_use]
     pub fn without(&self, seat: Seat, pieces: &dyn Elsewhere) -> Option<Self> {
-        let moves = self.vacating(seat, pieces)?;
+        let moves = self.vacating(seat, pieces, &|_| true)?;
         let mut after = self.clone();
         for entry in self.pieces_of(seat) {
             let (group, column) = self.column_of(entry);

@@ -1,6 +1,6 @@
 //! What must hold when faults have stopped.
 
-use array::pool::SeatState;
+use array::pool::{SeatFacts, SeatState};
 use block::{Seat, mix};
 
 use super::{Checked, Run, VOLUME, Violation};
@@ -50,7 +50,20 @@ impl Run {
             }
         }
         self.settle()?;
+        self.has_left()?;
         self.is_complete()
+    }
+
+    /// A drive that is leaving has left by now, unless the others have no room: then it stays.
+    fn has_left(&mut self) -> Checked {
+        let Some(seat) = self.world().pool().leaving() else {
+            return Ok(());
+        };
+        if !self.world().pool().leaving_lacks_room() {
+            return Err(Violation::new("I5", format!("drive {seat} does not leave")));
+        }
+        self.world().begin_keep(seat).ok();
+        self.settle()
     }
 
     /// Checks that every seat of the layout has a drive with all its content.
@@ -59,7 +72,10 @@ impl Run {
         let facts = world.pool().facts();
         let drives = usize::from(world.pool().geometry().layout().drives());
         let mut seats = facts.seats().take(drives);
-        match seats.find(|(_, facts)| facts.state != SeatState::Current) {
+        let complete = |(seat, facts): &(Seat, &SeatFacts)| {
+            facts.state == SeatState::Current || facts.is_removed(*seat)
+        };
+        match seats.find(|seat| !complete(seat)) {
             Some((seat, _)) => Err(Violation::new("I5", format!("seat {seat} is not complete"))),
             None => Ok(()),
         }
@@ -82,7 +98,11 @@ impl Run {
             if seat.index() >= world.pool().facts().seats.len() {
                 break;
             }
-            let state = world.pool().facts().seats[seat.index()].state;
+            let facts = &world.pool().facts().seats[seat.index()];
+            let state = facts.state;
+            if facts.is_removed(seat) {
+                continue;
+            }
             let bad = world
                 .drive_in(seat)
                 .is_none_or(|drive| drive.is_gone() || drive.is_broken() || drive.has_bad_blocks());
@@ -91,6 +111,7 @@ impl Run {
             }
         }
         self.settle()?;
+        self.has_left()?;
         self.is_complete()
     }
 

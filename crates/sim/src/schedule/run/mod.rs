@@ -457,6 +457,16 @@ impl Run {
                 self.world().begin_expand(drives, &[]).ok();
                 Ok(())
             }
+            Event::Remove(seat) => {
+                let world = self.world();
+                if world.pool().leaving() == Some(seat) {
+                    world.begin_keep(seat).ok();
+                } else {
+                    // A pool that lacks redundancy or room, or that is being expanded, keeps its drives.
+                    world.begin_remove(seat).ok();
+                }
+                Ok(())
+            }
             Event::Stale(seat) => {
                 self.remember(seat, Regions::ALL);
                 Ok(())
