@@ -1,12 +1,12 @@
 //! Invariants of the placement, and its walks by seat beside one over all groups.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use block::Seat;
 use format::PoolFacts;
 use layout::Cell;
 
-use super::{Key, Placement, Why};
+use super::{Key, Placement};
 
 impl Placement {
     /// Checks what the pool has reported.
@@ -110,43 +110,55 @@ impl Placement {
             // Every column is at home.
             return;
         }
-        let keys = || {
-            let groups = self.groups.all();
-            groups.flat_map(|group| self.columns().map(move |column| (group, column)))
-        };
-        let absent: BTreeSet<Key> = keys().filter(|&key| self.place(key).is_none()).collect();
-        assert_eq!(absent, self.absent().collect(), "absent columns");
-        let lacking: BTreeSet<u64> = absent.iter().map(|&(group, _)| group).collect();
-        let found: Vec<u64> = self.lacking().collect();
-        assert_eq!(found.len(), lacking.len(), "each group once: {found:?}");
-        assert_eq!(
-            lacking,
-            found.into_iter().collect(),
-            "groups that lack a column"
-        );
-        let away: BTreeSet<(Why, Key)> = keys()
-            .filter_map(|key| Some((self.why(key)?, key)))
-            .collect();
-        assert_eq!(
-            away,
-            self.away().collect(),
-            "columns that are not where they should be"
-        );
-        let mut on: BTreeMap<Seat, BTreeSet<Key>> = BTreeMap::new();
-        for key in keys() {
-            if let Some(cell) = self.place(key) {
-                on.entry(cell.seat).or_default().insert(key);
+        // The simulator checks this after each step: each column is looked at once, and lists are sorted at the end.
+        let (mut absent, mut lacking, mut away) = (Vec::new(), Vec::new(), Vec::new());
+        let mut on = vec![Vec::new(); self.standings.len()];
+        for group in self.groups.all() {
+            for column in self.columns() {
+                let key = (group, column);
+                match self.place(key) {
+                    Some(cell) => on[cell.seat.index()].push(key),
+                    None => absent.push(key),
+                }
+                away.extend(self.why(key).map(|why| (why, key)));
+            }
+            if absent.last().is_some_and(|&(last, _)| last == group) {
+                lacking.push(group);
             }
         }
-        for seat in
-            (0..self.standings.len()).map(|seat| Seat(u16::try_from(seat).expect("16 bits")))
-        {
-            let found: BTreeSet<Key> = self.columns_on(seat).collect();
+        assert_eq!(
+            sorted(absent),
+            without_twice(self.absent()),
+            "absent columns"
+        );
+        // Each group once.
+        assert_eq!(
+            sorted(lacking),
+            sorted(self.lacking().collect()),
+            "groups that lack a column"
+        );
+        assert_eq!(
+            sorted(away),
+            without_twice(self.away()),
+            "columns that are not where they should be"
+        );
+        for (seat, on) in (0..).map(Seat).zip(on) {
             assert_eq!(
-                found,
-                on.remove(&seat).unwrap_or_default(),
+                sorted(on),
+                without_twice(self.columns_on(seat)),
                 "columns on {seat}"
             );
         }
     }
+}
+
+fn sorted<T: Ord>(mut all: Vec<T>) -> Vec<T> {
+    all.sort_unstable();
+    all
+}
+
+fn without_twice<T: Ord>(all: impl Iterator<Item = T>) -> Vec<T> {
+    let mut all = sorted(all.collect());
+    all.dedup();
+    all
 }

@@ -335,8 +335,11 @@ impl Placement {
 
     /// Whether a column is not at home although its home could take it.
     pub(crate) fn is_away(&self, key: Key) -> bool {
-        let home = self.home(key);
-        self.takes_columns(home.seat) && self.place(key).is_some_and(|cell| cell != home)
+        let record = self.places.get(&key);
+        record.is_some_and(|record| {
+            let home = self.home(key);
+            record.cell != home && self.takes_columns(home.seat)
+        })
     }
 
     /// Plans where the columns go that are on the drive that leaves, unless some that were planned are still there: then
