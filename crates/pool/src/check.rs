@@ -21,7 +21,7 @@ impl Pool {
     ///
     /// # Panics
     /// When an invariant does not hold.
-    pub fn check(&self, all: bool) {
+    pub fn check(&mut self, all: bool) {
         self.placement.check_reports(&self.facts);
         self.placement.check_moves(self.fills.targets());
         if all {

@@ -1,12 +1,54 @@
 //! Invariants of the placement, and its walks by seat beside one over all groups.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use block::Seat;
 use format::PoolFacts;
 use layout::Cell;
+use plan::Geometry;
 
-use super::{Key, Placement};
+use super::groups::Groups;
+use super::joining::Joining;
+use super::twins::Twin;
+use super::{Key, Placement, Record, Standing};
+
+/// All that walks depend on, as it was when they were checked last: most steps of the simulator leave it as it is, and then
+/// the walks find what they found.
+#[derive(Debug)]
+pub(super) struct Walked {
+    geometry: Arc<Geometry>,
+    standings: Vec<Standing>,
+    groups: Groups,
+    joining: Joining,
+    places: BTreeMap<Key, Record>,
+    taken: BTreeMap<Cell, Key>,
+    twins: BTreeMap<Seat, Twin>,
+}
+
+impl Walked {
+    fn of(placement: &Placement) -> Self {
+        Self {
+            geometry: Arc::clone(&placement.geometry),
+            standings: placement.standings.clone(),
+            groups: placement.groups.clone(),
+            joining: placement.joining.clone(),
+            places: placement.places.clone(),
+            taken: placement.taken.clone(),
+            twins: placement.twins.clone(),
+        }
+    }
+
+    fn is(&self, placement: &Placement) -> bool {
+        Arc::ptr_eq(&self.geometry, &placement.geometry)
+            && self.standings == placement.standings
+            && self.groups == placement.groups
+            && self.joining == placement.joining
+            && self.places == placement.places
+            && self.taken == placement.taken
+            && self.twins == placement.twins
+    }
+}
 
 impl Placement {
     /// Checks what the pool has reported.
@@ -42,7 +84,7 @@ impl Placement {
     ///
     /// # Panics
     /// When an invariant does not hold.
-    pub(crate) fn check(&self, is_promoted: impl Fn(Seat) -> bool) {
+    pub(crate) fn check(&mut self, is_promoted: impl Fn(Seat) -> bool) {
         let mut before: Option<u64> = None;
         for (&key, record) in &self.places {
             let (cell, (group, column)) = (record.cell, key);
@@ -78,7 +120,10 @@ impl Placement {
                 "{cell:?} is taken for {key:?}, which neither is there nor moves there"
             );
         }
-        self.check_walks();
+        if !self.walked.as_ref().is_some_and(|walked| walked.is(self)) {
+            self.check_walks();
+            self.walked = Some(Arc::new(Walked::of(self)));
+        }
     }
 
     /// Columns that share a drive although the layout has them on two are lost together: the group survives fewer failures

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use block::Seat;
 
 /// Counted: a drive can join, go out and join again meanwhile.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Joining(BTreeMap<Seat, u32>);
 
 impl Joining {

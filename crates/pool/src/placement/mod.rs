@@ -55,6 +55,7 @@ use layout::pool::Elsewhere;
 use plan::Geometry;
 use uuid::Uuid;
 
+use self::check::Walked;
 pub(crate) use self::groups::Groups;
 use self::joining::Joining;
 use self::returns::Return;
@@ -144,6 +145,8 @@ pub(crate) struct Placement {
     leaving_to: BTreeMap<Key, Cell>,
     /// Seats that are being filled: the row at which a column was missing last.
     missing: BTreeMap<Seat, u64>,
+    /// Only while invariants are checked.
+    walked: Option<Arc<Walked>>,
 }
 
 impl Placement {
@@ -169,6 +172,7 @@ impl Placement {
             leaving: None,
             leaving_to: BTreeMap::new(),
             missing: BTreeMap::new(),
+            walked: None,
         };
         placement.seats_are(facts);
         placement

@@ -9,7 +9,7 @@ use layout::Cell;
 use super::{Key, Placement, Record};
 
 /// The successor of a working drive.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Twin {
     /// The seat whose drive is being replaced.
     pub(super) of: Seat,

@@ -126,7 +126,7 @@ impl Lab {
         moved.count()
     }
 
-    fn check(&self) {
+    fn check(&mut self) {
         self.placement.check_reports(&self.facts);
         self.placement.check(|_| false);
     }
