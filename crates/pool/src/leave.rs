@@ -119,7 +119,7 @@ impl Hint for LeaveError {
         let hint = match self {
             Self::NotPieces { .. } => {
                 "pools made as `ddp`, `crush2` or `crush3` can; here another drive can take its place (`ravelin drive \
-                 replace`)"
+                 replace`), and `ravelin drive fail` takes it out"
             }
             Self::TooFew { .. } => {
                 "another drive can take its place (`ravelin drive replace`), or the pool gets more drives first \

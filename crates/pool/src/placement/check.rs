@@ -21,6 +21,7 @@ pub(super) struct Walked {
     standings: Vec<Standing>,
     groups: Groups,
     joining: Joining,
+    leaving: Option<Seat>,
     places: BTreeMap<Key, Record>,
     taken: BTreeMap<Cell, Key>,
     twins: BTreeMap<Seat, Twin>,
@@ -33,6 +34,7 @@ impl Walked {
             standings: placement.standings.clone(),
             groups: placement.groups.clone(),
             joining: placement.joining.clone(),
+            leaving: placement.leaving,
             places: placement.places.clone(),
             taken: placement.taken.clone(),
             twins: placement.twins.clone(),
@@ -44,6 +46,7 @@ impl Walked {
             && self.standings == placement.standings
             && self.groups == placement.groups
             && self.joining == placement.joining
+            && self.leaving == placement.leaving
             && self.places == placement.places
             && self.taken == placement.taken
             && self.twins == placement.twins

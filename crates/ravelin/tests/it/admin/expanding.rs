@@ -1,4 +1,4 @@
-//! Pools that grow: with clients, over crashes, by spares, and what is refused.
+//! Pools that grow and shrink: with clients, over crashes, by spares, and what is refused.
 
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
@@ -111,6 +111,75 @@ fn a_pool_grows_under_a_client_and_goes_on_after_crashes() {
         let found = events.iter().filter(|name| *name == event).count();
         assert_eq!(found, 1, "{event} in {events:?}");
     }
+}
+
+#[test]
+fn drives_leave_under_a_client_and_over_crashes_and_are_free() {
+    let (mut bench, _) = pieces("leaves", 0);
+    let attach = ["volume", "attach", "tank/v", "--nbd", "unix:nbd"];
+    let uri = bench.json(&attach)["uri"].as_str().unwrap().to_owned();
+    let log = bench.path("log");
+    let mut client = Writer::start(Target::Nbd(&uri), 0, REGION as u64, &log);
+    client.has_flushed(TIMEOUT);
+    let path = status(&bench)["seats"][2]["path"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    bench.ok(&["pool", "rebuild", "tank", "--pause"]);
+    let planned = bench.json(&["drive", "remove", "tank", "2", "-n"]);
+    assert_eq!(
+        (&planned["state"], &planned["dry_run"]),
+        (&"leaving".into(), &true.into())
+    );
+    assert!(planned["plan"]["pieces"].as_u64().unwrap() > 0, "{planned}");
+    assert_eq!(status(&bench)["seats"][2]["leaves"], Value::Null);
+    bench.ok(&["drive", "remove", "tank", "2"]);
+    bench
+        .run(&["drive", "remove", "tank", "3"])
+        .refused(1, &["seat 2 is being removed", "drive online"]);
+    bench.kill();
+    bench.start();
+    client.has_flushed(TIMEOUT);
+    let paused = status(&bench);
+    assert_eq!(
+        (&paused["seats"][2]["leaves"], &paused["health"]),
+        (&true.into(), &"healthy".into()),
+        "{paused}"
+    );
+    bench.ok(&["pool", "rebuild", "tank", "--resume"]);
+    bench.kill();
+    bench.start();
+    bench.ok(&["pool", "wait", "tank", "--for", "remove"]);
+    let after = status(&bench);
+    let seats = |numbers: &[u64]| -> Vec<(u64, String)> {
+        let current = |&seat: &u64| (seat, "current".to_owned());
+        numbers.iter().map(current).collect()
+    };
+    assert_eq!(states(&after), seats(&[0, 1, 3, 4, 5]));
+    assert_eq!(
+        (&after["health"], &after["spare_drives_left"]),
+        (&"healthy".into(), &1.into())
+    );
+    // Its label is wiped beside the pool's work.
+    let free = || bench.run(&["drive", "identify", &path]).code != 0;
+    let tries = (0..200).any(|_| {
+        std::thread::sleep(Duration::from_millis(50));
+        free()
+    });
+    assert!(tries, "{path} still has a label");
+    // One that fails leaves when its pieces are rebuilt.
+    bench.ok(&["drive", "fail", "tank", "0"]);
+    client.has_flushed(TIMEOUT);
+    bench.ok(&["pool", "wait", "tank", "--for", "rebuild"]);
+    bench.ok(&["drive", "remove", "tank", "0"]);
+    bench.ok(&["pool", "wait", "tank", "--for", "remove"]);
+    client.stop(TIMEOUT);
+    assert_eq!(states(&status(&bench)), seats(&[1, 3, 4, 5]));
+    let mut reader = writer::connect(&uri, TIMEOUT);
+    writer::verify(&reader.read(0, REGION).unwrap(), &log);
+    reader.disconnect().unwrap();
+    let scrubbed = bench.json(&["pool", "scrub", "tank", "--wait"]);
+    assert_eq!(scrubbed["scrub"]["bad_blocks"], 0, "{scrubbed}");
 }
 
 /// A fresh drive takes the seat behind the layout's last one, where the spare was. The spare is a spare as before, and

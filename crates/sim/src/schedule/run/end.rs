@@ -63,6 +63,11 @@ impl Run {
             return Err(Violation::new("I5", format!("drive {seat} does not leave")));
         }
         self.world().begin_keep(seat).ok();
+        self.settle()?;
+        let facts = &self.world().pool().facts().seats[seat.index()];
+        if matches!(facts.state, SeatState::Out { .. }) {
+            self.hand_in(seat)?;
+        }
         self.settle()
     }
 
