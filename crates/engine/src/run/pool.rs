@@ -843,7 +843,7 @@ fn release(drive: Drive) {
         .spawn(move || match assemble::give_up(&drive) {
             Ok(()) => tracing::info!(drive = %drive.uri, "removed, and its label is wiped"),
             Err(error) => {
-                tracing::warn!(drive = %drive.uri, %error, "removed, and its label stays")
+                tracing::warn!(drive = %drive.uri, %error, "removed, and its label stays");
             }
         });
     if let Err(error) = spawned {
