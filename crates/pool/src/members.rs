@@ -200,11 +200,12 @@ impl Pool {
             .filter(move |seat| !removed(seat))
     }
 
-    /// If the layout has no spare space left for a seat, a waiting spare drive takes the seat. Not while the journal needs
-    /// the drive that is out: if others go, too, an opening finds it by its seat and counts on it again.
+    /// If the layout has no spare space left for a seat, a waiting spare drive takes the seat. Not if its drive leaves: what
+    /// that has is rebuilt on the others. Not while the journal needs the drive that is out, either: if others go, too, an opening finds it by its seat and counts on it again.
     pub(super) fn seat_spare(&mut self, seat: Seat) {
         if seat.0 >= self.geometry.layout().drives()
             || self.is_vacant(seat)
+            || self.leaving() == Some(seat)
             || self.journal_needs(seat)
             || self.fills.stopped
             || self.journal_wipes.contains_key(&seat)

@@ -392,3 +392,12 @@ fn a_batch_whose_drives_have_left_is_found_by_recovery() {
         "../schedules/logged-again-behind-a-lost-batch.txt"
     ));
 }
+
+/// Seed 82064638. A drive that was being removed failed, and a waiting spare took its seat. Nothing was to be there any more,
+/// so the removal did not end.
+#[test]
+fn a_spare_does_not_take_the_seat_of_a_drive_that_leaves() {
+    holds(include_str!(
+        "../schedules/spare-and-a-drive-that-leaves.txt"
+    ));
+}
