@@ -93,6 +93,26 @@ pub struct ExpandPlan {
     pub capacity_bytes: u64,
 }
 
+/// How long pieces take to move.
+struct MoveTime {
+    seconds: u64,
+    /// It is the rate that is set, and not a drive, that bounds it.
+    by_rate: bool,
+}
+
+impl MoveTime {
+    /// Of so many bytes, of which the busiest drive has `of_a_drive`.
+    fn new(pool: &Pool, bytes: u64, of_a_drive: u64) -> Self {
+        let by_drive = of_a_drive.div_ceil(DRIVE_BYTES_PER_SECOND);
+        let rate = pool.facts().steer.rate_bytes;
+        let by_rate = rate.map_or(0, |rate| bytes.div_ceil(rate.max(1)));
+        Self {
+            seconds: by_drive.max(by_rate),
+            by_rate: by_rate > by_drive,
+        }
+    }
+}
+
 /// What the removal of a drive does.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RemovalPlan {
@@ -117,17 +137,15 @@ impl RemovalPlan {
     pub(crate) fn new(pool: &Pool, seat: Seat) -> Result<Self, PoolError> {
         let plan = pool.plan_removal(seat);
         let plan = plan.map_err(|error| PoolError::Leave { error })?;
-        let by_drive = plan.moved_bytes.div_ceil(DRIVE_BYTES_PER_SECOND);
-        let rate = pool.facts().steer.rate_bytes;
-        let by_rate = rate.map_or(0, |rate| plan.moved_bytes.div_ceil(rate.max(1)));
-        let bound = match by_rate > by_drive {
+        let time = MoveTime::new(pool, plan.moved_bytes, plan.moved_bytes);
+        let bound = match time.by_rate {
             true => "the rate that is set",
             false => "reading the drive",
         };
         Ok(Self {
             pieces: plan.columns,
             moved_bytes: plan.moved_bytes,
-            seconds: by_drive.max(by_rate),
+            seconds: time.seconds,
             bound: bound.to_owned(),
             drive_bytes_per_second: DRIVE_BYTES_PER_SECOND,
             spare_drives_before: plan.spare_drives.0,
@@ -148,10 +166,8 @@ impl ExpandPlan {
         let joining = drives.len() + waiting.len();
         let growth = pool.plan_growth(joining).map_err(refused)?;
         let of_a_drive = growth.moved_bytes / (joining as u64).max(1);
-        let by_drives = of_a_drive.div_ceil(DRIVE_BYTES_PER_SECOND);
-        let rate = pool.facts().steer.rate_bytes;
-        let by_rate = rate.map_or(0, |rate| growth.moved_bytes.div_ceil(rate.max(1)));
-        let bound = match (by_rate > by_drives, joining) {
+        let time = MoveTime::new(pool, growth.moved_bytes, of_a_drive);
+        let bound = match (time.by_rate, joining) {
             (true, _) => "the rate that is set",
             (false, 1) => "writing the new drive",
             (false, _) => "writing the new drives",
@@ -162,7 +178,7 @@ impl ExpandPlan {
             drives: growth.drives.1,
             pieces: growth.columns,
             moved_bytes: growth.moved_bytes,
-            seconds: by_drives.max(by_rate),
+            seconds: time.seconds,
             bound: bound.to_owned(),
             drive_bytes_per_second: DRIVE_BYTES_PER_SECOND,
             capacity_bytes_before: growth.capacity_bytes.0,

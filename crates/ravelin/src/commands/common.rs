@@ -521,6 +521,34 @@ pub(crate) fn drive_state(state: &str) -> &str {
     }
 }
 
+/// What moves between drives when some join or leave, and how long that takes.
+pub(crate) struct Moves<'a> {
+    pub(crate) pieces: u64,
+    pub(crate) bytes: u64,
+    pub(crate) seconds: u64,
+    pub(crate) bound: &'a str,
+    pub(crate) drive_bytes_per_second: u64,
+}
+
+impl Moves<'_> {
+    /// Two lines; one if nothing moves.
+    pub(crate) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        let pieces = usize::try_from(self.pieces).unwrap_or(usize::MAX);
+        let pieces = count(pieces, "a piece", "pieces");
+        writeln!(out, "  moves:    {} in {pieces}", size(self.bytes))?;
+        if self.pieces == 0 {
+            return Ok(());
+        }
+        #[expect(clippy::cast_precision_loss, reason = "a time for display")]
+        let (time, bound) = (time(self.seconds as f64), self.bound);
+        let rate = self.drive_bytes_per_second / 1_000_000;
+        writeln!(
+            out,
+            "  takes:    about {time}, bound by {bound} ({rate} MB/s for each drive)"
+        )
+    }
+}
+
 /// `a drive`, `3 drives`.
 pub(crate) fn count(number: usize, one: &str, many: &str) -> String {
     match number {

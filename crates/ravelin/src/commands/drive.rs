@@ -15,7 +15,7 @@ use control::client::path;
 use engine::assemble::RemovalPlan;
 use serde_json::json;
 
-use super::common::{Context, Failure, absolute, count, drive_state, size, time};
+use super::common::{Context, Failure, Moves, absolute, count, drive_state};
 use super::complete;
 use super::examples;
 
@@ -388,23 +388,14 @@ fn leaves(
         )?,
         false => writeln!(out, "pool `{pool}`, seat {seat}: {path} is being removed")?,
     }
-    let pieces = usize::try_from(plan.pieces).unwrap_or(usize::MAX);
-    writeln!(
-        out,
-        "  moves:    {} in {}",
-        size(plan.moved_bytes),
-        count(pieces, "a piece", "pieces")
-    )?;
-    if plan.pieces > 0 {
-        #[expect(clippy::cast_precision_loss, reason = "a time for display")]
-        let time = time(plan.seconds as f64);
-        let rate = plan.drive_bytes_per_second / 1_000_000;
-        let bound = &plan.bound;
-        writeln!(
-            out,
-            "  takes:    about {time}, bound by {bound} ({rate} MB/s for each drive)"
-        )?;
-    }
+    let moves = Moves {
+        pieces: plan.pieces,
+        bytes: plan.moved_bytes,
+        seconds: plan.seconds,
+        bound: &plan.bound,
+        drive_bytes_per_second: plan.drive_bytes_per_second,
+    };
+    moves.write(out)?;
     let drives = |number: u16| count(number.into(), "a failed drive", "failed drives");
     writeln!(
         out,

@@ -7,7 +7,7 @@ use control::Client;
 use control::api::{ExpandPool, ExpandedPool};
 use control::client::path;
 
-use crate::commands::common::{Context, Failure, absolute, count, size, time};
+use crate::commands::common::{Context, Failure, Moves, absolute, size};
 use crate::commands::complete;
 
 /// Take more drives into the layout of a pool.
@@ -74,23 +74,14 @@ fn write(out: &mut dyn Write, expanded: &ExpandedPool) -> io::Result<()> {
             plan.scheme
         )?,
     }
-    let pieces = usize::try_from(plan.pieces).unwrap_or(usize::MAX);
-    writeln!(
-        out,
-        "  moves:    {} in {}",
-        size(plan.moved_bytes),
-        count(pieces, "a piece", "pieces")
-    )?;
-    #[expect(clippy::cast_precision_loss, reason = "a time for display")]
-    let seconds = plan.seconds as f64;
-    if plan.pieces > 0 {
-        let rate = plan.drive_bytes_per_second / 1_000_000;
-        let (time, bound) = (time(seconds), &plan.bound);
-        writeln!(
-            out,
-            "  takes:    about {time}, bound by {bound} ({rate} MB/s for each drive)"
-        )?;
-    }
+    let moves = Moves {
+        pieces: plan.pieces,
+        bytes: plan.moved_bytes,
+        seconds: plan.seconds,
+        bound: &plan.bound,
+        drive_bytes_per_second: plan.drive_bytes_per_second,
+    };
+    moves.write(out)?;
     writeln!(
         out,
         "  capacity: {} afterwards, {} before",
