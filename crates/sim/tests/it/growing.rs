@@ -4,7 +4,7 @@
 use array::pool::SeatState;
 use block::{Request, RequestKind, Seat};
 use rand::{Rng, RngExt};
-use sim::{CutSpec, Drive, Oracle, Pace, World, WorldOptions};
+use sim::{CutSpec, Drive, Oracle, Pace, PowerLoss, World, WorldOptions};
 
 use crate::support::parts;
 
@@ -325,7 +325,42 @@ fn moments(template: &Template, mut at: impl FnMut(u64, &World, &Client)) -> u64
 }
 
 /// Of the cuts, one in so many: all of them in a release build.
-const ONE_IN: u64 = if cfg!(debug_assertions) { 7 } else { 1 };
+pub(crate) const ONE_IN: u64 = if cfg!(debug_assertions) { 7 } else { 1 };
+
+/// Which un-flushed writes survive a cut after the `at`th: none, all, all but one, the first ones, and others by chance.
+pub(crate) fn specs_of(power: &PowerLoss, at: u64) -> Vec<CutSpec> {
+    let unflushed = power.writes();
+    let mut specs = vec![CutSpec::None, CutSpec::All, CutSpec::Seed(at)];
+    if unflushed > 0 {
+        let number = usize::try_from(at).unwrap() % unflushed;
+        specs.extend([CutSpec::Missing(number), CutSpec::Prefix(number)]);
+    }
+    specs
+}
+
+/// With a cut each drive is lost once, for good: what is left has everything. Returns their number.
+pub(crate) fn lose_each(
+    case: Case,
+    (power, specs): (&PowerLoss, &[CutSpec]),
+    at: u64,
+    client: &Client,
+) -> u64 {
+    let drives = power.with(CutSpec::All).len();
+    for lost in 0..drives {
+        let spec = specs[(usize::try_from(at).unwrap() + lost) % specs.len()];
+        let mut fewer = power.with(spec);
+        fewer[lost].pull();
+        let when = format!(
+            "{}: cut after {at}, {spec:?}, drive {lost} lost",
+            case.scheme
+        );
+        let mut world = World::open(fewer, true, 7).expect(&when);
+        client.check(&mut world, &when);
+        world.settle();
+        client.check(&mut world, &format!("{when}, settled"));
+    }
+    drives as u64
+}
 
 /// Cuts the power after every `every`th write and flush from `first` on: none, all, all but one and the first ones of the
 /// un-flushed writes survive, and others by chance. With each cut each drive is lost once.
@@ -338,28 +373,8 @@ fn power_goes(case: Case, every: u64, first: u64) {
             return;
         }
         let power = world.clone().lose_power();
-        let unflushed = power.writes();
-        let mut specs = vec![CutSpec::None, CutSpec::All, CutSpec::Seed(at)];
-        if unflushed > 0 {
-            let number = usize::try_from(at).unwrap() % unflushed;
-            specs.extend([CutSpec::Missing(number), CutSpec::Prefix(number)]);
-        }
-        let drives = power.with(CutSpec::All).len();
-        for lost in 0..drives {
-            // The drive is gone for good: what is left has everything.
-            let spec = specs[(usize::try_from(at).unwrap() + lost) % specs.len()];
-            let mut fewer = power.with(spec);
-            fewer[lost].pull();
-            let when = format!(
-                "{}: cut after {at}, {spec:?}, drive {lost} lost",
-                case.scheme
-            );
-            let mut world = World::open(fewer, true, 7).expect(&when);
-            client.check(&mut world, &when);
-            world.settle();
-            client.check(&mut world, &format!("{when}, settled"));
-            losses += 1;
-        }
+        let specs = specs_of(&power, at);
+        losses += lose_each(case, (&power, &specs), at, client);
         for spec in specs {
             cuts += 1;
             let left = power.with(spec);

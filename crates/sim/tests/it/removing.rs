@@ -4,9 +4,9 @@
 
 use array::pool::{Report, SeatState};
 use block::Seat;
-use sim::{CutSpec, Drive, Oracle, Pace, World};
+use sim::{Drive, Oracle, Pace, World};
 
-use crate::growing::{Case, Client, Template};
+use crate::growing::{Case, Client, ONE_IN, Template, lose_each, specs_of};
 use crate::support::parts;
 
 const SMALL: Case = Case {
@@ -203,9 +203,6 @@ fn moments(template: &Template, failed: bool, mut at: impl FnMut(u64, &World, &C
     }
 }
 
-/// Of the cuts, one in so many: all of them in a release build.
-const ONE_IN: u64 = if cfg!(debug_assertions) { 7 } else { 1 };
-
 /// Cuts the power after every `every`th write and flush from `first` on: none, all, all but one and the first ones of the
 /// un-flushed writes survive, and others by chance. With each cut each drive is lost once.
 fn power_goes(case: Case, failed: bool, every: u64, first: u64) {
@@ -217,27 +214,8 @@ fn power_goes(case: Case, failed: bool, every: u64, first: u64) {
             return;
         }
         let power = world.clone().lose_power();
-        let unflushed = power.writes();
-        let mut specs = vec![CutSpec::None, CutSpec::All, CutSpec::Seed(at)];
-        if unflushed > 0 {
-            let number = usize::try_from(at).unwrap() % unflushed;
-            specs.extend([CutSpec::Missing(number), CutSpec::Prefix(number)]);
-        }
-        let drives = power.with(CutSpec::All).len();
-        for lost in 0..drives {
-            let spec = specs[(usize::try_from(at).unwrap() + lost) % specs.len()];
-            let mut fewer = power.with(spec);
-            fewer[lost].pull();
-            let when = format!(
-                "{}: cut after {at}, {spec:?}, drive {lost} lost",
-                case.scheme
-            );
-            let mut world = World::open(fewer, true, 7).expect(&when);
-            client.check(&mut world, &when);
-            world.settle();
-            client.check(&mut world, &format!("{when}, settled"));
-            losses += 1;
-        }
+        let specs = specs_of(&power, at);
+        losses += lose_each(case, (&power, &specs), at, client);
         for spec in specs {
             cuts += 1;
             let when = format!("{}: cut after {at}, {spec:?}", case.scheme);
