@@ -199,7 +199,8 @@ impl Pool {
         let all: Vec<Seat> = self.replacements.keys().copied().collect();
         for with in all {
             let replacement = &self.replacements[&with];
-            let recorded = !self.placement.is_writing(with);
+            // A label that the old drive is writing is not the successor's.
+            let recorded = !self.placement.is_writing(with) && self.labels.is_settled();
             let ready = match replacement.phase {
                 Phase::Copying => {
                     // Groups that are being made blank will soon have columns to copy.
@@ -220,7 +221,10 @@ impl Pool {
                 replacement.blocked = replacement.phase == Phase::Copying;
                 replacement.phase = Phase::Copying;
             } else if replacement.phase == Phase::Recording {
-                self.promote(with);
+                // A column may have been rebuilt on the drive, and copied, meanwhile.
+                if !self.record_spares(with) {
+                    self.promote(with);
+                }
             } else {
                 let lanes = 0..self.geometry.lanes();
                 self.asked.next += 1;
@@ -253,18 +257,21 @@ impl Pool {
             }
         }
         if let Some(with) = ended {
+            let replacement = self.replacements.get_mut(&with).expect("it is complete");
+            replacement.phase = Phase::Recording;
             self.record_spares(with);
         }
     }
 
     /// Columns on the drive's spare cells are found by its cell table: write the same entries to the successor's table.
-    fn record_spares(&mut self, with: Seat) {
-        let replacement = self.replacements.get_mut(&with).expect("it is complete");
-        replacement.phase = Phase::Recording;
-        for record in self.placement.twin_spares(with) {
+    /// Returns whether some were not there.
+    fn record_spares(&mut self, with: Seat) -> bool {
+        let lacking = self.placement.twin_spares(with);
+        for &record in &lacking {
             let page = self.placement.enter_again(record);
             self.write_cell_page(page);
         }
+        !lacking.is_empty()
     }
 
     /// Gives the successor the seat in the facts; `state` is how complete it is. Returns the facts of the old drive.

@@ -591,9 +591,8 @@ impl Placement {
             return;
         }
         let geometry = Arc::clone(&self.geometry);
-        let at_home = { self.cells_of(seat) }
-            .filter(|&(cell, (group, column))| geometry.layout().cell(group, column) == cell)
-            .filter(|&(cell, key)| self.is_recorded(key, cell));
+        let at_home = { self.recorded_on(seat) }
+            .filter(|&(cell, (group, column))| geometry.layout().cell(group, column) == cell);
         let at_home: Vec<(Cell, Key)> = at_home.collect();
         for (cell, key) in at_home {
             self.taken.remove(&cell);
@@ -616,6 +615,12 @@ impl Placement {
     fn is_recorded(&self, key: Key, cell: Cell) -> bool {
         let record = self.places.get(&key);
         record.is_some_and(|record| record.cell == cell)
+    }
+
+    /// The cells of a drive that are places by a record, by row.
+    fn recorded_on(&self, seat: Seat) -> impl Iterator<Item = (Cell, Key)> + '_ {
+        let cells = self.cells_of(seat);
+        cells.filter(|&(cell, key)| self.is_recorded(key, cell))
     }
 
     /// The taken cells of a drive, by row.

@@ -1,7 +1,7 @@
 //! What the successors of working drives have. A successor copies row for row: it has a column in the row in which the
 //! drive has it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use block::Seat;
 use layout::Cell;
@@ -80,13 +80,27 @@ impl Placement {
         self.columns_on(*of).all(|key| has.contains_key(&key))
     }
 
-    /// Columns on the drive's spare cells, as the successor has them: its table needs an entry for each.
-    pub(crate) fn twin_spares(&self, with: Seat) -> Vec<Record> {
-        let Twin { of, has } = &self.twins[&with];
-        let seat = *of;
+    /// Columns on the drive's spare cells, as the successor has them, that have no entry in its table yet: it needs one for
+    /// each. A column without content is there as soon as it has an entry: lanes write to both drives by now.
+    #[must_use]
+    pub(crate) fn twin_spares(&mut self, with: Seat) -> Vec<Record> {
+        let Twin { of: seat, has } = &self.twins[&with];
+        let seat = *seat;
+        let bare = { self.recorded_on(seat) }
+            .filter(|(_, key)| !has.contains_key(key))
+            .filter(|(_, key)| !self.groups.has(key.0) && !self.claims.contains_key(key));
+        let bare: Vec<(Cell, Key)> = bare.collect();
+        for (Cell { row, .. }, key) in bare {
+            let cell = Cell { seat: with, row };
+            self.taken.insert(cell, key);
+            self.twin_has(key, cell);
+        }
+        let has = &self.twins[&with].has;
+        let table = self.tables.get(&with);
+        let entry = |row| table.and_then(|table| table.at(row));
         let is_spare = |record: &&Record| {
             let row = record.cell.row;
-            self.home(record.key) != Cell { seat, row }
+            self.home(record.key) != Cell { seat, row } && entry(row) != Some(record.entry())
         };
         has.values().filter(is_spare).copied().collect()
     }
@@ -99,7 +113,7 @@ impl Placement {
     }
 
     /// The drive in `with` is that of `seat` from now on. `complete`: it has every column, and only those with a record
-    /// keep one.
+    /// keep one. A column without content that was about to be recorded elsewhere is nowhere until then.
     pub(crate) fn twin_moves(&mut self, with: Seat, seat: Seat, has: &[Record], complete: bool) {
         if let Some(table) = self.tables.remove(&with) {
             self.tables.insert(seat, table);
@@ -107,6 +121,15 @@ impl Placement {
         let cells: Vec<Cell> = self.cells_of(with).map(|(cell, _)| cell).collect();
         for cell in cells {
             self.taken.remove(&cell);
+        }
+        if complete {
+            let has: BTreeSet<Key> = has.iter().map(|record| record.key).collect();
+            let bare = { self.recorded_on(seat) }.filter(|(_, key)| !has.contains(key));
+            let bare: Vec<(Cell, Key)> = bare.collect();
+            for (cell, key) in bare {
+                self.taken.remove(&cell);
+                self.places.remove(&key);
+            }
         }
         for record in has {
             if !complete || self.places.contains_key(&record.key) {

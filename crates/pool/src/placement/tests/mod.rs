@@ -371,6 +371,41 @@ fn a_successor_that_steps_in_has_its_columns_in_the_seat_and_the_others_are_abse
     lab.check();
 }
 
+/// Columns without content are copied nowhere. A volume that gets their group meanwhile writes to both drives, so after a
+/// restart they must be found where they are.
+#[test]
+fn a_successor_has_an_entry_for_each_spare_cell_of_its_drive_with_content_or_without() {
+    let mut lab = spared();
+    let lost = lab.column_of(5);
+    lab.lose(5);
+    lab.move_all();
+    let seat = lab.placement.place(lost).unwrap().seat;
+    let with = Seat(7);
+    // The volume that had the columns is gone.
+    let volumes = std::mem::take(&mut lab.facts.volumes);
+    lab.placement.groups_are(&lab.facts);
+    lab.placement.begin_table(with);
+    lab.placement.twin_begins(seat, with);
+    let spares = lab.placement.twin_spares(with);
+    assert!(spares.iter().any(|record| record.key == lost), "{spares:?}");
+    for record in spares {
+        let page = lab.placement.enter_again(record);
+        lab.writes.extend(page);
+    }
+    lab.write_all();
+    assert_eq!(lab.placement.twin_spares(with), [], "each has an entry");
+    lab.facts.volumes = volumes;
+    lab.placement.groups_are(&lab.facts);
+    let has = lab.placement.twin_ends(with);
+    lab.facts.seats.swap(seat.index(), with.index());
+    lab.report(seat.0, SeatState::Current);
+    let unrecorded = lab.placement.drop_table(seat);
+    assert_eq!(unrecorded, []);
+    lab.placement.twin_moves(with, seat, &has, true);
+    assert_eq!(lab.placement.place(lost).unwrap().seat, seat);
+    lab.check();
+}
+
 #[test]
 fn of_two_entries_for_a_column_the_newer_one_counts_and_the_other_is_superseded() {
     let mut lab = spared();
