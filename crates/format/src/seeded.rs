@@ -192,6 +192,20 @@ seeded_faults! {
     WriteUngranted,
     /// writes end with "no space" although something can be freed
     GivenUpTooEarly,
+    /// a growth changes the home of a column that has no entry
+    HomeWithoutEntry,
+    /// a growth's labels are written before its entries are durable
+    LabelsBeforeEntries,
+    /// a group gets a home in a cell that another column has
+    HomeOnTakenCell,
+    /// two columns of a group are put on one drive
+    ColumnsShareDrive,
+    /// a drive that joins gets the seat of a waiting spare, and the spare does not get the other one
+    ExchangeWithoutSpare,
+    /// a vacant seat counts as a lost drive when a batch's columns are counted
+    VacantCountsAsLost,
+    /// a cell that a column has left is used again before operations on it have ended
+    LeftCellUsedEarly,
 }
 
 #[cfg(debug_assertions)]

@@ -6,6 +6,22 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
+/// A long test as several, which run side by side: `name { part => expression, ... }` is a module with a test for each
+/// part.
+#[macro_export]
+macro_rules! parts {
+    ($name:ident { $($part:ident => $run:expr,)+ }) => {
+        mod $name {
+            $(
+                #[test]
+                fn $part() {
+                    use super::*;
+                    $run;
+                }
+            )+
+        }
+    };
+}
 /// A directory of its own for a test. It is removed when this is dropped, also after a failure.
 #[derive(Debug)]
 pub struct Directory(TempDir);

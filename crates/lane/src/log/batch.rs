@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use block::{Fault, Seat};
 use erasure::Code;
+use format::seeded::{self, SeededFault};
 use format::{BatchHeader, VolumeId};
 use plan::action::{Compute, ComputeStep, IoKind, Origin, Service, Slice};
 
@@ -173,7 +174,11 @@ impl Batch {
     /// stays the same: a drive that has its column may go out next.
     fn columns_needed(&self, cx: &Context) -> usize {
         let layout = cx.geometry.layout();
-        let drives = usize::from(layout.drives()) - layout.vacant().len();
+        let vacant = match seeded::is(SeededFault::VacantCountsAsLost) {
+            true => 0,
+            false => layout.vacant().len(),
+        };
+        let drives = usize::from(layout.drives()) - vacant;
         let out = drives.saturating_sub(cx.live_seats().len());
         let tolerance = usize::from(cx.geometry.code().tolerance());
         self.data_columns() + tolerance.saturating_sub(out)

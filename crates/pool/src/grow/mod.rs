@@ -21,6 +21,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use block::{Instant, Seat};
+use format::seeded::{self, SeededFault};
 use layout::pool::{Move, Pool as Table};
 use plan::Geometry;
 use plan::action::{Command, GrownGeometry};
@@ -325,9 +326,13 @@ impl Pool {
                 .iter()
                 .map(|piece| (piece.group, piece.column));
             let keys = keys.filter(|&key| !self.placement.has_record(key));
+            let keys = keys.skip(usize::from(seeded::is(SeededFault::HomeWithoutEntry)));
             let keys: Vec<Key> = keys.collect();
             self.growth.joining.as_mut().expect("just seen").records = true;
             self.record_all_at_home(keys);
+            if seeded::is(SeededFault::LabelsBeforeEntries) {
+                self.switch();
+            }
         } else if self.labels.is_settled() && self.journal_wipes.is_empty() {
             self.switch();
         }
@@ -371,8 +376,10 @@ impl Pool {
         let table = self.geometry.layout().table().expect("it grows");
         let seats: Vec<Seat> = table.seats_for(count).collect();
         let recorded = |piece: &Move| self.placement.has_record((piece.group, piece.column));
+        let wrong = seeded::is(SeededFault::HomeWithoutEntry)
+            || seeded::is(SeededFault::LabelsBeforeEntries);
         assert!(
-            joining.moves.iter().all(recorded),
+            wrong || joining.moves.iter().all(recorded),
             "all columns that move are recorded"
         );
         let joining = *self.growth.joining.take().expect("just seen");
@@ -440,7 +447,11 @@ impl Pool {
     /// The drives of two seats beyond the layout's change places; they keep their numbers.
     fn exchange(&mut self, a: Seat, b: Seat) {
         let numbers = [b, a].map(|seat| self.facts.number(seat));
-        self.facts.seats.swap(a.index(), b.index());
+        if seeded::is(SeededFault::ExchangeWithoutSpare) {
+            self.facts.seats[a.index()] = self.facts.seats[b.index()].clone();
+        } else {
+            self.facts.seats.swap(a.index(), b.index());
+        }
         self.facts.set_numbers([a, b], numbers);
         for (seat, before) in [(a, b), (b, a)] {
             let facts = &mut self.facts.seats[seat.index()];
@@ -472,7 +483,10 @@ impl Pool {
         if !at_rest || self.placement.is_incomplete() || self.placement.is_any_writing() {
             return;
         }
-        let behind: Vec<Key> = self.placement.left_behind().collect();
+        let behind = self.placement.left_behind();
+        let behind: Vec<Key> = behind
+            .filter(|_| !seeded::is(SeededFault::HomeOnTakenCell))
+            .collect();
         if behind.iter().any(|key| self.placement.groups().has(key.0)) {
             // It could not be copied so far.
             return;

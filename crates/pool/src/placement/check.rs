@@ -123,6 +123,13 @@ impl Placement {
                 "{cell:?} is taken for {key:?}, which neither is there nor moves there"
             );
         }
+        for (&key, cell) in &self.before {
+            assert_eq!(
+                self.taken.get(cell),
+                Some(&key),
+                "operations may still use {cell:?}, and it is taken"
+            );
+        }
         if !self.walked.as_ref().is_some_and(|walked| walked.is(self)) {
             self.check_walks();
             self.walked = Some(Arc::new(Walked::of(self)));

@@ -441,6 +441,7 @@ impl Placement {
             .flat_map(|other| {
                 let key = (group, other);
                 let recorded = self.places.get(&key).map(|record| record.cell);
+                let recorded = recorded.filter(|_| !seeded::is(SeededFault::ColumnsShareDrive));
                 let claimed = self.claims.get(&key).copied();
                 [Some(self.home(key)), recorded, claimed]
             })
@@ -478,6 +479,9 @@ impl Elsewhere for Placement {
     }
 
     fn has_piece(&self, group: u64, seat: Seat) -> bool {
+        if seeded::is(SeededFault::ColumnsShareDrive) {
+            return false;
+        }
         let columns = self.columns().map(|column| (group, column));
         let mut cells =
             columns.flat_map(|key| [self.recorded(key), self.claims.get(&key).copied()]);
@@ -536,6 +540,9 @@ impl Placement {
         self.claims.remove(&record.key);
         if let Some(old) = self.places.get(&record.key) {
             self.before.insert(record.key, old.cell);
+            if seeded::is(SeededFault::LeftCellUsedEarly) {
+                self.taken.remove(&old.cell);
+            }
         }
         self.put(record);
     }

@@ -72,23 +72,11 @@ pub fn cuts(runner: &mut Runner, workload: &Workload, share: Share) -> Tally {
 
 /// The sets of `writes` un-flushed writes that may survive.
 pub(super) fn every_subset(writes: usize) -> Vec<CutSpec> {
-    if writes <= SUBSETS_OF_MAX {
-        return (0..1 << writes).map(CutSpec::Mask).collect();
+    let mut specs = CutSpec::of(writes, SUBSETS_OF_MAX);
+    if writes > SUBSETS_OF_MAX {
+        specs.extend((specs.len() as u64..SUBSETS_MAX).map(|seed| CutSpec::Seed(mix(seed))));
     }
-    let mut specs = few_subsets(writes);
-    specs.extend((specs.len() as u64..SUBSETS_MAX).map(|seed| CutSpec::Seed(mix(seed))));
     specs
-}
-
-/// None, all, each one missing, each prefix.
-pub(super) fn few_subsets(writes: usize) -> Vec<CutSpec> {
-    let missing = (0..writes).map(CutSpec::Missing);
-    let prefixes = (1..writes).map(CutSpec::Prefix);
-    [CutSpec::None, CutSpec::All]
-        .into_iter()
-        .chain(missing)
-        .chain(prefixes)
-        .collect()
 }
 
 impl Cut<'_> {
@@ -187,7 +175,7 @@ impl Cut<'_> {
         ledger.cut(false);
         let legal = ledger.digest();
         let loss: PowerLoss = moment.world.lose_power();
-        for (number, spec) in few_subsets(loss.writes()).into_iter().enumerate() {
+        for (number, spec) in CutSpec::of(loss.writes(), 0).into_iter().enumerate() {
             self.tally.states += 1;
             let case = mix(legal ^ self.tally.points) ^ number as u64;
             if !self.share.has(case) {

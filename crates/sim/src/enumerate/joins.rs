@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 
 use block::{Seat, mix};
 
-use super::cuts::{every_subset, few_subsets};
+use super::cuts::every_subset;
 use super::{Share, Tally, guarded};
 use crate::drive::Drive;
 use crate::ledger::Ledger;
@@ -206,7 +206,7 @@ impl Cut<'_> {
         let Moment { world, mut ledger } = moment;
         ledger.cut(false);
         let loss = world.lose_power();
-        for (number, spec) in (0..).zip(few_subsets(loss.writes())) {
+        for (number, spec) in (0..).zip(CutSpec::of(loss.writes(), 0)) {
             self.tally.states += 1;
             let case = case ^ mix(number);
             if self.share.has(case) {

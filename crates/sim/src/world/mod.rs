@@ -316,7 +316,8 @@ impl World {
     }
 
     /// A hash of the media of all drives, and of which drives are gone.
-    pub(crate) fn image_digest(drives: &[Drive]) -> u64 {
+    #[must_use]
+    pub fn image_digest(drives: &[Drive]) -> u64 {
         drives.iter().fold(0, |all, drive| {
             mix(all ^ drive.digest()).wrapping_add(u64::from(drive.is_gone()))
         })

@@ -30,6 +30,22 @@ pub enum CutSpec {
     Seed(u64),
 }
 
+impl CutSpec {
+    /// Every subset of at most `subsets_of_max` writes. Of more writes: none, all, each one missing, each prefix.
+    #[must_use]
+    pub fn of(writes: usize, subsets_of_max: usize) -> Vec<Self> {
+        if writes <= subsets_of_max {
+            return (0..1 << writes).map(Self::Mask).collect();
+        }
+        let missing = (0..writes).map(Self::Missing);
+        let prefixes = (1..writes).map(Self::Prefix);
+        { [Self::None, Self::All].into_iter() }
+            .chain(missing)
+            .chain(prefixes)
+            .collect()
+    }
+}
+
 /// Drives at the moment of a power cut, before it is decided which cached writes survive.
 #[derive(Clone, Debug)]
 pub struct PowerLoss {

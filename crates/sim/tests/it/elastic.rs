@@ -5,7 +5,8 @@ use block::Seat;
 use sim::schedule::{Event, Runner, Schedule, Scope};
 use sim::{CutSpec, Drive, Pace, WorldOptions};
 
-use crate::support::{Bench, parts};
+use crate::support::Bench;
+use testing::parts;
 
 /// Two planes or three of whole mebibytes.
 const DRIVE_BYTES: u64 = 66 << 20;

@@ -9,11 +9,11 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use crate::support::parts;
 use array::format::LAZY_INITIALIZATION;
 use array::pool::Report;
 use block::{Request, RequestKind, Seat};
 use sim::{CutSpec, Drive, Pace, World, WorldOptions};
+use testing::parts;
 
 const VOLUME: &str = "v";
 const BLOCK: usize = 4096;

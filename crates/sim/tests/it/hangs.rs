@@ -4,11 +4,11 @@
 
 use std::time::Duration;
 
-use crate::support::parts;
 use array::pool::{OutReason, Report, SeatState};
 use block::{Request, RequestKind, Seat};
 use rand::Rng;
 use sim::{Counted, Drive, DriveFault, Oracle, Pace, Trigger, World, WorldOptions};
+use testing::parts;
 
 const VOLUME: &str = "v";
 const BLOCK: u64 = 4096;

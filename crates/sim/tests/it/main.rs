@@ -33,6 +33,7 @@ mod recovering;
 mod regressions;
 mod removing;
 mod replacing;
+mod resizing;
 mod schedules;
 mod scrub;
 #[cfg(debug_assertions)]

@@ -1,12 +1,12 @@
 //! Drives fail while the journal is read, and the power goes right after: a read in between and every
 //! later read return the same data.
 
-use crate::support::parts;
 use block::{Request, RequestKind};
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use sim::{CutSpec, Drive, DriveFault, Trigger, World, WorldOptions};
+use testing::parts;
 
 const VOLUME: &str = "v";
 const BLOCK: u64 = 4096;

@@ -8,23 +8,6 @@ use sim::{Drive, Oracle, World, WorldOptions};
 
 const VOLUME: &str = "v";
 
-/// A long test as several, which run side by side: `name { part => expression, ... }` is a module with a test for each
-/// part.
-macro_rules! parts {
-    ($name:ident { $($part:ident => $run:expr,)+ }) => {
-        mod $name {
-            $(
-                #[test]
-                fn $part() {
-                    use super::*;
-                    $run;
-                }
-            )+
-        }
-    };
-}
-pub(crate) use parts;
-
 /// A pool with one volume.
 #[derive(Clone)]
 pub(crate) struct Bench {
