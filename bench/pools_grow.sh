@@ -51,6 +51,15 @@ copied() {
     field copied_bytes <<<"$status"
 }
 
+# Rows of the table are printed as they are measured.
+row() { [ -n "$json" ] || echo "| $1 | $2 | ${3:-} |"; }
+if [ -z "$json" ]; then
+    machine
+    echo
+    echo "| \`$scheme\`, 12 → 13 drives, $used MiB in use on each, ${bandwidth%000000} MB/s a drive | | |"
+    echo "| --- | --: | --- |"
+fi
+
 # ---- Without clients.
 
 make_pool
@@ -67,6 +76,8 @@ least=$(awk "BEGIN { printf \"%d\", int($all_pieces / ($drives + 1)) }")
 of_least=$(calc "$pieces / $least")
 of_time=$(calc "$took / ($moved / $bandwidth)")
 end_pool
+row "pieces that moved, by the least ($pieces of $least)" "$of_least" "≤ 1.02: $(holds "$of_least <= 1.02")"
+row "time by what moved ÷ rate ($took s for $(calc "$moved / 1e6" 0) MB)" "$of_time" "≤ 1.3: $(holds "$of_time <= 1.3")"
 
 # ---- With clients that verify what they read and wrote, and three crashes of the daemon.
 
@@ -76,8 +87,8 @@ if fio --enghelp=nbd >/dev/null 2>&1; then
     job() { # NAME OPTION…: a job on the volume, its output as JSON
         local name=$1
         shift
-        fio --name="$name" --ioengine=nbd --uri="nbd+unix:///?socket=$work/nbd" --size="${region}M" --direct=1 \
-            --bs=64k --iodepth=16 --verify=pattern --verify_pattern=%o --verify_fatal=1 --output-format=json "$@"
+        ${limit:+timeout -k 1 "$limit"} fio --name="$name" --ioengine=nbd --uri="nbd+unix:///?socket=$work/nbd" --size="${region}M" \
+            --direct=1 --thread --bs=64k --iodepth=16 --verify=pattern --verify_pattern=%o --verify_fatal=1 --output-format=json "$@"
     }
     make_pool
     "$ravelin" volume attach tank/v --nbd "unix:$work/nbd" >/dev/null
@@ -91,8 +102,9 @@ if fio --enghelp=nbd >/dev/null 2>&1; then
     # Reads and verifies at the rate until $work/stop is there; a line for each run: bytes and seconds in which it ran.
     clients() {
         while [ ! -e "$work/stop" ]; do
-            # The daemon has crashed in the middle of a run whose output is of no use; what it had verified does not count.
-            if job reads --rw=randread --rate="$rate" --rate_process=poisson --time_based --runtime=4 \
+            # The daemon has crashed in the middle of a run whose output is of no use; what it had verified does not count. fio
+            # may wait for ever for an answer of that daemon.
+            if limit=15 job reads --rw=randread --rate="$rate" --rate_process=poisson --time_based --runtime=4 \
                 >"$work/reads.json" 2>"$work/reads.err"; then
                 awk '/"read" : / { in_read = 1 }
                     in_read && /"io_bytes"/ { gsub(/[^0-9]/, ""); bytes = $0 }
@@ -121,12 +133,16 @@ if fio --enghelp=nbd >/dev/null 2>&1; then
     "$ravelin" pool wait tank --for expand >/dev/null
     took_loaded=$(calc "$(now) - $begun")
     touch "$work/stop"
-    wait "$client"
+    wait "$client" || true
     # Every block is as it was written.
     wrong=$(grep -c wrong "$work/clients" || true)
     job all --rw=read >"$work/all.json" 2>"$work/all.err" || wrong=$((wrong + 1))
     of_rate=$(awk -v rate="$rate" '$1 != "wrong" { bytes += $1; seconds += $2 } END { printf "%.3f", seconds ? bytes / seconds / rate : 0 }' "$work/clients")
     end_pool
+    row "clients at 30 % ($(calc "$rate / 1e6" 1) MB/s), three crashes, $took_loaded s: wrong" "$wrong" "$(holds "$wrong == 0")"
+    row "their rate by what they ask" "$of_rate" "≥ 0.9: $(holds "$of_rate >= 0.9")"
+else
+    echo "skipped: clients (fio has no engine for NBD)" >&2
 fi
 
 # ---- Beside it: btrfs, as many loop devices with the same fill.
@@ -139,7 +155,7 @@ if command -v mkfs.btrfs >/dev/null && losetup -f >/dev/null 2>&1 && has_btrfs; 
         truncate -s "${size}M" "$work/b$index"
         loops+=("$(losetup --show -f "$work/b$index")")
     done
-    written() { for loop in "${loops[@]}"; do awk '{ print $7 }' "/sys/block/${loop#/dev/}/stat"; done | awk '{ n += $1 } END { print n * 512 }'; }
+    written() { for loop in "${loops[@]}"; do awk '{ print $7 }' "/sys/block/${loop#/dev/}/stat"; done | awk '{ n += $1 } END { printf "%.0f", n * 512 }'; }
     mkdir "$work/mnt"
     if mkfs.btrfs -q -f -d raid6 -m raid1c3 "${loops[@]:0:drives}" && mount "${loops[0]}" "$work/mnt"; then
         head -c "${region}M" /dev/urandom >"$work/mnt/data" || true
@@ -154,28 +170,13 @@ if command -v mkfs.btrfs >/dev/null && losetup -f >/dev/null 2>&1 && has_btrfs; 
     losetup -d "${loops[@]}"
 fi
 
-least_holds=$(holds "$of_least <= 1.02")
-time_holds=$(holds "$of_time <= 1.3")
+if [ -n "$btrfs_bytes" ]; then
+    row "written by btrfs (device add, balance), by what moved here" "$(calc "$btrfs_bytes / $moved" 1)"
+fi
 if [ -n "$json" ]; then
     cat <<END
 {"bench": "pools grow", "pieces": $pieces, "least_pieces": $least, "moved_bytes": $moved, "seconds": $took, "of_least": $of_least,
  "of_time": $of_time, "loaded": $([ "$fio_runs" = yes ] && echo "{\"seconds\": $took_loaded, \"wrong\": $wrong, \"of_rate\": $of_rate}" || echo null),
  "btrfs_bytes": ${btrfs_bytes:-null}}
 END
-    exit
-fi
-machine
-echo
-echo "| \`$scheme\`, 12 → 13 drives, $used MiB in use on each, ${bandwidth%000000} MB/s a drive | | |"
-echo "| --- | --: | --- |"
-echo "| pieces that moved, by the least ($pieces of $least) | $of_least | ≤ 1.02: $least_holds |"
-echo "| time by what moved ÷ rate ($took s for $(calc "$moved / 1e6" 0) MB) | $of_time | ≤ 1.3: $time_holds |"
-if [ "$fio_runs" = yes ]; then
-    echo "| clients at 30 % ($(calc "$rate / 1e6" 1) MB/s), three crashes, $took_loaded s: wrong | $wrong | $(holds "$wrong == 0") |"
-    echo "| their rate by what they ask | $of_rate | ≥ 0.9: $(holds "$of_rate >= 0.9") |"
-else
-    echo "skipped: clients (fio has no engine for NBD)"
-fi
-if [ -n "$btrfs_bytes" ]; then
-    echo "| written by btrfs (device add, balance), by what moved here | $(calc "$btrfs_bytes / $moved" 1) | |"
 fi
