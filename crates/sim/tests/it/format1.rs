@@ -31,7 +31,7 @@ struct History {
     live: fn(World) -> Vec<Drive>,
 }
 
-const HISTORIES: [History; 12] = [
+const HISTORIES: [History; 13] = [
     History {
         name: "raid5-cut",
         scheme: "raid5",
@@ -136,6 +136,15 @@ const HISTORIES: [History; 12] = [
         journalled: true,
         live: vanished_at_once,
     },
+    // A table with a vacant seat (version 2): a drive has joined, and another one has left.
+    History {
+        name: "ddp-vacant",
+        scheme: "ddp:2d:6c:1s",
+        drives: 6,
+        spared: &[0, 1, 2, 3, 4, 5],
+        journalled: true,
+        live: joined_and_left,
+    },
 ];
 
 /// Content of a sector of the volume after its `version`th write. Version 0: never written, or trimmed.
@@ -225,6 +234,22 @@ fn rebuilt(mut world: World) -> Vec<Drive> {
     write(&mut world, 2, 4, 2);
     trim_and_flush(&mut world);
     world.kill()
+}
+
+/// A drive joins the layout, another one leaves it; then the daemon is killed.
+fn joined_and_left(mut world: World) -> Vec<Drive> {
+    write(&mut world, 0, 7, 1);
+    let fresh = Drive::new(14 << 20, Pace::Null);
+    world.expand(vec![fresh], &[]).unwrap();
+    world.settle();
+    world.remove(Seat(2)).unwrap();
+    world.settle();
+    assert_eq!(world.pool().geometry().layout().vacant(), [Seat(2)]);
+    write(&mut world, 2, 4, 2);
+    trim_and_flush(&mut world);
+    let mut drives = world.kill();
+    drives.remove(2);
+    drives
 }
 
 /// A drive is lost, and the journal has checksums of the blocks that it has missed.
@@ -416,7 +441,31 @@ parts! {
         interleaved_pddl2_cut => opens("interleaved-pddl2-cut"),
         moved_raid6_cut => opens("moved-raid6-cut"),
         vanished_direct_raid6 => opens("vanished-direct-raid6"),
+        ddp_vacant => opens("ddp-vacant"),
     }
+}
+
+/// A pool of before growth existed needs nothing for it: its table is as it was.
+#[test]
+fn a_stored_pool_of_pieces_grows_and_every_byte_is_there() {
+    let history = HISTORIES.iter().find(|of| of.name == "ddp-table").unwrap();
+    let text = std::fs::read_to_string(path(history)).unwrap();
+    let fresh = || Drive::new(14 << 20, Pace::Null);
+    let mut world = World::open(from_text(&text), true, 1).unwrap();
+    world.settle();
+    // The drive that had failed.
+    world.replace_drive(Seat(1), fresh()).unwrap();
+    world.settle();
+    let before = world.pool().capacity_bytes();
+    world.expand(vec![fresh(), fresh()], &[]).unwrap();
+    world.settle();
+    assert_eq!(world.pool().geometry().layout().drives(), 7);
+    assert!(world.pool().capacity_bytes() > before);
+    let history = History {
+        journalled: false,
+        ..*history
+    };
+    check(&history, world.close().unwrap(), "grown");
 }
 
 /// A history without a part above would never be opened.
