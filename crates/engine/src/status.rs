@@ -321,6 +321,9 @@ pub struct SeatStatus {
     /// The drive is being removed: what it has moves to other drives.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub leaves: bool,
+    /// It is being removed, and the other drives have no room for what it has.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub lacks_room: bool,
     /// The seat whose drive it replaces once it is complete; `state` is `filling` until then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaces: Option<u16>,
@@ -830,6 +833,7 @@ fn seat_status(pool: &Pool, seats: &Seats, seat: Seat) -> SeatStatus {
         state: state.to_owned(),
         joins: facts.state == SeatState::Filling && pool.is_growing(),
         leaves: pool.leaving() == Some(seat),
+        lacks_room: pool.leaving() == Some(seat) && pool.leaving_waits_for_room(),
         replaces: { facts.replaces.filter(|_| facts.is_successor()) }
             .map(|seat| number(Seat(seat))),
         replaced_by: pool.successor(seat).map(number),

@@ -23,7 +23,7 @@ use plan::action::Command;
 
 use layout::pool::Pool as Table;
 
-use super::placement::Key;
+use super::placement::{Key, LeavingPlan};
 use super::{OnDurable, OutReason, Pool, PoolError, Report, SeatState, Ticket};
 
 /// Why a drive does not leave the pool.
@@ -159,8 +159,15 @@ pub(super) struct Leaving {
     lanes: Option<BTreeSet<u16>>,
     /// Groups that volumes have given up since the pool was opened are before this one.
     freed_to: u64,
-    /// In this generation there is no room for its columns without content.
+    /// In this generation there is no room for its columns, and no cell has become free since.
     no_room_at: Option<u64>,
+}
+
+impl Leaving {
+    /// A cell has become free, or what should move has changed.
+    pub(super) const fn may_have_room(&mut self) {
+        self.no_room_at = None;
+    }
 }
 
 /// What the removal of a drive would do.
@@ -370,13 +377,20 @@ impl Pool {
         Ok(())
     }
 
-    /// Whether a drive that leaves stays for want of room on the others: it leaves when they have it.
+    /// Whether the drives beside one that leaves have no room for its columns: it leaves when they have it. This makes a
+    /// whole assignment.
     #[must_use]
     pub fn leaving_lacks_room(&self) -> bool {
         let lacks = |seat| {
             self.placement.moves_away_from(seat).is_none() || self.table_without(seat).is_none()
         };
         self.leaving().is_some_and(lacks)
+    }
+
+    /// The same, as it was found when the removal could not go on.
+    #[must_use]
+    pub fn leaving_waits_for_room(&self) -> bool {
+        self.leaving().is_some() && self.leaving.no_room_at == Some(self.generation)
     }
 
     /// The seat whose drive leaves.
@@ -401,13 +415,17 @@ impl Pool {
             && self.replacements.is_empty()
             && self.promotions.is_empty()
             && !self.placement.is_any_writing();
-        if !at_rest {
+        if !at_rest || self.leaving_waits_for_room() {
             return;
         }
         if self.placement.columns_on(seat).next().is_some() {
-            if self.placement.plan_leaving() {
-                self.queue_fills(true);
-                self.pump_fills();
+            match self.placement.plan_leaving(seat) {
+                LeavingPlan::New => {
+                    self.queue_fills(true);
+                    self.pump_fills();
+                }
+                LeavingPlan::Stands => {}
+                LeavingPlan::NoRoom => self.leaving.no_room_at = Some(self.generation),
             }
             return;
         }
@@ -464,9 +482,6 @@ impl Pool {
 
     /// Nothing is left on a drive: one generation has its seat vacant, and the places of its columns as their homes.
     fn vacate_layout_seat(&mut self, seat: Seat) {
-        if self.leaving.no_room_at == Some(self.generation) {
-            return;
-        }
         let Some(table) = self.table_without(seat) else {
             // Columns of groups without content have no room. Other drives may have taken it since it was planned.
             self.leaving.no_room_at = Some(self.generation);

@@ -130,6 +130,12 @@ pub struct RemovalPlan {
     pub spare_drives_before: u16,
     /// The same afterwards.
     pub spare_drives: u16,
+    /// Bytes of user data that the pool has room for, before.
+    #[serde(default)]
+    pub capacity_bytes_before: u64,
+    /// Bytes of user data that the pool has room for, afterwards.
+    #[serde(default)]
+    pub capacity_bytes: u64,
 }
 
 impl RemovalPlan {
@@ -150,6 +156,8 @@ impl RemovalPlan {
             drive_bytes_per_second: DRIVE_BYTES_PER_SECOND,
             spare_drives_before: plan.spare_drives.0,
             spare_drives: plan.spare_drives.1,
+            capacity_bytes_before: plan.capacity_bytes.0,
+            capacity_bytes: plan.capacity_bytes.1,
         })
     }
 }

@@ -56,6 +56,7 @@ impl Pool {
         let was_idle = self.fills.is_idle();
         self.fills.rescan();
         self.placement.forget_leaving_plan();
+        self.leaving.may_have_room();
         self.queue_fills(was_idle);
     }
 
@@ -382,6 +383,7 @@ impl Pool {
         self.fills.settled(key);
         let page = self.placement.settled(key);
         self.write_cell_page(page);
+        self.leaving.may_have_room();
         // With this column, others of the group that could not be reconstructed perhaps can be.
         let others = self.fills.hope_again(group);
         for key in others.into_iter().chain([key]) {

@@ -110,6 +110,17 @@ impl Why {
     }
 }
 
+/// Where the columns of a drive that leaves go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LeavingPlan {
+    /// It is planned now.
+    New,
+    /// It was planned before, and some columns could not be copied.
+    Stands,
+    /// The other drives have no room for them.
+    NoRoom,
+}
+
 /// What the facts say about a seat, as far as places of columns depend on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Standing {
@@ -347,17 +358,16 @@ impl Placement {
     }
 
     /// Plans where the columns go that are on the drive that leaves, unless some that were planned are still there: then
-    /// these could not be copied. Returns whether there is a plan now that was not there before.
-    pub(crate) fn plan_leaving(&mut self) -> bool {
-        let Some(seat) = self.leaving else {
-            return false;
-        };
+    /// these could not be copied.
+    pub(crate) fn plan_leaving(&mut self, seat: Seat) -> LeavingPlan {
         if self.leaving_to.keys().any(|&key| self.leaves(key)) {
-            return false;
+            return LeavingPlan::Stands;
         }
-        let planned = self.moves_away_from(seat).unwrap_or_default();
+        let Some(planned) = self.moves_away_from(seat) else {
+            return LeavingPlan::NoRoom;
+        };
         self.leaving_to = planned.into_iter().collect();
-        !self.leaving_to.is_empty()
+        LeavingPlan::New
     }
 
     /// Where the columns with content of a drive could go, if there is room.

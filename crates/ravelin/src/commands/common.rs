@@ -528,24 +528,27 @@ pub(crate) struct Moves<'a> {
     pub(crate) seconds: u64,
     pub(crate) bound: &'a str,
     pub(crate) drive_bytes_per_second: u64,
+    pub(crate) capacity_bytes_before: u64,
+    pub(crate) capacity_bytes: u64,
 }
 
 impl Moves<'_> {
-    /// Two lines; one if nothing moves.
+    /// Three lines; two if nothing moves.
     pub(crate) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let pieces = usize::try_from(self.pieces).unwrap_or(usize::MAX);
         let pieces = count(pieces, "a piece", "pieces");
         writeln!(out, "  moves:    {} in {pieces}", size(self.bytes))?;
-        if self.pieces == 0 {
-            return Ok(());
+        if self.pieces > 0 {
+            #[expect(clippy::cast_precision_loss, reason = "a time for display")]
+            let (time, bound) = (time(self.seconds as f64), self.bound);
+            let rate = self.drive_bytes_per_second / 1_000_000;
+            writeln!(
+                out,
+                "  takes:    about {time}, bound by {bound} ({rate} MB/s for each drive)"
+            )?;
         }
-        #[expect(clippy::cast_precision_loss, reason = "a time for display")]
-        let (time, bound) = (time(self.seconds as f64), self.bound);
-        let rate = self.drive_bytes_per_second / 1_000_000;
-        writeln!(
-            out,
-            "  takes:    about {time}, bound by {bound} ({rate} MB/s for each drive)"
-        )
+        let [before, after] = [self.capacity_bytes_before, self.capacity_bytes].map(size);
+        writeln!(out, "  capacity: {after} afterwards, {before} before")
     }
 }
 

@@ -394,6 +394,8 @@ fn leaves(
         seconds: plan.seconds,
         bound: &plan.bound,
         drive_bytes_per_second: plan.drive_bytes_per_second,
+        capacity_bytes_before: plan.capacity_bytes_before,
+        capacity_bytes: plan.capacity_bytes,
     };
     moves.write(out)?;
     let drives = |number: u16| count(number.into(), "a failed drive", "failed drives");

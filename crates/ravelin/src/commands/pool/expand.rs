@@ -7,7 +7,7 @@ use control::Client;
 use control::api::{ExpandPool, ExpandedPool};
 use control::client::path;
 
-use crate::commands::common::{Context, Failure, Moves, absolute, size};
+use crate::commands::common::{Context, Failure, Moves, absolute};
 use crate::commands::complete;
 
 /// Take more drives into the layout of a pool.
@@ -80,14 +80,10 @@ fn write(out: &mut dyn Write, expanded: &ExpandedPool) -> io::Result<()> {
         seconds: plan.seconds,
         bound: &plan.bound,
         drive_bytes_per_second: plan.drive_bytes_per_second,
+        capacity_bytes_before: plan.capacity_bytes_before,
+        capacity_bytes: plan.capacity_bytes,
     };
     moves.write(out)?;
-    writeln!(
-        out,
-        "  capacity: {} afterwards, {} before",
-        size(plan.capacity_bytes),
-        size(plan.capacity_bytes_before)
-    )?;
     match expanded.expanded {
         true => writeln!(
             out,

@@ -424,15 +424,19 @@ pub(super) fn advice(pool: &PoolStatus) -> Option<(String, String)> {
     }
     let leaving = pool.seats.iter().find(|seat| seat.leaves);
     if let (Health::Healthy, Some(seat)) = (pool.health, leaving) {
-        let wrong = format!(
-            "seat {} ({}) is being removed; redundancy is complete meanwhile",
-            seat.seat, seat.path
-        );
-        let action = format!(
-            "none needed (`ravelin pool wait {name} --for remove`); `ravelin drive online {name} {}` calls it off",
-            seat.seat
-        );
-        return Some((wrong, action));
+        let call_off = format!("`ravelin drive online {name} {}` calls it off", seat.seat);
+        let drive = format!("seat {} ({})", seat.seat, seat.path);
+        return Some(if seat.lacks_room {
+            let wrong = format!(
+                "{drive} is to be removed, and the other drives have no room for what it has; redundancy is complete"
+            );
+            let add = format!("add drives (`ravelin pool expand {name} DRIVE` after that)");
+            (wrong, format!("delete a volume; or {call_off}, {add}"))
+        } else {
+            let wrong = format!("{drive} is being removed; redundancy is complete meanwhile");
+            let wait = format!("none needed (`ravelin pool wait {name} --for remove`)");
+            (wrong, format!("{wait}; {call_off}"))
+        });
     }
     if let (Health::Healthy, true) = (pool.health, pool.expanding) {
         let wrong = "the pool is being expanded; redundancy is complete meanwhile".to_owned();
@@ -711,6 +715,7 @@ mod tests {
         let seat = |seat: u16, bad_blocks: u64| SeatStatus {
             joins: false,
             leaves: false,
+            lacks_room: false,
             seat,
             takes_place_of: None,
             place_taken_by: None,
