@@ -15,6 +15,8 @@ STUDIES = $(wildcard $(or $(CARGO_TARGET_DIR),target)/debug/deps/liblab-*.rlib)
 LIBRARY_TESTS = it fuzz_bodies nbd_hostile trees
 # Of the engine: two of its tests wait for drives that hang, for more than a minute, and compute nothing meanwhile.
 WAITING_TESTS = drives
+# For minutes, and in a release build: `make verify`.
+LONG_TESTS = growing
 
 .PHONY: demo test test-program test-libraries test-waiting check verify e2e shear bench lab fuzz release install uninstall deb clean
 
@@ -53,6 +55,7 @@ check:
 # The long form of the sweeps.
 verify:
 	RAVELIN_LONG=1 $(CARGO) test --workspace --tests $(WITH)
+	$(CARGO) test --release -p ravelin-sim $(addprefix --test ,$(LONG_TESTS))
 
 # Real clients and real kernels, as far as they are there; what is missing is named as skipped.
 e2e:

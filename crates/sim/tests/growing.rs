@@ -4,7 +4,7 @@
 //! cargo test --release -p ravelin-sim --test growing -- --nocapture [first::|second::|one_|of_twelve_drives::]
 //! ```
 //!
-//! A program of its own, which `make test` does not run: samples of the same are in `it`, and `growing` and `removing` there.
+//! A program of its own, which `make verify` runs and `make test` does not: samples of the same are in `it`, and `growing` and `removing` there.
 
 /// As the program: histories allocate much.
 #[global_allocator]
