@@ -115,8 +115,8 @@ parts!(the_power_goes_at_every_write_of_a_growth {
     by_a_drive_3 => power_goes(GROWS, sample(4, 3)),
     by_two_drives => power_goes(GROWS.by(2), sample(7, 0)),
     by_a_spare_behind_another => power_goes(GROWS.beside(2).by_spares(&[Seat(5)]), sample(7, 1)),
-    with_two_parities => power_goes(GROWS.of("ddp:2d:2p", 5), sample(11, 2)),
-    of_a_crush_pool => power_goes(GROWS.of("crush2:2d", 5), sample(11, 3)),
+    with_two_parities => power_goes(GROWS.of("ddp:2d:2p", 5), sample(7, 2)),
+    of_a_crush_pool => power_goes(GROWS.of("crush2:2d", 5), sample(7, 3)),
     with_groups_that_were_never_written => power_goes(GROWS.lazy(), sample(7, 4)),
 });
 

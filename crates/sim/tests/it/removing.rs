@@ -126,6 +126,7 @@ pub(super) fn numbered(number: u64) {
     let fault = DriveFault::Full { for_good: true };
     world.drive(full).inject(trigger, fault);
     let mut client = Client::new(&template, oracle);
+    client.may_be_refused = true;
     for _ in 0..40 + number % 61 {
         client.advance(&mut world, true);
         world.step();
@@ -151,8 +152,8 @@ parts!(the_power_goes_at_every_write_of_a_removal {
     of_a_working_drive_1 => power_goes(SHRINKS, sample(3, 1)),
     of_a_working_drive_2 => power_goes(SHRINKS, sample(3, 2)),
     of_a_failed_drive => power_goes(SHRINKS.failed(), sample(1, 0)),
-    with_two_parities => power_goes(SHRINKS.of("ddp:2d:2p", 7), sample(11, 1)),
-    of_a_crush_pool => power_goes(SHRINKS.of("crush2:2d", 7), sample(11, 2)),
+    with_two_parities => power_goes(SHRINKS.of("ddp:2d:2p", 7), sample(5, 1)),
+    of_a_crush_pool => power_goes(SHRINKS.of("crush2:2d", 7), sample(5, 2)),
     with_groups_that_were_never_written => power_goes(SHRINKS.lazy(), sample(5, 3)),
 });
 

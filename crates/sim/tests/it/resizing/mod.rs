@@ -8,7 +8,7 @@
 pub(crate) mod cuts;
 pub(crate) mod pairs;
 
-use array::pool::SeatState;
+use array::pool::{Report, SeatState};
 use block::{Fault, Request, RequestKind, Seat};
 use rand::{Rng, RngExt};
 use sim::{Drive, Oracle, Pace, World, WorldOptions};
@@ -242,7 +242,10 @@ impl Template {
         match self.case.change {
             Change::Join { .. } => layout.drives() > self.case.drives,
             Change::Leave { seat, .. } => {
-                layout.vacant().contains(&seat) || world.pool().leaving() == Some(seat)
+                let is_begin = |report: &Report| matches!(report, Report::RemoveBegins { .. });
+                layout.vacant().contains(&seat)
+                    || world.pool().leaving() == Some(seat)
+                    || world.reports.iter().any(is_begin)
             }
         }
     }
@@ -389,6 +392,8 @@ pub(crate) struct Client {
     refused: Vec<Write>,
     in_flight: Vec<u64>,
     is_flushing: bool,
+    /// A drive may be full: no other request fails.
+    pub(crate) may_be_refused: bool,
 }
 
 impl Client {
@@ -401,6 +406,7 @@ impl Client {
             refused: Vec::new(),
             in_flight: Vec::new(),
             is_flushing: true,
+            may_be_refused: false,
         }
     }
 
@@ -411,7 +417,7 @@ impl Client {
             self.in_flight.iter().filter_map(ended).collect();
         for (id, end) in ended {
             self.in_flight.retain(|&other| other != id);
-            if end == Err(Fault::Full) {
+            if self.may_be_refused && end == Err(Fault::Full) {
                 // What a refused write has written may be there or not.
                 self.is_flushing = false;
                 let refused = self.since.extract_if(.., |write| write.id == id);
