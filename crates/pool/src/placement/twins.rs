@@ -80,10 +80,10 @@ impl Placement {
         self.columns_on(*of).all(|key| has.contains_key(&key))
     }
 
-    /// Columns on the drive's spare cells, as the successor has them, that have no entry in its table yet: it needs one for
-    /// each. A column without content is there as soon as it has an entry: lanes write to both drives by now.
+    /// Columns with a record, as the successor has them, that have no entry in its table yet: it needs one for each, at home,
+    /// too. A drive that is to leave gets none again for a column that has a record. A column without content is there as soon as it has an entry: lanes write to both drives by now.
     #[must_use]
-    pub(crate) fn twin_spares(&mut self, with: Seat) -> Vec<Record> {
+    pub(crate) fn twin_lacks(&mut self, with: Seat) -> Vec<Record> {
         let Twin { of: seat, has } = &self.twins[&with];
         let seat = *seat;
         let bare = { self.recorded_on(seat) }
@@ -98,11 +98,10 @@ impl Placement {
         let has = &self.twins[&with].has;
         let table = self.tables.get(&with);
         let entry = |row| table.and_then(|table| table.at(row));
-        let is_spare = |record: &&Record| {
-            let row = record.cell.row;
-            self.home(record.key) != Cell { seat, row } && entry(row) != Some(record.entry())
+        let lacks = |record: &&Record| {
+            self.has_record(record.key) && entry(record.cell.row) != Some(record.entry())
         };
-        has.values().filter(is_spare).copied().collect()
+        has.values().filter(lacks).copied().collect()
     }
 
     /// The drive of `seat` is out: what its successor has are the places of these columns.

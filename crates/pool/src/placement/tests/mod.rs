@@ -386,14 +386,14 @@ fn a_successor_has_an_entry_for_each_spare_cell_of_its_drive_with_content_or_wit
     lab.placement.groups_are(&lab.facts);
     lab.placement.begin_table(with);
     lab.placement.twin_begins(seat, with);
-    let spares = lab.placement.twin_spares(with);
+    let spares = lab.placement.twin_lacks(with);
     assert!(spares.iter().any(|record| record.key == lost), "{spares:?}");
     for record in spares {
         let page = lab.placement.enter_again(record);
         lab.writes.extend(page);
     }
     lab.write_all();
-    assert_eq!(lab.placement.twin_spares(with), [], "each has an entry");
+    assert_eq!(lab.placement.twin_lacks(with), [], "each has an entry");
     lab.facts.volumes = volumes;
     lab.placement.groups_are(&lab.facts);
     let has = lab.placement.twin_ends(with);
@@ -404,6 +404,29 @@ fn a_successor_has_an_entry_for_each_spare_cell_of_its_drive_with_content_or_wit
     lab.placement.twin_moves(with, seat, &has, true);
     assert_eq!(lab.placement.place(lost).unwrap().seat, seat);
     lab.check();
+}
+
+/// An expansion that was called off leaves such records. A drive that is to leave must have each of them on the drive.
+#[test]
+fn a_successor_has_an_entry_for_each_column_of_its_drive_with_a_record_at_home() {
+    let mut lab = spared();
+    let (seat, with) = (Seat(3), Seat(7));
+    let key = lab.placement.columns_on(seat).next().unwrap();
+    let home = lab.placement.home(key);
+    lab.placement.claim(key, home);
+    lab.record(key, home);
+    lab.write_all();
+    assert_eq!(lab.placement.recorded(key), Some(home));
+    lab.placement.begin_table(with);
+    lab.placement.twin_begins(seat, with);
+    for key in lab.placement.columns_on(seat).collect::<Vec<Key>>() {
+        let copy = lab.placement.target(key).unwrap();
+        lab.placement.claim(key, copy);
+        lab.placement.twin_has(key, copy);
+    }
+    let lacking = lab.placement.twin_lacks(with);
+    let keys: Vec<Key> = lacking.iter().map(|record| record.key).collect();
+    assert_eq!(keys, [key], "the others are at home without a record");
 }
 
 #[test]
