@@ -86,7 +86,7 @@ pub enum LeaveError {
         columns: u64,
     },
     /// Something happened before the labels said that it leaves.
-    #[error("a drive went out before the removal began")]
+    #[error("a drive went out or got a successor before the removal began")]
     CalledOff,
     /// It does not leave.
     #[error("the drive in seat {seat} is not being removed")]
@@ -241,8 +241,7 @@ impl Pool {
             let left = in_use - 1;
             return Err(LeaveError::TooFew { width, left });
         }
-        let asked = self.leaving.asked.as_ref().map(|&(seat, _)| seat);
-        let other = self.facts.leaves.map(Seat).or(asked);
+        let other = self.is_to_leave();
         if other.is_some() || self.is_growing() || !self.growth.is_idle() {
             return Err(LeaveError::Busy { other });
         }
@@ -314,7 +313,8 @@ impl Pool {
         let out = matches!(self.facts.seats[seat.index()].state, SeatState::Out { .. });
         let whole = states.all(|state| out || state == SeatState::Current);
         let state = self.facts.seats[seat.index()].state;
-        if !whole || !out && state != SeatState::Current {
+        let replaced = self.promotions.contains_key(&seat) || self.successor(seat).is_some();
+        if !whole || replaced || !out && state != SeatState::Current {
             self.leaving.asked = None;
             let error = LeaveError::CalledOff;
             self.done(ticket, Err(PoolError::Leave { error }));
@@ -337,8 +337,8 @@ impl Pool {
         self.facts.leaves = Some(seat.0);
         let mut effects = Vec::new();
         if !out {
+            // Lanes use the drive: a fault on it is decided as on any other.
             self.facts.seats[seat.index()].state = SeatState::Filling;
-            self.placement.joins(seat);
             effects.push(OnDurable::Lanes(Command::SeatIn(seat)));
         }
         self.seats_changed();
@@ -397,6 +397,12 @@ impl Pool {
     #[must_use]
     pub fn leaving(&self) -> Option<Seat> {
         self.facts.leaves.map(Seat)
+    }
+
+    /// The same, or will leave: the labels do not say so yet.
+    pub(super) fn is_to_leave(&self) -> Option<Seat> {
+        let asked = self.leaving.asked.as_ref().map(|&(seat, _)| seat);
+        self.leaving().or(asked)
     }
 
     /// The seat of a drive that leaves becomes vacant when nothing is left there.

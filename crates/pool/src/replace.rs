@@ -12,7 +12,8 @@
 //!
 //! - Checkpointing: everything that was logged before the lanes wrote to both is in place, so that no batch of the
 //!   journal needs the old drive.
-//! - Recording: columns on the drive's spare cells are entries of its cell table; the successor's table has them too.
+//! - Recording: the drive's cell table has entries for its spare cells, and for columns that were about to move; the
+//!   successor's table gets them, too.
 //! - Promotion: one generation of the facts gives the successor the seat. Until it is durable the lanes use the old
 //!   drive as before, so that either drive may turn out to be the member after a stop. Then the lanes switch.
 //!
@@ -26,8 +27,8 @@ use plan::action::Command;
 
 use super::placement::{Key, Record};
 use super::{
-    Drive, NewDrive, OnDurable, OutReason, Pool, PoolAction, PoolError, Report, SeatFacts,
-    SeatState, Ticket,
+    Drive, LeaveError, NewDrive, OnDurable, OutReason, Pool, PoolAction, PoolError, Report,
+    SeatFacts, SeatState, Ticket,
 };
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,6 +93,11 @@ impl Pool {
         }
         if let Some(with) = self.successor(seat) {
             return Err(PoolError::BeingReplaced { seat, with });
+        }
+        if let other @ Some(_) = self.is_to_leave().filter(|_| self.leaving().is_none()) {
+            // A removal begins with drives that are all whole.
+            let error = LeaveError::Busy { other };
+            return Err(PoolError::Leave { error });
         }
         let with = self.seat_behind(drive, Some(seat))?;
         let done = vec![OnDurable::Done(ticket, Ok(()))];
@@ -222,7 +228,7 @@ impl Pool {
                 replacement.phase = Phase::Copying;
             } else if replacement.phase == Phase::Recording {
                 // A column may have been rebuilt on the drive, and copied, meanwhile.
-                if !self.record_spares(with) {
+                if !self.record_lacking(with) {
                     self.promote(with);
                 }
             } else {
@@ -259,14 +265,14 @@ impl Pool {
         if let Some(with) = ended {
             let replacement = self.replacements.get_mut(&with).expect("it is complete");
             replacement.phase = Phase::Recording;
-            self.record_spares(with);
+            self.record_lacking(with);
         }
     }
 
-    /// Columns on the drive's spare cells are found by its cell table: write the same entries to the successor's table.
+    /// Some of the drive's columns have entries in its cell table: write the same entries to the successor's table.
     /// Returns whether some were not there.
-    fn record_spares(&mut self, with: Seat) -> bool {
-        let lacking = self.placement.twin_spares(with);
+    fn record_lacking(&mut self, with: Seat) -> bool {
+        let lacking = self.placement.twin_lacks(with);
         for &record in &lacking {
             let page = self.placement.enter_again(record);
             self.write_cell_page(page);

@@ -55,7 +55,8 @@ impl Pool {
             .copied()
             .collect();
         used.sort_unstable();
-        let free = runs::without(0..self.geometry.groups(), &used).into_iter();
+        let groups = self.growth.lasting(self.geometry.groups());
+        let free = runs::without(0..groups, &used).into_iter();
         free.map(|run| (run.start, run.end - run.start)).collect()
     }
 
@@ -78,7 +79,7 @@ impl Pool {
                 wanted,
                 group_bytes,
                 free: free_groups,
-                total: self.geometry.groups(),
+                total: self.growth.lasting(self.geometry.groups()),
                 free_bytes: free_groups * group_bytes,
             });
         }

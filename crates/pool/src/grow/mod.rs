@@ -52,13 +52,19 @@ struct Joining {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Growth {
     joining: Option<Box<Joining>>,
-    /// Another table is being written to the labels.
-    switches: bool,
+    /// Groups of another table that is being written to the labels.
+    switches: Option<u64>,
 }
 
 impl Growth {
     pub(super) const fn is_idle(&self) -> bool {
-        self.joining.is_none() && !self.switches
+        self.joining.is_none() && self.switches.is_none()
+    }
+
+    /// How many of `groups`, those that the table has, volumes can get: those of a table that is being written, if that
+    /// has fewer.
+    pub(super) fn lasting(&self, groups: u64) -> u64 {
+        self.switches.map_or(groups, |after| groups.min(after))
     }
 }
 
@@ -204,10 +210,10 @@ impl Pool {
         if parsed.is_none_or(|scheme| scheme.domains.is_some()) {
             return Err(GrowError::Domains { scheme: scheme() });
         }
-        if self.is_growing() || self.growth.switches {
+        if self.is_growing() || self.growth.switches.is_some() {
             return Err(GrowError::Grows);
         }
-        if let Some(seat) = self.leaving() {
+        if let Some(seat) = self.is_to_leave() {
             return Err(GrowError::Leaving { seat });
         }
         for seat in self.layout_seats() {
@@ -428,13 +434,13 @@ impl Pool {
     /// The table of the facts counts from the moment on when it is durable.
     pub(super) fn grow_to(&mut self) -> OnDurable {
         let geometry = geometry_of(&self.facts).expect("it was checked when it was planned");
-        self.growth.switches = true;
+        self.growth.switches = Some(geometry.groups());
         OnDurable::Grow(Arc::new(geometry))
     }
 
     /// The facts with another table are durable.
     pub(super) fn grown(&mut self, geometry: Arc<Geometry>) {
-        self.growth.switches = false;
+        self.growth.switches = None;
         self.placement.switch(&geometry);
         self.tell_lanes(&Command::Grow(GrownGeometry(Arc::clone(&geometry))));
         self.geometry = geometry;
@@ -472,7 +478,7 @@ impl Pool {
     /// home, the table gets as many groups as fit.
     fn finish_growth(&mut self) {
         let at_rest = self.facts.grows
-            && !self.growth.switches
+            && self.growth.switches.is_none()
             && self.recovered
             && self.closing.is_none()
             && self.fills.is_idle()
