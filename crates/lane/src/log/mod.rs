@@ -204,7 +204,7 @@ impl Log {
 
     /// True if a batch could not be written to as many drives as required, and no checkpoint has made it unnecessary
     /// yet.
-    pub(super) const fn is_blocked(&self) -> bool {
+    pub(crate) const fn is_blocked(&self) -> bool {
         self.blocked.is_some()
     }
 

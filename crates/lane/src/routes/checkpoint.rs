@@ -296,6 +296,10 @@ impl Lane {
             None => {
                 self.checkpoints.succeeded();
                 self.retries.succeeded(&mut self.cx, Work::Checkpoint);
+                // Batches that drives have refused are not needed any more. If nothing is written, none shows it.
+                if !self.log.has_gaps() && !self.log.is_blocked() {
+                    self.retries.succeeded(&mut self.cx, Work::Batch);
+                }
             }
         }
         for waiter in ended.waiters {

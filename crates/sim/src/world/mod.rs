@@ -457,6 +457,11 @@ impl World {
         self.check_places();
     }
 
+    /// Whether a lane has told the pool that drives refuse its writes or flushes.
+    pub(crate) fn is_stalled(&self) -> bool {
+        self.lanes.iter().any(array::Lane::is_stalled)
+    }
+
     /// Runs until no event is left, or until the pool has waited for drives for a while.
     pub fn settle_or_wait(&mut self) {
         let until = self.now + WAITS;

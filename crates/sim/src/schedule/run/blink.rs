@@ -10,7 +10,7 @@ use crate::drive::{DriveFault, Trigger};
 use crate::schedule::{Back, Event, Leave, Seats};
 
 /// Time in which pool and lanes try again what drives have refused.
-const TRIES: Duration = Duration::from_secs(5);
+pub(super) const TRIES: Duration = Duration::from_secs(5);
 
 impl Run {
     /// These drives leave, one after the other while the world goes on, and come back as they were. Meanwhile

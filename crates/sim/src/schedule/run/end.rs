@@ -3,6 +3,7 @@
 use array::pool::{SeatFacts, SeatState};
 use block::{Seat, mix};
 
+use super::blink::TRIES;
 use super::{Checked, Run, VOLUME, Violation};
 use crate::content::SECTOR;
 use crate::schedule::{Event, SETTINGS};
@@ -117,7 +118,18 @@ impl Run {
         }
         self.settle()?;
         self.has_left()?;
-        self.is_complete()
+        self.is_complete()?;
+        self.no_lane_is_stalled()
+    }
+
+    /// All drives work: within seconds no lane says that they refuse something.
+    fn no_lane_is_stalled(&mut self) -> Checked {
+        let until = self.world().now() + TRIES;
+        while self.world().is_stalled() && self.world().now() < until && self.step()? {}
+        match self.world().is_stalled() {
+            true => Err(Violation::new("I4", "a lane waits for drives that work")),
+            false => Ok(()),
+        }
     }
 
     /// Reads the whole volume.
