@@ -255,20 +255,19 @@ impl Maker {
         }
     }
 
-    /// Now and then drives join the layout, or one leaves.
+    /// Now and then drives join the layout, one leaves, or one is replaced.
     fn grow(&mut self) {
         let Some(rng) = &mut self.grows else {
             return;
         };
-        match rng.random_range(0..50) {
+        let turn = rng.random_range(0..50);
+        let mut seat = || Seat(rng.random_range(0..SETTINGS[self.setting].drives));
+        match turn {
+            2 | 3 => self.events.push(Event::Remove(seat())),
+            4 | 5 => self.events.push(Event::Succeed(seat())),
             0 | 1 => {
                 let drives = rng.random_range(1..=2);
                 self.events.push(Event::Expand(drives));
-            }
-            2 | 3 => {
-                let drives = SETTINGS[self.setting].drives;
-                self.events
-                    .push(Event::Remove(Seat(rng.random_range(0..drives))));
             }
             _ => {}
         }

@@ -378,6 +378,8 @@ pub enum Event {
     Expand(u8),
     /// The drive begins to leave the pool, if it may now; or one that leaves stays, if that is this drive.
     Remove(Seat),
+    /// A fresh drive begins to take the place of a working one, if it may now.
+    Succeed(Seat),
     /// At the next opening of the pool, the drive has the content that it has now.
     Stale(Seat),
     /// At the next opening of the pool, some regions of the drive have the content that they have now.

@@ -188,6 +188,7 @@ impl fmt::Display for Event {
             Self::Rename(number) => write!(f, "rename {number}"),
             Self::Expand(drives) => write!(f, "expand {drives}"),
             Self::Remove(seat) => write!(f, "remove {seat}"),
+            Self::Succeed(seat) => write!(f, "succeed {seat}"),
             Self::Stale(seat) => write!(f, "stale {}", seat.0),
             Self::SetBack { seat, regions } => {
                 write!(f, "setback {} ", seat.0)?;
@@ -309,6 +310,7 @@ fn parse_event(line: &str) -> Option<Event> {
         ["rename", number] => Event::Rename(number.parse().ok()?),
         ["expand", drives] => Event::Expand(drives.parse().ok()?),
         ["remove", seat] => Event::Remove(Seat(seat.parse().ok()?)),
+        ["succeed", seat] => Event::Succeed(Seat(seat.parse().ok()?)),
         ["stale", at] => Event::Stale(seat(at)?),
         ["setback", at, regions] => {
             let region = |name| value_of(&REGIONS, name).flatten();

@@ -401,3 +401,54 @@ fn a_spare_does_not_take_the_seat_of_a_drive_that_leaves() {
         "../schedules/spare-and-a-drive-that-leaves.txt"
     ));
 }
+
+/// Seeds 90000365 and 90301229. A drive failed an operation while labels were being written that say that it leaves. The pool
+/// took the failure for one of a drive before it, whose end was decided, and the lane waited for ever.
+#[test]
+fn a_failure_of_a_drive_that_begins_to_leave_is_decided() {
+    holds(include_str!(
+        "../schedules/a-drive-that-leaves-fails-once.txt"
+    ));
+    holds(include_str!(
+        "../schedules/a-drive-that-leaves-fails-once-ddp1.txt"
+    ));
+}
+
+/// Seed 80029832. A volume was created while labels were being written with a table that has fewer groups, because a drive
+/// had left, and got one of the others.
+#[test]
+fn a_volume_does_not_get_groups_that_the_pool_gives_up() {
+    holds(include_str!(
+        "../schedules/given-up-groups-are-given-to-no-volume.txt"
+    ));
+}
+
+/// Seed 91020997. An expansion was called off after columns had got records at home, because one of its drives was replaced.
+/// The successor's cell table did not get these records, and when it was to leave, none was written for a column that had one
+/// in memory: after the next opening the columns were nowhere.
+#[test]
+fn a_successor_has_the_records_that_its_drive_has_of_columns_at_home() {
+    holds(include_str!(
+        "../schedules/successor-lacks-entries-at-home.txt"
+    ));
+}
+
+/// Seed 91023436. A drive that was to be removed got a successor before the removal began: then the successor was to leave, and
+/// nothing moved.
+#[test]
+fn a_drive_that_is_to_be_removed_gets_no_successor() {
+    holds(include_str!(
+        "../schedules/replaced-and-removed-at-once.txt"
+    ));
+}
+
+/// Seeds 7006888 and 8001867. All drives left and came back. A batch that one of them had refused was not needed any more after
+/// the next checkpoint, and nothing else was logged: the lane went on saying that drives refuse its writes, and the pool did
+/// not try again to fill a cell that it could not fill meanwhile.
+#[test]
+fn a_lane_is_stalled_no_more_when_a_checkpoint_has_made_the_refused_batch_unnecessary() {
+    holds(include_str!("../schedules/refused-batch-is-not-needed.txt"));
+    holds(include_str!(
+        "../schedules/refused-batch-is-not-needed-raid6.txt"
+    ));
+}

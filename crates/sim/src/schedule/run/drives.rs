@@ -213,7 +213,10 @@ impl Run {
 
     fn may_move(&mut self, seat: Seat) -> bool {
         let world = self.world();
-        let is_asked = world.pool().is_draining(seat) || world.is_returning(seat);
+        // A successor that is about to get its seat is in one that counts as out by then.
+        let in_use = world.pool().check_free(seat, u64::MAX);
+        let in_use = matches!(in_use, Err(PoolError::Occupied { .. }));
+        let is_asked = in_use || world.pool().is_draining(seat) || world.is_returning(seat);
         world.drive_in(seat).is_some() && !is_asked && self.is_out(seat)
     }
 

@@ -216,7 +216,8 @@ pub(crate) fn options(setting: usize) -> WorldOptions {
         free_stripes: of.free_stripes,
         physical_blocks: (of.physical_blocks > 0).then_some(of.physical_blocks),
         pace: Pace::Null,
-        seed: setting as u64,
+        // Not a seed of schedules, whose new drives would have the names of the first ones.
+        seed: !(setting as u64),
     }
 }
 
@@ -465,6 +466,12 @@ impl Run {
                     // A pool that lacks redundancy or room, or that is being expanded, keeps its drives.
                     world.begin_remove(seat).ok();
                 }
+                Ok(())
+            }
+            Event::Succeed(seat) => {
+                let fresh = self.world().drives()[0].another();
+                // A drive that is out, or leaves, or is being replaced, gets no successor.
+                self.world().replace_working(seat, fresh).ok();
                 Ok(())
             }
             Event::Stale(seat) => {

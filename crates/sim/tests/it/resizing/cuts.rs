@@ -26,7 +26,7 @@ impl Cut<'_> {
         let mut world = World::open(drives, false, 7).expect(when);
         self.client.check(&mut world, when);
         world.settle();
-        self.template.check_over(&world, when);
+        self.template.check_over_with_all(&world, when);
         self.client.check(&mut world, &format!("{when}, settled"));
         let sets = sets(self.template.case.drives.into(), self.template.tolerance);
         let failing = { sets[turn % sets.len()].iter() }

@@ -268,13 +268,21 @@ impl Template {
         assert!(!self.is_under_way(world), "{when}: {reports:#?}");
         if let Change::Join { fresh, .. } = self.case.change {
             // Drives that were to join are spares, if the labels know them.
-            let spares = pool.facts().seats.iter().filter(|facts| facts.is_free());
             let had = usize::from(self.case.spares);
-            assert!(
-                spares.count() <= had + fresh,
-                "{when}: {:#?}",
-                pool.facts().seats
-            );
+            let seats = &pool.facts().seats;
+            assert!(spares(world) <= had + fresh, "{when}: {seats:#?}");
+        }
+    }
+
+    /// No drive has failed: as [`Self::check_over`], and no spare has been used for anything else than the change.
+    pub(crate) fn check_over_with_all(&self, world: &World, when: &str) {
+        self.check_over(world, when);
+        if let Change::Join { .. } = self.case.change
+            && !self.has_begun(world)
+        {
+            let seats = &world.pool().facts().seats;
+            let had = usize::from(self.case.spares);
+            assert!(spares(world) >= had, "{when}: {seats:#?}");
         }
     }
 
@@ -502,4 +510,10 @@ const fn request(kind: RequestKind, offset: u64, length: u64) -> Request {
         length,
         fua: false,
     }
+}
+
+/// Spares that wait.
+fn spares(world: &World) -> usize {
+    let seats = &world.pool().facts().seats;
+    seats.iter().filter(|facts| facts.is_free()).count()
 }
