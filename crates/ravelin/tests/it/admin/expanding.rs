@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{MIB, status, write};
+use super::{MIB, status, write, write_to};
 use crate::support::bench::Bench;
 use crate::support::writer::{self, Target, Writer};
 
@@ -53,6 +53,8 @@ fn a_pool_grows_under_a_client_and_goes_on_after_crashes() {
     let log = bench.path("log");
     let mut client = Writer::start(Target::Nbd(&uri), 0, REGION as u64, &log);
     client.has_flushed(TIMEOUT);
+    // Behind the client's region: without content nothing would have to be copied.
+    write_to(&uri, 8..48);
     let before = status(&bench);
     bench.ok(&["pool", "rebuild", "tank", "--pause"]);
     let planned = bench.json(&["pool", "expand", "tank", &new[0], &new[1], "-n"]);

@@ -32,6 +32,8 @@ mod tls;
 mod volumes;
 mod watching;
 
+use std::ops::Range;
+
 use serde_json::Value;
 
 use crate::support::bench::Bench;
@@ -42,8 +44,13 @@ const MIB: u64 = 1 << 20;
 fn write(bench: &Bench, bytes: u64) {
     let attach = ["volume", "attach", "tank/v", "--nbd", "unix:nbd"];
     let uri = bench.json(&attach)["uri"].as_str().unwrap().to_owned();
+    write_to(&uri, 0..bytes / MIB);
+}
+
+/// Writes these MiB of an attached volume.
+fn write_to(uri: &str, mebibytes: Range<u64>) {
     let mut client = export::nbd::Client::connect(&uri.parse().unwrap(), None).unwrap();
-    for at in 0..bytes / MIB {
+    for at in mebibytes {
         client.write(at * MIB, &[7; 1 << 20], false).unwrap();
     }
     client.flush().unwrap();
