@@ -141,6 +141,10 @@ impl View {
             if entry.source.as_ref().is_some_and(here) && !filled.contains(key) {
                 entry.source = None;
             }
+            // What was being filled there was not the successor's: the pool gives the cell to another column.
+            if entry.target.as_ref().is_some_and(here) {
+                entry.target = None;
+            }
         }
     }
 

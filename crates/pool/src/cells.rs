@@ -3,7 +3,7 @@
 use block::{Outcome, Seat};
 
 use super::placement::{PageWrite, Record};
-use super::{Pool, PoolWrite};
+use super::{Pool, PoolWrite, SeatFacts};
 
 impl Pool {
     pub(super) fn write_cell_page(&mut self, page: Option<PageWrite>) {
@@ -42,6 +42,18 @@ impl Pool {
         self.write_cell_page(next);
         for record in records {
             self.settle(record);
+        }
+        self.may_be_free(seat);
+    }
+
+    /// A spare that was to succeed a drive before the opening can take a seat when its entries of that time are cleared.
+    fn may_be_free(&mut self, seat: Seat) {
+        let waits = self.facts.seats.get(seat.index());
+        let waits = self.recovered && waits.is_some_and(SeatFacts::is_free);
+        if waits && !self.placement.is_writing(seat) {
+            for vacant in self.vacant_seats() {
+                self.seat_spare(vacant);
+            }
         }
     }
 

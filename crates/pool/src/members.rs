@@ -223,7 +223,8 @@ impl Pool {
         let waiting = self
             .facts
             .seats()
-            .find(|(_, facts)| facts.is_free())
+            // One that was to succeed a drive may have entries that are being cleared.
+            .find(|(seat, facts)| facts.is_free() && !self.placement.is_writing(*seat))
             .map(|(seat, _)| seat);
         if let Some(waiting) = waiting {
             let seats = [seat, waiting];
@@ -235,6 +236,7 @@ impl Pool {
             self.moves(seat, waiting);
             // A label may be on its way to it.
             self.drive_moves(waiting, seat);
+            self.placement.exchange_tables(waiting, seat);
             self.actions.push_back(PoolAction::Swap(seat, waiting));
             let takes_over = Report::SpareTakesOver {
                 seat,
@@ -467,7 +469,7 @@ impl Pool {
 
     /// Seats of the layout whose drive is out and not expected back. None while data cannot be read without the drives
     /// that are out: one of them may hold its only copy, and keeps its seat.
-    fn vacant_seats(&self) -> Vec<Seat> {
+    pub(super) fn vacant_seats(&self) -> Vec<Seat> {
         let vacant = |&seat: &Seat| {
             !self.placement.is_expected_back(seat) && !self.labels.is_going_out(seat)
         };

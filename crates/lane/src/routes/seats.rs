@@ -104,6 +104,7 @@ impl Lane {
         if let Some(filled) = filled {
             self.cx
                 .change_view(|view, geometry| view.succeed(geometry, seat, filled));
+            self.jobs.lost_seat(self.cx.now, seat);
         }
         // Fills in flight fail. The writes that they have done are not used.
         self.cx.change_view(|view, _| view.successor_out(with));

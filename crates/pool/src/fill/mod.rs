@@ -277,6 +277,10 @@ impl Pool {
         if self.replacements.contains_key(&target.seat) {
             self.successor_has(key, target);
             self.fills.progress.cells_done += 1;
+            // Its home may have come back meanwhile, or a drive is to leave that was not.
+            if self.wait_again(key) {
+                self.fills.progress.cells_total += 1;
+            }
             self.fills_ended();
             return;
         }

@@ -469,6 +469,7 @@ impl Pool {
         self.drives.extend(of_a.map(|drive| (b, drive)));
         self.drives.extend(of_b.map(|drive| (a, drive)));
         self.suspicions.swap(a, b);
+        self.placement.exchange_tables(a, b);
         self.exchange_draining(a, b);
         self.seats_changed();
         self.actions.push_back(PoolAction::Swap(a, b));

@@ -198,11 +198,12 @@ impl Placement {
         let mut stale = Vec::new();
         for (&seat, pages) in tables {
             let table = CellTable::new(pages.clone());
-            let successor = facts.seats[seat.index()].is_successor();
+            // It is to succeed another drive, or was: that one is missing now.
+            let waits = facts.seats[seat.index()].state == SeatState::Waiting;
             for (row, entry) in table.entries() {
                 let cell = Cell { seat, row };
-                if successor {
-                    // Columns that the successor got before the stop do not count.
+                if waits {
+                    // Columns that it got before the stop do not count.
                     stale.push(cell);
                     continue;
                 }

@@ -59,6 +59,15 @@ impl CellTable {
         })
     }
 
+    /// No entry counts any more. The sequence numbers of the pages go on: the drive has these pages.
+    fn clear(&mut self) {
+        for page in self.pages.values_mut() {
+            page.entries.fill(None);
+        }
+        self.in_write.clear();
+        self.waiting.clear();
+    }
+
     /// Whether a change is not durable yet.
     fn is_writing(&self) -> bool {
         !self.writing.is_empty() || !self.refused.is_empty()
@@ -96,9 +105,17 @@ impl Placement {
         self.enter(record.cell, Some(record.entry()), None)
     }
 
-    /// A drive joins: pages from its earlier use do not count, since they carry its earlier identity.
+    /// A drive joins. Pages from its earlier use carry another identity, and do not count, unless it was to succeed a drive
+    /// before the last opening: then they have been cleared since.
     pub(crate) fn begin_table(&mut self, seat: Seat) {
-        self.tables.insert(seat, CellTable::default());
+        self.tables.entry(seat).or_default().clear();
+    }
+
+    /// The drives of two seats change places.
+    pub(crate) fn exchange_tables(&mut self, a: Seat, b: Seat) {
+        let (of_a, of_b) = (self.tables.remove(&a), self.tables.remove(&b));
+        self.tables.extend(of_a.map(|table| (b, table)));
+        self.tables.extend(of_b.map(|table| (a, table)));
     }
 
     fn write_page(&mut self, seat: Seat, first_row: u64) -> Option<PageWrite> {
