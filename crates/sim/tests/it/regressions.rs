@@ -452,3 +452,28 @@ fn a_lane_is_stalled_no_more_when_a_checkpoint_has_made_the_refused_batch_unnece
         "../schedules/refused-batch-is-not-needed-raid6.txt"
     ));
 }
+
+/// Seed 101050431. A drive failed while a column was being filled onto it and a successor was copying it. The successor took the
+/// seat, and the lane went on writing to the cell, which the pool gave to another column.
+#[test]
+fn a_lane_forgets_a_fill_onto_a_drive_whose_successor_steps_in() {
+    holds(include_str!("../schedules/target-on-a-replaced-drive.txt"));
+}
+
+/// Seed 200012429. The removal of a drive was called off while one of its columns was being copied from the spare cell of another
+/// drive to that drive's successor: it did not move home after that, and the seat was never complete.
+#[test]
+fn a_column_that_a_successor_has_moves_on_if_it_should() {
+    holds(include_str!(
+        "../schedules/copied-to-a-successor-and-not-home.txt"
+    ));
+}
+
+/// Seed 200034733. The power went when a successor had entries already, and the drive that it was to replace was out: the
+/// entries counted, as places outside of the layout.
+#[test]
+fn entries_of_a_spare_that_was_to_replace_a_drive_do_not_count() {
+    holds(include_str!(
+        "../schedules/spare-with-entries-of-a-successor.txt"
+    ));
+}
