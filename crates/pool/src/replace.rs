@@ -323,6 +323,8 @@ impl Pool {
             return;
         };
         let filled = self.placement.twin_ends(with);
+        // A copy for a volume that has been deleted may still be under way.
+        self.fills.superseded(with);
         let forgets_old = reason == OutReason::FailedByAdministrator;
         let old = self.take_seat((seat, with), SeatState::Current, reason, forgets_old);
         let drive = self.facts.seats[seat.index()].drive;

@@ -506,8 +506,10 @@ impl Pool {
             let layout = self.geometry.layout();
             let joins = seat.0 >= layout.drives() || layout.vacant().contains(&seat);
             let leaves = self.leaving() == Some(seat);
+            // A successor that steps in gets its records when it has the seat.
             if joins
                 || leaves
+                || self.promotions.contains_key(&seat)
                 || self.placement.is_any_writing()
                 || self.placement.lacks_columns(seat)
             {

@@ -477,3 +477,21 @@ fn entries_of_a_spare_that_was_to_replace_a_drive_do_not_count() {
         "../schedules/spare-with-entries-of-a-successor.txt"
     ));
 }
+
+/// Seed 400054238. A volume was deleted while one of its columns was being copied to a successor, so nothing of the drive was
+/// missing there, and the successor took the seat. The copy ended after that, and counted as a place outside of the layout.
+#[test]
+fn a_copy_that_ends_after_the_promotion_is_no_place() {
+    holds(include_str!(
+        "../schedules/copy-that-ends-after-the-promotion.txt"
+    ));
+}
+
+/// Seed 301005963. A successor that stepped in had all columns, and its seat was complete before the labels gave it the seat: then
+/// the pool had records for its columns, and the lanes had none. When the drive was to leave, its columns were nowhere.
+#[test]
+fn a_successor_that_steps_in_is_complete_when_it_has_the_seat() {
+    holds(include_str!(
+        "../schedules/complete-before-the-promotion.txt"
+    ));
+}
