@@ -9,6 +9,7 @@ use format::{BlockName, ENTRIES_PER_META_PAGE, Entry, MetaPage, PageName};
 use super::place::page_places;
 use super::{CheckpointPages, PageCache};
 use crate::context::Context;
+use crate::io::IoTable;
 
 /// Pages that a lane keeps: with 16 lanes, 256 MiB in all.
 const PAGES_MAX: usize = 4096;
@@ -223,21 +224,27 @@ impl PageCache {
         });
     }
 
-    /// A drive is back whose copies of the group's pages may be later than those that memory came from. Drops the pages,
-    /// so that their copies are read and compared when they are needed next. Pages that are about to be written stay,
-    /// and pages of which memory may have the only copy.
+    /// A drive is back whose copies of the group's pages may be later than those that memory came from, or older: pages may
+    /// have been written meanwhile. Drops the pages, reads all copies, and compares them. Those that are being read are
+    /// read again: the copies on that drive are not among them. Pages that a checkpoint needs stay, and are compared with
+    /// their copies. Pages that are about to be written stay, and pages of which memory may have the only copy.
     pub(crate) fn read_again(
         &mut self,
-        cx: &Context,
+        cx: &mut Context,
+        ios: &mut IoTable,
         checkpoint: &CheckpointPages<'_>,
         group: u64,
     ) {
-        for name in self.clean(group) {
-            if !checkpoint.keeps(name) && page_places(cx, name, true).len() > 1 {
-                let gone = self.cached.remove(&name);
-                self.unknown -= gone.map_or(0, |gone| u64::from(gone.unknown));
-            }
+        self.reads.drop_group(group);
+        let clean = self.clean(group).into_iter();
+        let (kept, mut dropped): (Vec<_>, Vec<_>) = clean.partition(|&name| checkpoint.keeps(name));
+        self.compare_clean(cx, ios, checkpoint, kept);
+        dropped.retain(|&name| page_places(cx, name, true).len() > 1);
+        for name in &dropped {
+            let gone = self.cached.remove(name);
+            self.unknown -= gone.map_or(0, |gone| u64::from(gone.unknown));
         }
+        self.load_copies(cx, ios, checkpoint.anchor, dropped, true);
     }
 
     /// Puts into a page the entries that have changed while it was nowhere. True if there were any.

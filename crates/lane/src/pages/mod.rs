@@ -160,7 +160,7 @@ impl PageCache {
     }
 
     /// The same. `patient`: every copy is waited for.
-    fn load_copies(
+    pub(super) fn load_copies(
         &mut self,
         cx: &mut Context,
         ios: &mut IoTable,
@@ -296,7 +296,7 @@ impl PageCache {
     }
 
     /// Reads all copies of those pages that are clean in memory and of which there is more than one copy.
-    fn compare_clean(
+    pub(super) fn compare_clean(
         &mut self,
         cx: &mut Context,
         ios: &mut IoTable,

@@ -130,7 +130,7 @@ impl PageReads {
         next.is_some_and(|(name, _)| name.group == group)
     }
 
-    /// The group is being reused: copies of its pages that are being read do not count.
+    /// The group is being reused, or one of its columns is back: copies of its pages that are being read do not count.
     pub(super) fn drop_group(&mut self, group: u64) {
         for (name, loading) in &mut self.loading {
             loading.void |= name.group == group;

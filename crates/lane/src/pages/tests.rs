@@ -604,7 +604,8 @@ fn pages_are_read_again_but_for_those_that_have_changed_or_are_being_written() {
         read: &kept,
         ..CheckpointPages::none(1)
     };
-    lab.pages.read_again(&lab.cx, &checkpoint, 0);
+    lab.pages
+        .read_again(&mut lab.cx, &mut lab.ios, &checkpoint, 0);
     let here = (0..3).map(|column| lab.pages.contains(page(column)));
     assert_eq!(here.collect::<Vec<_>>(), [false, true, true]);
 }
@@ -620,7 +621,8 @@ fn a_page_that_is_to_be_read_again_counts_no_more_for_what_it_does_not_know() {
     lab.bring(2);
     assert!(lab.pages.lack_entries());
     let checkpoint = CheckpointPages::none(1);
-    lab.pages.read_again(&lab.cx, &checkpoint, 0);
+    lab.pages
+        .read_again(&mut lab.cx, &mut lab.ios, &checkpoint, 0);
     assert!(!lab.pages.lack_entries());
 }
 

@@ -89,7 +89,8 @@ impl Lane {
                     // Copies of pages are in memory. This drive may have left later than the drives that they came
                     // from, with later copies.
                     let checkpoint = self.checkpoints.pages(self.log.anchor());
-                    self.pages.read_again(&self.cx, &checkpoint, group);
+                    let (cx, ios) = (&mut self.cx, &mut self.ios);
+                    self.pages.read_again(cx, ios, &checkpoint, group);
                 }
                 self.forget_nowhere(Some(group));
                 if !self.preserved.is_empty() {

@@ -495,3 +495,12 @@ fn a_successor_that_steps_in_is_complete_when_it_has_the_seat() {
         "../schedules/complete-before-the-promotion.txt"
     ));
 }
+
+/// Seed 302016696. A drive came back with all its columns, but with a copy of a page that had been written again meanwhile. A
+/// checkpoint needed that page, so it stayed in memory, and its copies were not compared.
+#[test]
+fn copies_on_a_drive_that_is_back_are_compared_although_a_checkpoint_needs_the_page() {
+    holds(include_str!(
+        "../schedules/copy-of-a-page-kept-for-a-checkpoint.txt"
+    ));
+}
