@@ -464,6 +464,48 @@ fn of_two_entries_for_a_column_the_newer_one_counts_and_the_other_is_superseded(
     lab.check();
 }
 
+/// The power went while the spare was to succeed a drive. A page that begins at the first sequence number again would be older
+/// than that one.
+#[test]
+fn entries_of_a_spare_count_nowhere_and_its_next_pages_are_newer_than_those_it_has() {
+    let mut lab = spared();
+    let (spare, seat) = (Seat(7), Seat(3));
+    assert!(lab.facts.seats[7].is_free());
+    let mut page = CellPage::empty(0);
+    page.sequence = 5;
+    page.entries[2] = Some(CellEntry {
+        group: 4,
+        column: 1,
+        generation: 9,
+    });
+    let place = lab.placement.place((4, 1));
+    let stale = lab
+        .placement
+        .load(&lab.facts, &[(spare, vec![page])].into());
+    let cell = |seat, row| Cell { seat, row };
+    assert_eq!(stale, [cell(spare, 2)]);
+    assert_eq!(lab.placement.place((4, 1)), place);
+    let cleared = lab.placement.clear_entry(cell(spare, 2)).unwrap();
+    assert!(lab.placement.is_writing(spare), "it takes no seat yet");
+    assert_eq!(lab.placement.page_written(spare, 0), Some(Vec::new()));
+    assert!(!lab.placement.is_writing(spare));
+    // It takes a seat.
+    let drive = lab.facts.seats[7].drive;
+    let key = lab.column_of(3);
+    let home = lab.placement.home(key);
+    lab.lose(3);
+    lab.facts.seats.swap(3, 7);
+    lab.placement.seats_are(&lab.facts);
+    lab.placement.exchange_tables(spare, seat);
+    lab.placement.begin_table(seat);
+    let entered = lab.placement.record(key, home).unwrap();
+    let sequences = [cleared, entered].map(|write| {
+        let page = CellPage::parse(&write.bytes, drive, 0).unwrap();
+        (page.sequence, page.entries.iter().flatten().count())
+    });
+    assert_eq!(sequences, [(6, 0), (7, 1)]);
+}
+
 #[test]
 fn a_returned_drive_holds_what_was_logged_before_and_only_at_home() {
     let mut lab = spared();
