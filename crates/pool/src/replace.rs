@@ -94,8 +94,11 @@ impl Pool {
         if let Some(with) = self.successor(seat) {
             return Err(PoolError::BeingReplaced { seat, with });
         }
-        if let other @ Some(_) = self.is_to_leave().filter(|_| self.leaving().is_none()) {
+        if self.leaving().is_none()
+            && let Some(leaves) = self.is_to_leave()
+        {
             // A removal begins with drives that are all whole.
+            let other = Some(leaves);
             let error = LeaveError::Busy { other };
             return Err(PoolError::Leave { error });
         }

@@ -80,8 +80,9 @@ impl Placement {
         self.columns_on(*of).all(|key| has.contains_key(&key))
     }
 
-    /// Columns with a record, as the successor has them, that have no entry in its table yet: it needs one for each, at home,
-    /// too. A drive that is to leave gets none again for a column that has a record. A column without content is there as soon as it has an entry: lanes write to both drives by now.
+    /// Columns with a record, as the successor has them, that have no entry in its table yet: it needs one for each, also at
+    /// home, for a column that has a record gets no other entry before its drive leaves. A column without content is there
+    /// as soon as it has an entry: lanes write to both drives by now.
     #[must_use]
     pub(crate) fn twin_lacks(&mut self, with: Seat) -> Vec<Record> {
         let Twin { of: seat, has } = &self.twins[&with];
