@@ -290,11 +290,11 @@ impl Pool {
                 .caught_up(&fill.sources, target.seat, copied_bytes);
             self.placement.note_return(target.seat, copied_bytes);
         }
-        self.record_fill(key, target);
+        self.record_fill(key, target, true);
     }
 
-    fn record_fill(&mut self, key: Key, target: Cell) {
-        self.fills.record(key, target);
+    fn record_fill(&mut self, key: Key, target: Cell, moves: bool) {
+        self.fills.record(key, target, moves);
         let page = self.placement.record(key, target);
         self.write_cell_page(page);
     }
@@ -303,8 +303,7 @@ impl Pool {
     pub(super) fn record_unmoved_at_home(&mut self, key: Key) {
         let home = self.placement.home(key);
         self.placement.claim(key, home);
-        self.fills.stays(key);
-        self.record_fill(key, home);
+        self.record_fill(key, home, false);
     }
 
     /// Records a column as if it had been filled at home.
@@ -312,7 +311,7 @@ impl Pool {
         let home = self.placement.home(key);
         self.placement.claim(key, home);
         self.fills.progress.cells_total += 1;
-        self.record_fill(key, home);
+        self.record_fill(key, home, true);
     }
 
     /// Columns are intact in their home cells on a drive that is back: record them as if they had been filled.

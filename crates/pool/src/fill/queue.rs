@@ -1,10 +1,22 @@
 //! Cells that wait to be filled, and their states until they are in place.
 //!
 //! ```text
-//!   waiting ──begin──► copying ──copied──► with its pages ──end──► recording ──recorded──► settling ──settled──► (where it should be)
-//!      ▲     sources and target have a fill more       │              │ unrecorded          the lane stops using the old cell
-//!      └───────────────────────────────────────────────┴──────────────┘ wait, if it can be filled; else unrecoverable
+//! still ── wait ──► waiting
+//! waiting ── begin ──► copying
+//! copying ── copied ──► copied
+//! copying ── end ──► still
+//! copied ── end ──► still
+//! still ── record ──► recording
+//! recording ── recorded ──► settling
+//! recording ── unrecorded ──► still
+//! settling ── settled ──► still
+//! still ── lost ──► unrecoverable
+//! unrecoverable ── hope_again ──► still
 //! ```
+//!
+//! Copying: sources and target have a fill more. Copied: the target has the blocks, and waits for their pages. A fill that has
+//! ended is recorded at once, or waits again if it can be filled; else it is unrecoverable. Settling: the lane stops using the
+//! old cell.
 //!
 //! Order: groups that have lost most first, then drives that leave, then copy-back, then replacements; among equals a policy chooses (`order/`).
 //!
@@ -101,18 +113,41 @@ pub(super) struct Filling {
     let_go: bool,
 }
 
+/// The state of a move whose cell is filled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Filled {
+    /// Its record is being written.
+    Recording {
+        target: Cell,
+        /// Whether the column moves. One that is recorded where it is counts for no rebuild.
+        moves: bool,
+    },
+    /// The record is durable; the lane has yet to report that every operation uses the new cell.
+    Settling,
+}
+
+impl Filled {
+    /// The new cell, until its record is durable.
+    const fn target(self) -> Option<Cell> {
+        match self {
+            Self::Recording { target, .. } => Some(target),
+            Self::Settling => None,
+        }
+    }
+
+    const fn is_moving(self) -> bool {
+        matches!(self, Self::Recording { moves: true, .. })
+    }
+}
+
 /// Cells to fill and being filled.
 #[derive(Clone, Debug)]
 pub(crate) struct Fills {
     order: &'static dyn FillOrder,
     waiting: BTreeMap<Class, BTreeSet<Key>>,
     in_flight: BTreeMap<Key, Filling>,
-    /// Filled; the record is being written.
-    recording: BTreeMap<Key, Cell>,
-    /// Of these, columns that stay where they are: they count for no rebuild.
-    unmoved: BTreeSet<Key>,
-    /// Settled; the lane has yet to report that every operation uses the new cell.
-    settling: BTreeSet<Key>,
+    /// Columns that lanes have filled, until the move is over.
+    filled: BTreeMap<Key, Filled>,
     /// Columns that could not be filled; not tried again before membership changes.
     unrecoverable: BTreeSet<Key>,
     /// By drive and urgency.
@@ -140,9 +175,7 @@ impl Default for Fills {
             order: FILL_ORDERS[0],
             waiting: BTreeMap::new(),
             in_flight: BTreeMap::new(),
-            recording: BTreeMap::new(),
-            unmoved: BTreeSet::new(),
-            settling: BTreeSet::new(),
+            filled: BTreeMap::new(),
             unrecoverable: BTreeSet::new(),
             busy: BTreeMap::new(),
             progress: Progress::default(),
@@ -160,10 +193,7 @@ impl Default for Fills {
 /// The state of the cells.
 impl Fills {
     pub(crate) fn is_idle(&self) -> bool {
-        self.none_waits()
-            && self.in_flight.is_empty()
-            && self.recording.is_empty()
-            && self.settling.is_empty()
+        self.none_waits() && self.in_flight.is_empty() && self.filled.is_empty()
     }
 
     pub(super) fn none_waits(&self) -> bool {
@@ -172,8 +202,10 @@ impl Fills {
 
     /// The cells that columns move to, until their records are durable.
     pub(crate) fn targets(&self) -> impl Iterator<Item = (Key, Cell)> + '_ {
-        let filled = self.in_flight.iter().map(|(&key, fill)| (key, fill.target));
-        filled.chain(self.recording.iter().map(|(&key, &cell)| (key, cell)))
+        let being_filled = self.in_flight.iter().map(|(&key, fill)| (key, fill.target));
+        let filled = self.filled.iter();
+        let recording = filled.filter_map(|(&key, filled)| Some((key, filled.target()?)));
+        being_filled.chain(recording)
     }
 
     /// Whether no cell waits and no lane fills one.
@@ -184,13 +216,14 @@ impl Fills {
     /// Whether a lane fills a cell of the group.
     pub(crate) fn is_filling(&self, group: u64) -> bool {
         let columns = (group, 0)..=(group, u16::MAX);
-        self.in_flight.range(columns.clone()).next().is_some()
-            || self.recording.range(columns).next().is_some()
+        let mut filled = self.filled.range(columns.clone());
+        self.in_flight.range(columns).next().is_some()
+            || filled.any(|(_, filled)| filled.target().is_some())
     }
 
     /// Cells from the start of their fill to the end of the last operation on the cell that they replace.
     pub(crate) fn in_flight(&self) -> usize {
-        self.in_flight.len() + self.recording.len() + self.settling.len()
+        self.in_flight.len() + self.filled.len()
     }
 
     /// Why cells are filled: the most urgent reason of those that wait, or that of the last one. `None` if none is.
@@ -249,13 +282,12 @@ impl Fills {
 
     /// Columns that have moved and are being recorded.
     fn recording_moved(&self) -> u64 {
-        (self.recording.len() - self.unmoved.len()) as u64
+        let filled = self.filled.values();
+        filled.filter(|filled| filled.is_moving()).count() as u64
     }
 
     pub(super) fn is_under_way(&self, key: Key) -> bool {
-        self.in_flight.contains_key(&key)
-            || self.recording.contains_key(&key)
-            || self.settling.contains(&key)
+        self.in_flight.contains_key(&key) || self.filled.contains_key(&key)
     }
 
     pub(super) fn is_unrecoverable(&self, key: Key) -> bool {
@@ -550,38 +582,35 @@ impl Fills {
         }
     }
 
-    /// The cell is filled, and the record of that is being written.
-    pub(super) fn record(&mut self, key: Key, target: Cell) {
+    /// The cell is filled, and the record of that is being written. A column that does not move is recorded where it is.
+    pub(super) fn record(&mut self, key: Key, target: Cell, moves: bool) {
         self.exhausted = false;
-        self.recording.insert(key, target);
-    }
-
-    /// The column that is recorded next does not move.
-    pub(super) fn stays(&mut self, key: Key) {
-        self.unmoved.insert(key);
+        debug_assert!(!self.is_under_way(key), "{key:?} moves already");
+        self.filled.insert(key, Filled::Recording { target, moves });
     }
 
     /// The record could not be written. Returns the cell that the column did not get.
     pub(super) fn unrecorded(&mut self, key: Key) -> Option<Cell> {
         self.exhausted = false;
-        self.unmoved.remove(&key);
-        self.recording.remove(&key)
+        let target = self.filled.get(&key)?.target()?;
+        self.filled.remove(&key);
+        Some(target)
     }
 
     /// The record is durable.
     pub(super) fn recorded(&mut self, key: Key) {
         self.exhausted = false;
-        self.recording.remove(&key);
-        self.settling.insert(key);
-        if !self.unmoved.remove(&key) {
-            self.progress.cells_done += 1;
-        }
+        let before = self.filled.insert(key, Filled::Settling);
+        let stays = matches!(before, Some(Filled::Recording { moves: false, .. }));
+        self.progress.cells_done += u64::from(!stays);
     }
 
     /// Every operation of the lane uses the new cell.
     pub(super) fn settled(&mut self, key: Key) {
         self.exhausted = false;
-        self.settling.remove(&key);
+        if self.filled.get(&key) == Some(&Filled::Settling) {
+            self.filled.remove(&key);
+        }
     }
 
     /// The column cannot be filled.
@@ -657,6 +686,85 @@ mod tests {
         let mut fills = Fills::default();
         fills.begin((LOST_ONE, KEY), TARGET, vec![Seat(0), Seat(1)], CELL_BYTES);
         fills
+    }
+
+    /// The state of `KEY`.
+    fn state(fills: &Fills) -> &'static str {
+        let waits = fills.waiting_keys().any(|key| key == KEY);
+        let fill = fills.in_flight.get(&KEY);
+        let states = [
+            (waits, "waiting"),
+            (fill.is_some_and(|fill| !fill.copied), "copying"),
+            (fill.is_some_and(|fill| fill.copied), "copied"),
+            (
+                fills.filled.get(&KEY).is_some_and(|is| is.is_moving()),
+                "recording",
+            ),
+            (
+                fills.filled.get(&KEY) == Some(&Filled::Settling),
+                "settling",
+            ),
+            (fills.is_unrecoverable(KEY), "unrecoverable"),
+        ];
+        let mut states = states.iter().filter(|(is, _)| *is);
+        let first = states.next();
+        assert_eq!(states.next(), None, "a column is in one state");
+        first.map_or("still", |&(_, name)| name)
+    }
+
+    /// The drawing in the head of this file is what the queue does: every event, from every state.
+    #[test]
+    fn the_states_of_a_column_are_those_of_the_drawing() {
+        type Event = (&'static str, fn(&mut Fills));
+        let events: [Event; 9] = [
+            ("wait", |fills| _ = fills.wait(LOST_ONE, KEY)),
+            ("begin", |fills| {
+                fills.choose(LOST_ONE, KEY);
+                fills.begin((LOST_ONE, KEY), TARGET, vec![Seat(0)], CELL_BYTES);
+            }),
+            ("copied", |fills| fills.copied(KEY)),
+            ("end", |fills| _ = fills.end(KEY)),
+            ("record", |fills| fills.record(KEY, TARGET, true)),
+            ("recorded", |fills| fills.recorded(KEY)),
+            ("unrecorded", |fills| _ = fills.unrecorded(KEY)),
+            ("settled", |fills| fills.settled(KEY)),
+            ("lost", |fills| fills.lost(KEY)),
+        ];
+        // These begin something, so they come only in the state that they are for.
+        let begins = [
+            ("wait", "still"),
+            ("begin", "waiting"),
+            ("record", "still"),
+            ("recorded", "recording"),
+            ("lost", "still"),
+        ];
+        let hope = |fills: &mut Fills| _ = fills.hope_again(KEY.0);
+        let events = events.into_iter().chain([("hope_again", hope as _)]);
+        let events: Vec<Event> = events.collect();
+        let mut known = vec![("still", Fills::default())];
+        let mut drawn = BTreeSet::new();
+        let mut at = 0;
+        while let Some((from, fills)) = known.get(at).cloned() {
+            at += 1;
+            for &(event, happens) in &events {
+                if begins.iter().any(|&(of, only)| of == event && only != from) {
+                    continue;
+                }
+                let mut after = fills.clone();
+                happens(&mut after);
+                let to = state(&after);
+                if to != from {
+                    drawn.insert(format!("//! {from} ── {event} ──► {to}"));
+                }
+                if known.iter().all(|&(name, _)| name != to) {
+                    known.push((to, after));
+                }
+            }
+        }
+        let head = include_str!("queue.rs").lines();
+        let head = head.filter(|line| line.starts_with("//! ") && line.contains(" ──► "));
+        let head: BTreeSet<String> = head.map(str::to_owned).collect();
+        assert_eq!(head, drawn);
     }
 
     #[test]
@@ -766,7 +874,7 @@ mod tests {
             |fills| fills.set_urgency(KEY, 2),
             |fills| fills.copied(KEY),
             |fills| _ = fills.end(KEY),
-            |fills| fills.record(KEY, TARGET),
+            |fills| fills.record(KEY, TARGET, true),
             |fills| fills.recorded(KEY),
             |fills| fills.rescan(),
         ];
@@ -834,7 +942,7 @@ mod tests {
         fills.stepped((Instant(0), 0), (8, 0), 2, CELL_BYTES);
         assert_eq!(fills.stepped_bytes(CELL_BYTES), CELL_BYTES);
         fills.end(KEY);
-        fills.record(KEY, TARGET);
+        fills.record(KEY, TARGET, true);
         assert_eq!(fills.stepped_bytes(CELL_BYTES), CELL_BYTES);
     }
 
@@ -842,7 +950,7 @@ mod tests {
     fn a_column_is_under_way_until_it_settles_after_its_record() {
         let mut fills = filling();
         fills.end(KEY);
-        fills.record(KEY, TARGET);
+        fills.record(KEY, TARGET, true);
         assert!(fills.is_under_way(KEY) && fills.is_filling(KEY.0));
         fills.recorded(KEY);
         assert!(fills.is_under_way(KEY) && !fills.is_filling(KEY.0));
@@ -855,7 +963,7 @@ mod tests {
     fn a_record_that_fails_gives_the_cell_back() {
         let mut fills = filling();
         fills.end(KEY);
-        fills.record(KEY, TARGET);
+        fills.record(KEY, TARGET, true);
         assert_eq!(fills.unrecorded(KEY), Some(TARGET));
         assert_eq!(fills.unrecorded(KEY), None);
         assert_eq!(fills.progress.cells_done, 0);
