@@ -394,6 +394,13 @@ impl World {
         quiet && self.pool.is_idle() && self.lanes_idle()
     }
 
+    /// True if what is left are times at which lanes no longer have anything to do.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        let flying = self.timing.as_ref().map_or(0, Timing::flying);
+        let waits = self.lanes.iter().any(|lane| lane.poll_timeout().is_some());
+        flying == 0 && self.held.is_empty() && !waits && self.pool.is_idle() && self.lanes_idle()
+    }
+
     /// Describes what keeps the world from being quiet.
     #[must_use]
     pub fn what_is_left(&self) -> String {

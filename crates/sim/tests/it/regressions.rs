@@ -504,3 +504,12 @@ fn copies_on_a_drive_that_is_back_are_compared_although_a_checkpoint_needs_the_p
         "../schedules/copy-of-a-page-kept-for-a-checkpoint.txt"
     ));
 }
+
+/// Seed 1102001094. The time at which a lane would have had something to do, a minute later, counted as work although the lane
+/// needed it no more: a fault of the simulator.
+#[test]
+fn a_time_that_a_lane_needs_no_more_is_no_work() {
+    holds(include_str!(
+        "../schedules/time-that-a-lane-needs-no-more.txt"
+    ));
+}

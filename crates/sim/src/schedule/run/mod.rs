@@ -629,7 +629,8 @@ impl Run {
     fn is_over(&mut self, limit: Instant) -> bool {
         let world = self.world();
         let now = world.now();
-        now > limit && (now > limit + SLOW_BOUND || !world.drives().iter().any(Drive::is_slow))
+        let is_slow = world.drives().iter().any(Drive::is_slow);
+        now > limit && (now > limit + SLOW_BOUND || !is_slow) && !world.is_at_rest()
     }
 
     fn reap(&mut self) -> Checked {
