@@ -554,6 +554,7 @@ impl Pool {
             clients: Clients::default(),
             meter: Meter::default(),
             vanished: BTreeSet::new(),
+            without_spare: BTreeSet::new(),
             journal_wipes: BTreeMap::new(),
             draining: BTreeMap::new(),
             replacements: BTreeMap::new(),

@@ -251,6 +251,8 @@ pub struct Pool {
     meter: Meter,
     /// Drives that went out because they were gone, by identity: they have not failed, and may return by themselves.
     vanished: BTreeSet<Uuid>,
+    /// Seats that no spare takes because data cannot be read without the drives that are out.
+    without_spare: BTreeSet<Seat>,
     /// Drives that are brought in once their journal is overwritten.
     journal_wipes: BTreeMap<Seat, JournalWipe>,
     /// Drives that are out: how many lanes have yet to report that they have no operation in flight on the drive.

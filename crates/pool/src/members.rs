@@ -210,7 +210,12 @@ impl Pool {
             || self.fills.stopped
             || self.journal_wipes.contains_key(&seat)
             || self.placement.is_expected_back(seat)
+            || self.seats_gone().all(|gone| gone != seat)
         {
+            return;
+        }
+        if self.may_have_the_only_copy(seat) {
+            self.without_spare.insert(seat);
             return;
         }
         let spares = usize::from(self.geometry.layout().spares());
@@ -244,6 +249,12 @@ impl Pool {
             };
             self.bring_in(seat, vec![OnDurable::Report(takes_over)]);
         }
+    }
+
+    /// Whether data cannot be read, and the drive that is out of this seat may have it: drives that left together mostly come
+    /// back together. An administrator who has failed a drive has given up what it alone has.
+    fn may_have_the_only_copy(&self, seat: Seat) -> bool {
+        !self.facts.seats[seat.index()].is_given_up() && self.lost_groups() > 0
     }
 
     /// The drive of a seat is that of another seat from now on, and with it what is written to it.

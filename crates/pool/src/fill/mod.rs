@@ -522,6 +522,9 @@ impl Pool {
             let mut effects = vec![OnDurable::Lanes(Command::SeatCurrent(seat))];
             effects.extend(caught_up.map(OnDurable::Report));
             effects.push(OnDurable::Report(Report::SeatComplete { seat }));
+            // With this drive, data that could not be read perhaps can be.
+            let without_spare = std::mem::take(&mut self.without_spare);
+            effects.extend(without_spare.into_iter().map(OnDurable::SeatSpare));
             // The spare cells of its columns are free for others, and columns that could not be reconstructed before
             // perhaps can be.
             effects.push(OnDurable::Requeue);

@@ -513,3 +513,12 @@ fn a_time_that_a_lane_needs_no_more_is_no_work() {
         "../schedules/time-that-a-lane-needs-no-more.txt"
     ));
 }
+
+/// Seed 1301008302. Four of six drives failed and came back, and three spares waited. When data could not be read any more, spares
+/// took the seats of drives that had the only copy.
+#[test]
+fn no_spare_takes_the_seat_of_a_drive_that_may_have_the_only_copy() {
+    holds(include_str!(
+        "../schedules/spares-for-drives-that-blink.txt"
+    ));
+}
