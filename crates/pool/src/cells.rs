@@ -51,9 +51,7 @@ impl Pool {
         let waits = self.facts.seats.get(seat.index());
         let waits = self.recovered && waits.is_some_and(SeatFacts::is_free);
         if waits && !self.placement.is_writing(seat) {
-            for vacant in self.vacant_seats() {
-                self.seat_spare(vacant);
-            }
+            self.seat_spares();
         }
     }
 

@@ -480,7 +480,7 @@ impl Pool {
 
     /// Seats of the layout whose drive is out and not expected back. None while data cannot be read without the drives
     /// that are out: one of them may hold its only copy, and keeps its seat.
-    pub(super) fn vacant_seats(&self) -> Vec<Seat> {
+    fn vacant_seats(&self) -> Vec<Seat> {
         let vacant = |&seat: &Seat| {
             !self.placement.is_expected_back(seat) && !self.labels.is_going_out(seat)
         };
@@ -502,10 +502,15 @@ impl Pool {
     pub fn use_spares(&mut self, now: block::Instant) {
         self.now = now;
         if self.recovered {
-            for seat in self.vacant_seats() {
-                self.seat_spare(seat);
-            }
+            self.seat_spares();
             self.advance();
+        }
+    }
+
+    /// Waiting spare drives take all seats that they may take.
+    pub(super) fn seat_spares(&mut self) {
+        for seat in self.vacant_seats() {
+            self.seat_spare(seat);
         }
     }
 
