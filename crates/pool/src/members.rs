@@ -214,10 +214,6 @@ impl Pool {
         {
             return;
         }
-        if self.may_have_the_only_copy(seat) {
-            self.without_spare.insert(seat);
-            return;
-        }
         let spares = usize::from(self.geometry.layout().spares());
         let out = { self.seats_gone() }
             .filter(|&seat| !self.placement.is_expected_back(seat))
@@ -231,6 +227,11 @@ impl Pool {
             // One that was to succeed a drive may have entries that are being cleared.
             .find(|(seat, facts)| facts.is_free() && !self.placement.is_writing(*seat))
             .map(|(seat, _)| seat);
+        // This walks the groups that lack a column, so it is asked last.
+        if waiting.is_some() && self.may_have_the_only_copy(seat) {
+            self.without_spare.insert(seat);
+            return;
+        }
         if let Some(waiting) = waiting {
             let seats = [seat, waiting];
             let [number, spare] = seats.map(|seat| self.facts.number(seat));

@@ -464,7 +464,7 @@ impl World {
         self.check_places();
     }
 
-    /// Whether a lane has told the pool that drives refuse its writes or flushes.
+    /// Whether a lane has reported to the pool that drives refuse its writes or flushes.
     pub(crate) fn is_stalled(&self) -> bool {
         self.lanes.iter().any(array::Lane::is_stalled)
     }
