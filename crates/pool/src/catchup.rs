@@ -116,21 +116,21 @@ impl Pool {
         proof: Option<&Proof>,
         ticket: Ticket,
     ) -> Result<(), PoolError> {
-        self.now = now;
+        self.cx.now = now;
         if self.is_draining(seat) {
             // Lanes report that they have operations in flight, not how many.
             let operations = u64::from(self.draining.get(&seat).copied().unwrap_or(1));
             return Err(PoolError::StillBusy { seat, operations });
         }
         let holds = self.judge(seat, proof);
-        let then = self.facts.seats.get(seat.index());
+        let then = self.cx.facts.seats.get(seat.index());
         drive.bay = Bay::of_found(then.and_then(|then| then.bay.clone()), drive.bay);
         if let Err(reason) = holds
             && reason.doubts_journal()
-            && let Some(regions) = self.geometry.regions().copied()
+            && let Some(regions) = self.cx.geometry.regions().copied()
         {
             self.check_free(seat, drive.size_bytes)?;
-            let lanes = u64::from(self.geometry.lanes());
+            let lanes = u64::from(self.cx.geometry.lanes());
             let wipe = JournalWipe {
                 drive,
                 reason,
@@ -152,8 +152,8 @@ impl Pool {
             Err(reason) => (None, Report::FullRebuild { seat, reason }),
         };
         self.seat_drive(seat, drive, holds, done)?;
-        if self.facts.seats[seat.index()].state == SeatState::Filling {
-            self.report(report);
+        if self.cx.facts.seats[seat.index()].state == SeatState::Filling {
+            self.cx.report(report);
         }
         Ok(())
     }
@@ -167,21 +167,14 @@ impl Pool {
         let length = WIPE_BYTES.min(wipe.end - offset);
         wipe.next += length;
         let bytes = vec![0; usize::try_from(length).expect("a part is small")];
-        self.write_durably(PoolWrite::WipeJournal { seat }, offset, bytes);
+        self.cx
+            .write_durably(PoolWrite::WipeJournal { seat }, offset, bytes);
     }
 
     /// Gives up drives that hang while their journal is overwritten: they do not return.
     pub(super) fn give_up_journal_wipes(&mut self) {
-        let blanks = self.ios.iter().filter_map(|(&id, io)| match io.what {
-            PoolWrite::WipeJournal { seat } if io.since + plan::DEADLINE <= self.now => {
-                Some((id, seat))
-            }
-            _ => None,
-        });
-        for (id, seat) in blanks.collect::<Vec<_>>() {
-            self.ios.remove(&id);
-            // Do not try the drive again before it has answered.
-            self.forgotten.insert(id, seat);
+        // Do not try them again before they have answered.
+        for seat in self.cx.writes.forget_late_wipes(self.cx.now) {
             self.journal_wiped(seat, Err(Fault::Gone));
         }
     }
@@ -206,9 +199,9 @@ impl Pool {
             ),
         };
         match seated {
-            Err(error) => self.done(ticket, Err(error)),
-            Ok(()) if self.facts.seats[seat.index()].state == SeatState::Filling => {
-                self.report(Report::FullRebuild { seat, reason });
+            Err(error) => self.cx.done(ticket, Err(error)),
+            Ok(()) if self.cx.facts.seats[seat.index()].state == SeatState::Filling => {
+                self.cx.report(Report::FullRebuild { seat, reason });
             }
             Ok(()) => {}
         }
@@ -225,7 +218,7 @@ impl Pool {
 
     /// Whether operations are in flight on a drive that was in the seat when they began, and went out there.
     fn leaves(&self, seat: Seat) -> bool {
-        let own = self.forgotten.values().any(|&other| other == seat);
+        let own = self.cx.writes.is_forgotten(seat);
         own || self.draining.contains_key(&seat)
     }
 
@@ -259,7 +252,7 @@ impl Pool {
     /// A cell was filled except for blocks that no drive has.
     pub(super) fn blocks_unrecovered(&mut self, group: u64, column: u16, blocks: u64) {
         self.unrecovered.insert(group);
-        self.report(Report::BlocksUnrecovered {
+        self.cx.report(Report::BlocksUnrecovered {
             group,
             column,
             columns: 1,
@@ -288,18 +281,18 @@ impl Pool {
 
     /// By lane: the batch before which everything is in place on a drive that returns into a seat.
     fn judge(&self, seat: Seat, proof: Option<&Proof>) -> Result<Vec<u64>, Rejected> {
-        if self.facts.regions.is_none() {
+        if self.cx.facts.regions.is_none() {
             return Err(Rejected::NoRecord);
         }
         let Proof { label, firsts } = proof.ok_or(Rejected::NoLabel)?;
-        let Some(facts) = self.facts.seats.get(seat.index()) else {
+        let Some(facts) = self.cx.facts.seats.get(seat.index()) else {
             return Err(Rejected::AnotherDrive);
         };
         let SeatState::Out { since, .. } = facts.state else {
             return Err(Rejected::AnotherDrive);
         };
         let place = (label.facts.uuid, label.drive, label.seat);
-        if place != (self.facts.uuid, facts.drive, seat) {
+        if place != (self.cx.facts.uuid, facts.drive, seat) {
             return Err(Rejected::AnotherDrive);
         }
         if label.generation >= since {
@@ -313,7 +306,7 @@ impl Pool {
         if firsts.iter().all(Option::is_none) {
             return Err(Rejected::NoAnchor);
         }
-        let lanes = usize::from(self.geometry.lanes());
+        let lanes = usize::from(self.cx.geometry.lanes());
         let holds = (0..lanes).map(|lane| {
             // A lane without an anchor there has put nothing in place since the drive was filled. What was there by
             // then is not known, so nothing counts.
@@ -330,14 +323,14 @@ impl Pool {
     /// logged blocks stay in the journal. (Where columns move to spare cells, the seats alone do not show when a column
     /// was lost.)
     fn unchanged_columns(&self, seat: Seat, label: &Label) -> Vec<Key> {
-        let facts = &self.facts.seats[seat.index()];
+        let facts = &self.cx.facts.seats[seat.index()];
         let SeatState::Out { since: own, .. } = facts.state else {
             return Vec::new();
         };
-        let layout = self.geometry.layout();
+        let layout = self.cx.geometry.layout();
         // A drive that had missed generations before it went out had missed something else, too.
         let stale = label.generation + 2 < own;
-        let whole = self.geometry.stripes_use_all_columns();
+        let whole = self.cx.geometry.stripes_use_all_columns();
         if stale
             || !whole
             || layout.has_spare_space()
@@ -346,16 +339,16 @@ impl Pool {
         {
             return Vec::new();
         }
-        let tolerance = usize::from(self.geometry.code().tolerance());
+        let tolerance = usize::from(self.cx.geometry.code().tolerance());
         // Of groups that belonged to the same volume when the drive left; with the number of the extent.
-        let extents = self.facts.volumes.iter().flat_map(|volume| {
+        let extents = self.cx.facts.volumes.iter().flat_map(|volume| {
             let then = { label.facts.volumes.iter() }.find(|then| then.uuid == volume.uuid);
             let then = then.map_or(&[][..], |then| &then.extents[..]);
             volume.extents.iter().map(move |&extent| (extent, then))
         });
         let extents: Vec<_> = extents.collect();
         let has = |&(first, count): &(u64, u64), group| (first..first + count).contains(&group);
-        let placement = &self.placement;
+        let placement = &self.cx.placement;
         let mut columns: Vec<(usize, Key)> = { placement.homes_on(seat) }
             .filter(|&key| placement.place(key).is_none())
             .filter(|&(group, _)| {
@@ -381,11 +374,11 @@ impl Pool {
 
     /// Nothing is left to copy to a drive. Returns the report, if the drive was catching up.
     pub(super) fn return_ends(&mut self, seat: Seat) -> Option<Report> {
-        let back = self.placement.return_ends(seat)?;
+        let back = self.cx.placement.return_ends(seat)?;
         Some(Report::CaughtUp {
             seat,
             cells: back.cells,
-            cell_bytes: self.geometry.plane_bytes(),
+            cell_bytes: self.cx.geometry.plane_bytes(),
             copied_bytes: back.copied_bytes,
         })
     }

@@ -20,7 +20,7 @@ impl Pool {
         let mut freed = Runs::new();
         for &(first, count) in before {
             for kept in runs::without(first..first + count, &after) {
-                for written in runs::without(kept, &self.facts.uninitialized) {
+                for written in runs::without(kept, &self.cx.facts.uninitialized) {
                     runs::insert(&mut freed, &written);
                 }
             }
@@ -33,7 +33,7 @@ impl Pool {
         let done = OnDurable::Done(ticket, Ok(()));
         self.leave_unscrubbed(&freed);
         self.forget_forms(&freed);
-        self.commit(vec![
+        self.cx.commit(vec![
             OnDurable::VolumesChanged,
             OnDurable::Freed(freed),
             done,
@@ -43,7 +43,7 @@ impl Pool {
 
     /// The labels record it. Not while the pool is being closed: closing does not wait for discards.
     pub(super) fn discard_freed(&mut self, freed: &[(u64, u64)]) {
-        if self.facts.regions.is_none() || self.closing.is_some() {
+        if self.cx.facts.regions.is_none() || self.cx.closing.is_some() {
             return;
         }
         let mut used: Runs = freed.to_vec();
@@ -55,7 +55,7 @@ impl Pool {
             runs::remove(&mut free, &(first..first + count));
         }
         if !free.is_empty() {
-            self.tell_lanes(&Command::Freed(free));
+            self.cx.tell_lanes(&Command::Freed(free));
         }
     }
 }

@@ -116,15 +116,15 @@ impl Pool {
         if self.initialization.has(start) {
             return;
         }
-        let run = runs::run_of(&self.facts.uninitialized, start).expect("it is in one");
+        let run = runs::run_of(&self.cx.facts.uninitialized, start).expect("it is in one");
         let count = self.initialization.grow(start);
         let mut groups = start..run.end.min(start + count);
-        let bytes_max = match self.facts.layout_table {
+        let bytes_max = match self.cx.facts.layout_table {
             Some(_) => RUNS_BYTES_MAX_BESIDE_TABLE,
             None => RUNS_BYTES_MAX,
         };
-        let runs = self.facts.uninitialized.len() as u64;
-        if runs * run_bytes(self.geometry.groups()) >= bytes_max {
+        let runs = self.cx.facts.uninitialized.len() as u64;
+        if runs * run_bytes(self.cx.geometry.groups()) >= bytes_max {
             groups = without_split(groups, &run);
         }
         for other in self.initialization.unrecorded() {
@@ -145,32 +145,32 @@ impl Pool {
 
     /// The group itself if it was never written, otherwise the next one of its volume that was never written.
     fn next_uninitialized(&self, group: u64) -> Option<u64> {
-        let uninitialized = &self.facts.uninitialized;
+        let uninitialized = &self.cx.facts.uninitialized;
         if runs::run_of(uninitialized, group).is_some() {
             return Some(group);
         }
         let index = uninitialized.partition_point(|&(first, _)| first <= group);
         let &(next, _) = uninitialized.get(index)?;
-        let volume = |group| owner(&self.facts.volumes, group).map(|volume| volume.uuid);
+        let volume = |group| owner(&self.cx.facts.volumes, group).map(|volume| volume.uuid);
         (volume(group)? == volume(next)?).then_some(next)
     }
 
     /// Starts waiting groups. Not while labels are being written: they may bring in a drive that the lanes do not use
     /// yet, and its pages would be left out.
     pub(super) fn pump_initialization(&mut self) {
-        if self.labels.is_refused() {
+        if self.cx.labels.is_refused() {
             self.refuse_regions();
         }
         // Each label costs a flush of every drive. While writes go on all over a volume there is always one more group:
         // groups that come now follow when labels have recorded those before.
-        if !self.labels.is_settled() || !self.initialization.blank.is_empty() {
+        if !self.cx.labels.is_settled() || !self.initialization.blank.is_empty() {
             return self.record_blank();
         }
         for group in std::mem::take(&mut self.initialization.waiting) {
             let room = self.initialization.in_flight.len() < IN_FLIGHT_MAX;
             if room && self.can_be_made_blank(group) {
                 self.initialization.in_flight.insert(group);
-                self.tell_lane(group, Command::Zero { group });
+                self.cx.tell_lane(group, Command::Zero { group });
             } else {
                 self.initialization.waiting.push_back(group);
             }
@@ -184,7 +184,7 @@ impl Pool {
         if self.is_in_use(group) {
             // While moves are paused no fill, no scrub and no conversion takes a step, and writes must not wait for as
             // long as that.
-            if self.facts.steer.paused {
+            if self.cx.facts.steer.paused {
                 self.let_fills_go(group);
                 self.let_scrub_go(group);
                 self.let_conversion_go(group);
@@ -250,42 +250,45 @@ impl Pool {
         }
         let regions = std::mem::take(&mut self.initialization.blank);
         for groups in &regions {
-            runs::remove(&mut self.facts.uninitialized, groups);
+            runs::remove(&mut self.cx.facts.uninitialized, groups);
         }
-        self.groups_changed();
+        self.cx.groups_changed();
         let whole = |state| matches!(state, SeatState::Current | SeatState::Waiting);
-        if !self.facts.seats.iter().all(|seat| whole(seat.state))
+        if !self.cx.facts.seats.iter().all(|seat| whole(seat.state))
             || self.is_replacing()
             || self.leaving().is_some()
         {
             // Columns of drives that are out have to be filled from now on, and those of one that leaves have to move.
             self.requeue_fills();
         }
-        self.commit(regions.into_iter().map(OnDurable::Initialized).collect());
+        self.cx
+            .commit(regions.into_iter().map(OnDurable::Initialized).collect());
     }
 
     /// Lanes continue with the writes that wait for these groups, or fail them.
     pub(super) fn tell_initialized(&mut self, groups: &Range<u64>, outcome: Outcome) {
         let groups = groups.clone();
-        self.tell_lanes(&Command::Initialized { groups, outcome });
+        self.cx
+            .tell_lanes(&Command::Initialized { groups, outcome });
     }
 
     /// A volume gets space. The lanes get this before the labels do, so before anything can use the space. If the
     /// labels never get it, the space is never used.
     pub(super) fn leave_uninitialized(&mut self, extents: &[(u64, u64)]) {
         for &(first, count) in extents {
-            runs::insert(&mut self.facts.uninitialized, &(first..first + count));
+            runs::insert(&mut self.cx.facts.uninitialized, &(first..first + count));
         }
-        self.groups_changed();
-        self.tell_lanes(&Command::Uninitialized(extents.to_vec()));
+        self.cx.groups_changed();
+        self.cx
+            .tell_lanes(&Command::Uninitialized(extents.to_vec()));
     }
 
     /// Groups have been taken from volumes.
     pub(super) fn forget_uninitialized(&mut self) {
         for (first, count) in self.free_runs() {
-            runs::remove(&mut self.facts.uninitialized, &(first..first + count));
+            runs::remove(&mut self.cx.facts.uninitialized, &(first..first + count));
         }
-        self.groups_changed();
+        self.cx.groups_changed();
     }
 }
 

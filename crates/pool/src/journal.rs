@@ -12,20 +12,20 @@ use super::{OnDurable, Pool, SeatState};
 impl Pool {
     /// The drive of a seat goes out: the journal may need it.
     pub(super) fn journal_may_need(&mut self, seat: Seat) {
-        if self.facts.regions.is_none() || seat.0 >= self.geometry.layout().drives() {
+        if self.cx.facts.regions.is_none() || seat.0 >= self.cx.geometry.layout().drives() {
             return;
         }
-        self.facts.seats[seat.index()].in_journal = true;
-        let lanes = (0..self.geometry.lanes()).collect();
+        self.cx.facts.seats[seat.index()].in_journal = true;
+        let lanes = (0..self.cx.geometry.lanes()).collect();
         self.journal_lanes.insert(seat, lanes);
     }
 
     /// The journal is read now: each lane reports about the drives that are out when its first checkpoint has ended, which
     /// may be before other lanes have read theirs.
     pub(super) fn journal_is_read(&mut self) {
-        let seats: Vec<Seat> = self.layout_seats().collect();
+        let seats: Vec<Seat> = self.cx.layout_seats().collect();
         for seat in seats {
-            if self.facts.seats[seat.index()].in_journal {
+            if self.cx.facts.seats[seat.index()].in_journal {
                 self.journal_may_need(seat);
             }
         }
@@ -41,16 +41,16 @@ impl Pool {
             return;
         }
         self.journal_lanes.remove(&seat);
-        let facts = &mut self.facts.seats[seat.index()];
+        let facts = &mut self.cx.facts.seats[seat.index()];
         if facts.in_journal && matches!(facts.state, SeatState::Out { .. }) {
             facts.in_journal = false;
-            self.commit(vec![OnDurable::SeatSpare(seat)]);
+            self.cx.commit(vec![OnDurable::SeatSpare(seat)]);
         }
     }
 
     /// Whether a drive that is out and was not given up may have batches that count.
     pub(super) fn journal_needs(&self, seat: Seat) -> bool {
-        let facts = &self.facts.seats[seat.index()];
+        let facts = &self.cx.facts.seats[seat.index()];
         facts.in_journal && !facts.is_given_up()
     }
 }

@@ -190,20 +190,20 @@ impl Pool {
     /// When it cannot be removed now.
     pub fn plan_removal(&self, seat: Seat) -> Result<LeavePlan, LeaveError> {
         self.check_may_leave(seat)?;
-        let columns = self.placement.columns_on(seat).count() as u64;
-        let before = self.geometry.layout().spare_drives();
-        let room = self.placement.moves_away_from(seat);
+        let columns = self.cx.placement.columns_on(seat).count() as u64;
+        let before = self.cx.geometry.layout().spare_drives();
+        let room = self.cx.placement.moves_away_from(seat);
         let after = room.and_then(|_| self.table_without(seat));
         let after = after.ok_or_else(|| LeaveError::NoRoom {
-            columns: self.placement.homes_on(seat).count() as u64,
+            columns: self.cx.placement.homes_on(seat).count() as u64,
         })?;
         Ok(LeavePlan {
             columns,
-            moved_bytes: columns * self.geometry.plane_bytes(),
+            moved_bytes: columns * self.cx.geometry.plane_bytes(),
             spare_drives: (before, layout::Layout::spare_drives(&after)),
             capacity_bytes: (
                 self.capacity_bytes(),
-                after.group_count() * self.geometry.group_data_bytes(),
+                after.group_count() * self.cx.geometry.group_data_bytes(),
             ),
         })
     }
@@ -211,31 +211,36 @@ impl Pool {
     /// The table without the drive of a seat. As many groups are given up as the preservation capacity needs, but none that
     /// a volume has or has had since the pool was opened: lanes may have something of these.
     fn table_without(&self, seat: Seat) -> Option<Table> {
-        let table = self.geometry.layout().table()?;
-        let in_use = u16::try_from(self.layout_seats().count()).ok()?;
-        let extents = self.facts.volumes.iter().flat_map(|volume| &volume.extents);
+        let table = self.cx.geometry.layout().table()?;
+        let in_use = u16::try_from(self.cx.layout_seats().count()).ok()?;
+        let extents = self
+            .cx
+            .facts
+            .volumes
+            .iter()
+            .flat_map(|volume| &volume.extents);
         let used = extents.map(|&(first, count)| first + count).max();
         let fit = table.groups_beside_preserved(in_use.checked_sub(1)?);
         let needed = used.unwrap_or(0).max(self.leaving.freed_to);
         let with_groups = |count| {
             let mut fewer = table.clone();
             fewer.keep_groups(count);
-            fewer.without(seat, &self.placement)
+            fewer.without(seat, &self.cx.placement)
         };
         // Which drives have the last free cells may matter, too.
         with_groups(fit.max(needed)).or_else(|| with_groups(needed))
     }
 
     fn check_may_leave(&self, seat: Seat) -> Result<(), LeaveError> {
-        let layout = self.geometry.layout();
+        let layout = self.cx.geometry.layout();
         if seat.0 >= layout.drives() {
             return Err(LeaveError::Spare { seat });
         }
-        let Some(table) = layout.table().filter(|_| !self.geometry.is_elastic()) else {
-            let scheme = self.facts.scheme.clone();
+        let Some(table) = layout.table().filter(|_| !self.cx.geometry.is_elastic()) else {
+            let scheme = self.cx.facts.scheme.clone();
             return Err(LeaveError::NotPieces { scheme });
         };
-        let in_use = u16::try_from(self.layout_seats().count()).expect("seats are 16 bits");
+        let in_use = u16::try_from(self.cx.layout_seats().count()).expect("seats are 16 bits");
         let width = layout::Layout::columns(table);
         if in_use <= width {
             let left = in_use - 1;
@@ -245,25 +250,26 @@ impl Pool {
         if other.is_some() || self.is_growing() || !self.growth.is_idle() {
             return Err(LeaveError::Busy { other });
         }
-        for other in self.layout_seats() {
-            let filling = self.facts.seats[other.index()].state == SeatState::Filling;
+        for other in self.cx.layout_seats() {
+            let filling = self.cx.facts.seats[other.index()].state == SeatState::Filling;
             let replaced = self.promotions.contains_key(&other) || self.successor(other).is_some();
             if filling || replaced {
                 return Err(LeaveError::Filling { seat: other });
             }
         }
-        let is_out = |seat: Seat| self.facts.seats[seat.index()].state != SeatState::Current;
+        let is_out = |seat: Seat| self.cx.facts.seats[seat.index()].state != SeatState::Current;
         let out = is_out(seat);
-        if let Some(seat) = self.layout_seats().find(|&seat| !out && is_out(seat)) {
+        if let Some(seat) = self.cx.layout_seats().find(|&seat| !out && is_out(seat)) {
             return Err(LeaveError::AnotherOut { seat });
         }
-        let homes = self.placement.homes_on(seat);
-        let lacks =
-            |&key: &Key| self.placement.groups().has(key.0) && self.placement.place(key).is_none();
+        let homes = self.cx.placement.homes_on(seat);
+        let lacks = |&key: &Key| {
+            self.cx.placement.groups().has(key.0) && self.cx.placement.place(key).is_none()
+        };
         let absent = self
             .absent_columns()
             .max(homes.filter(lacks).count() as u64);
-        if absent > 0 || out && self.placement.is_expected_back(seat) {
+        if absent > 0 || out && self.cx.placement.is_expected_back(seat) {
             return Err(LeaveError::Absent { columns: absent });
         }
         match self.lost_blocks() {
@@ -284,9 +290,9 @@ impl Pool {
         seat: Seat,
         ticket: Ticket,
     ) -> Result<(), PoolError> {
-        self.now = now;
+        self.cx.now = now;
         self.check_seat(seat)?;
-        if self.closing.is_some() {
+        if self.cx.closing.is_some() {
             return Err(PoolError::Closing);
         }
         let plan = self.plan_removal(seat);
@@ -303,51 +309,57 @@ impl Pool {
         let Some((seat, ticket)) = self.leaving.asked else {
             return;
         };
-        if self.closing.is_some() {
+        if self.cx.closing.is_some() {
             self.leaving.asked = None;
-            self.done(ticket, Err(PoolError::Closing));
+            self.cx.done(ticket, Err(PoolError::Closing));
             return;
         }
-        let others = self.layout_seats().filter(|&other| other != seat);
-        let mut states = others.map(|other| self.facts.seats[other.index()].state);
-        let out = matches!(self.facts.seats[seat.index()].state, SeatState::Out { .. });
+        let others = self.cx.layout_seats().filter(|&other| other != seat);
+        let mut states = others.map(|other| self.cx.facts.seats[other.index()].state);
+        let out = matches!(
+            self.cx.facts.seats[seat.index()].state,
+            SeatState::Out { .. }
+        );
         let whole = states.all(|state| out || state == SeatState::Current);
-        let state = self.facts.seats[seat.index()].state;
+        let state = self.cx.facts.seats[seat.index()].state;
         let replaced = self.promotions.contains_key(&seat) || self.successor(seat).is_some();
         if !whole || replaced || !out && state != SeatState::Current {
             self.leaving.asked = None;
             let error = LeaveError::CalledOff;
-            self.done(ticket, Err(PoolError::Leave { error }));
+            self.cx.done(ticket, Err(PoolError::Leave { error }));
             return;
         }
-        if !self.fills.is_idle() || self.placement.is_any_writing() || !self.labels.is_settled() {
+        if !self.fills.is_idle()
+            || self.cx.placement.is_any_writing()
+            || !self.cx.labels.is_settled()
+        {
             return;
         }
         // Those without content, too: a volume may get their groups meanwhile.
-        let homes = self.placement.homes_on(seat).filter(|_| !out);
+        let homes = self.cx.placement.homes_on(seat).filter(|_| !out);
         let bare: Vec<Key> = { homes }
-            .filter(|&key| !self.placement.has_record(key))
+            .filter(|&key| !self.cx.placement.has_record(key))
             .collect();
         if !bare.is_empty() {
             self.record_all_at_home(bare);
             return;
         }
         self.leaving.asked = None;
-        let columns = self.placement.columns_on(seat).count() as u64;
-        self.facts.leaves = Some(seat.0);
+        let columns = self.cx.placement.columns_on(seat).count() as u64;
+        self.cx.facts.leaves = Some(seat.0);
         let mut effects = Vec::new();
         if !out {
             // Lanes use the drive: a fault on it is decided as on any other.
-            self.facts.seats[seat.index()].state = SeatState::Filling;
+            self.cx.facts.seats[seat.index()].state = SeatState::Filling;
             effects.push(OnDurable::Lanes(Command::SeatIn(seat)));
         }
-        self.seats_changed();
+        self.cx.seats_changed();
         effects.extend([
             OnDurable::Report(Report::RemoveBegins { seat, columns }),
             OnDurable::Done(ticket, Ok(())),
             OnDurable::Requeue,
         ]);
-        self.commit(effects);
+        self.cx.commit(effects);
     }
 
     /// The removal of a drive is called off: its columns move back.
@@ -360,15 +372,15 @@ impl Pool {
         seat: Seat,
         ticket: Ticket,
     ) -> Result<(), PoolError> {
-        self.now = now;
-        if self.facts.leaves != Some(seat.0) {
+        self.cx.now = now;
+        if self.cx.facts.leaves != Some(seat.0) {
             let error = LeaveError::Stays { seat };
             return Err(PoolError::Leave { error });
         }
-        self.facts.leaves = None;
+        self.cx.facts.leaves = None;
         self.none_leaves();
-        self.seats_changed();
-        self.commit(vec![
+        self.cx.seats_changed();
+        self.cx.commit(vec![
             OnDurable::Report(Report::RemoveCalledOff { seat }),
             OnDurable::Done(ticket, Ok(())),
             OnDurable::Requeue,
@@ -382,7 +394,7 @@ impl Pool {
     #[must_use]
     pub fn leaving_lacks_room(&self) -> bool {
         let lacks = |seat| {
-            self.placement.moves_away_from(seat).is_none() || self.table_without(seat).is_none()
+            self.cx.placement.moves_away_from(seat).is_none() || self.table_without(seat).is_none()
         };
         self.leaving().is_some_and(lacks)
     }
@@ -390,13 +402,13 @@ impl Pool {
     /// The same, as it was found when the removal could not go on.
     #[must_use]
     pub fn leaving_waits_for_room(&self) -> bool {
-        self.leaving().is_some() && self.leaving.no_room_at == Some(self.generation)
+        self.leaving().is_some() && self.leaving.no_room_at == Some(self.cx.labels.generation())
     }
 
     /// The seat whose drive leaves.
     #[must_use]
     pub fn leaving(&self) -> Option<Seat> {
-        self.facts.leaves.map(Seat)
+        self.cx.facts.leaves.map(Seat)
     }
 
     /// The same, or will leave: the labels do not say so yet.
@@ -411,27 +423,27 @@ impl Pool {
         let Some(seat) = self.leaving() else {
             return;
         };
-        let at_rest = self.recovered
-            && self.closing.is_none()
+        let at_rest = self.cx.recovered
+            && self.cx.closing.is_none()
             && self.growth.is_idle()
             && self.fills.is_idle()
-            && self.labels.is_settled()
+            && self.cx.labels.is_settled()
             && self.initialization.is_idle()
             && self.new_volumes.is_empty()
             && self.replacements.is_empty()
             && self.promotions.is_empty()
-            && !self.placement.is_any_writing();
+            && !self.cx.placement.is_any_writing();
         if !at_rest || self.leaving_waits_for_room() {
             return;
         }
-        if self.placement.columns_on(seat).next().is_some() {
-            match self.placement.plan_leaving(seat) {
+        if self.cx.placement.columns_on(seat).next().is_some() {
+            match self.cx.placement.plan_leaving(seat) {
                 LeavingPlan::New => {
                     self.queue_fills(true);
                     self.pump_fills();
                 }
                 LeavingPlan::Stands => {}
-                LeavingPlan::NoRoom => self.leaving.no_room_at = Some(self.generation),
+                LeavingPlan::NoRoom => self.leaving.no_room_at = Some(self.cx.labels.generation()),
             }
             return;
         }
@@ -439,9 +451,9 @@ impl Pool {
             return;
         }
         let lacks = |key: &Key| {
-            self.placement.groups().has(key.0) && self.placement.recorded(*key).is_none()
+            self.cx.placement.groups().has(key.0) && self.cx.placement.recorded(*key).is_none()
         };
-        if self.placement.homes_on(seat).any(|key| lacks(&key)) {
+        if self.cx.placement.homes_on(seat).any(|key| lacks(&key)) {
             return;
         }
         self.vacate_layout_seat(seat);
@@ -455,16 +467,16 @@ impl Pool {
 
     /// Whether no batch of the journal that counts is on a drive that leaves. Lanes are asked once.
     fn journal_has_left(&mut self, seat: Seat) -> bool {
-        if self.facts.regions.is_none() {
+        if self.cx.facts.regions.is_none() {
             return true;
         }
         let Some(lanes) = &self.leaving.lanes else {
-            self.leaving.lanes = Some((0..self.geometry.lanes()).collect());
-            self.tell_lanes(&Command::Leave(Some(seat)));
+            self.leaving.lanes = Some((0..self.cx.geometry.lanes()).collect());
+            self.cx.tell_lanes(&Command::Leave(Some(seat)));
             return false;
         };
         lanes.is_empty()
-            && (self.drives.contains_key(&seat) || !self.facts.seats[seat.index()].in_journal)
+            && (self.cx.labels.has(seat) || !self.cx.facts.seats[seat.index()].in_journal)
     }
 
     /// A lane has no batch that counts on a drive that leaves.
@@ -473,7 +485,7 @@ impl Pool {
             .leaving
             .lanes
             .as_mut()
-            .filter(|_| self.facts.leaves == Some(seat.0))
+            .filter(|_| self.cx.facts.leaves == Some(seat.0))
         {
             lanes.remove(&lane);
         }
@@ -482,7 +494,7 @@ impl Pool {
     /// No drive leaves any more: lanes use all drives for their journals.
     fn none_leaves(&mut self) {
         if self.leaving.lanes.take().is_some() {
-            self.tell_lanes(&Command::Leave(None));
+            self.cx.tell_lanes(&Command::Leave(None));
         }
     }
 
@@ -490,37 +502,37 @@ impl Pool {
     fn vacate_layout_seat(&mut self, seat: Seat) {
         let Some(table) = self.table_without(seat) else {
             // Columns of groups without content have no room. Other drives may have taken it since it was planned.
-            self.leaving.no_room_at = Some(self.generation);
+            self.leaving.no_room_at = Some(self.cx.labels.generation());
             return;
         };
-        for page in self.placement.forget_groups(table.group_count()) {
-            self.write_cell_page(Some(page));
+        for page in self.cx.placement.forget_groups(table.group_count()) {
+            self.cx.write_cell_page(Some(page));
         }
-        self.facts = self.facts_with(&table);
-        self.facts.leaves = None;
+        self.cx.facts = self.facts_with(&table);
+        self.cx.facts.leaves = None;
         // The entry keeps the seat's number.
-        self.facts.seats[seat.index()].replaces = Some(seat.0);
-        self.facts.joined.retain(|&(at, _)| at != seat.0);
+        self.cx.facts.seats[seat.index()].replaces = Some(seat.0);
+        self.cx.facts.joined.retain(|&(at, _)| at != seat.0);
         let effects = vec![
             self.grow_to(),
             OnDurable::Report(Report::DriveRemoved { seat }),
             OnDurable::Released(seat),
         ];
-        if self.drives.contains_key(&seat) {
+        if self.cx.labels.has(seat) {
             self.take_out(seat, OutReason::FailedByAdministrator, effects);
             return;
         }
-        if let SeatState::Out { since, .. } = self.facts.seats[seat.index()].state {
+        if let SeatState::Out { since, .. } = self.cx.facts.seats[seat.index()].state {
             let reason = OutReason::FailedByAdministrator;
-            self.facts.seats[seat.index()].state = SeatState::Out { since, reason };
+            self.cx.facts.seats[seat.index()].state = SeatState::Out { since, reason };
         }
-        self.seats_changed();
-        self.commit(effects);
+        self.cx.seats_changed();
+        self.cx.commit(effects);
     }
 
     /// Lanes have processed that its drive is out: the driver closes it, and wipes its label.
     pub(super) fn released(&mut self, seat: Seat) {
         self.none_leaves();
-        self.actions.push_back(super::PoolAction::Release(seat));
+        self.cx.act(super::PoolAction::Release(seat));
     }
 }

@@ -18,10 +18,13 @@ mod catchup;
 mod cells;
 mod check;
 mod clients;
+mod context;
 mod create;
 mod elastic;
 mod error;
 mod fill;
+#[cfg(test)]
+mod fixture;
 mod freed;
 mod full;
 mod grow;
@@ -49,27 +52,28 @@ mod suspicion;
 mod usage;
 mod volumes;
 mod work;
+mod writes;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use block::{Fault, Instant, Outcome, Seat};
+use block::{Instant, Outcome, Seat};
 use format::Form;
 use format::runs::Runs;
 use layout::Cell;
-use plan::action::{Command, Event, IoId, WRITE_RETRIES};
+use plan::action::{Command, Event, IoId};
 use plan::{Geometry, Losses, SubStripePlans};
 use uuid::Uuid;
 
 use self::catchup::JournalWipe;
 use self::clients::Clients;
+use self::context::Context;
 use self::elastic::Elastic;
 use self::fill::Fills;
 use self::grow::Growth;
 use self::initialize::Initialization;
-use self::labels::Labels;
 use self::leave::Leaving;
-use self::placement::{Key, Placement};
+use self::placement::Key;
 use self::recovery::Recovering;
 use self::replace::{Asked, Promotion, Replacement};
 use self::resync::Resync;
@@ -79,6 +83,7 @@ use self::stall::Stalls;
 use self::steer::Meter;
 use self::suspicion::Suspicions;
 use self::volumes::NewVolume;
+use self::writes::{PoolWrite, WriteEnd};
 
 pub use catchup::{Proof, Rejected};
 pub use create::{CreateError, NewDrive, PoolSpec, RegionSizes, create, create_with_regions};
@@ -143,15 +148,6 @@ pub enum PoolAction {
     SampleUsage,
 }
 
-/// The pool's state of a drive that is in use.
-#[derive(Clone, Debug, Default)]
-struct Drive {
-    /// Copy of the label that is written next.
-    label_slot: usize,
-    /// The drive has a label with its present identity.
-    has_label: bool,
-}
-
 /// Carried out once something is durable.
 #[derive(Clone, Debug)]
 enum OnDurable {
@@ -202,50 +198,11 @@ pub enum Half {
     Flush,
 }
 
-/// One of the pool's own writes in flight.
-#[derive(Clone, Debug)]
-struct PoolIo {
-    what: PoolWrite,
-    offset: u64,
-    bytes: Arc<[u8]>,
-    since: Instant,
-    tries: u8,
-}
-
-/// The pool's own kinds of writes.
-#[derive(Clone, Debug)]
-enum PoolWrite {
-    Label {
-        seat: Seat,
-    },
-    CellPage {
-        seat: Seat,
-        first_row: u64,
-    },
-    /// Zeros over the journal of a returning drive.
-    WipeJournal {
-        seat: Seat,
-    },
-}
-
-impl PoolWrite {
-    const fn seat(&self) -> Seat {
-        match *self {
-            Self::Label { seat } | Self::CellPage { seat, .. } | Self::WipeJournal { seat } => seat,
-        }
-    }
-}
-
 /// The pool's state machine. The driver calls `handle_*` when something happens and then
 /// [`poll_action`](Self::poll_action) until `None`. It is deterministic.
 #[derive(Clone, Debug)]
 pub struct Pool {
-    geometry: Arc<Geometry>,
-    facts: PoolFacts,
-    generation: u64,
-    drives: BTreeMap<Seat, Drive>,
-    labels: Labels,
-    placement: Placement,
+    cx: Context,
     fills: Fills,
     clients: Clients,
     meter: Meter,
@@ -275,55 +232,45 @@ pub struct Pool {
     leaving: Leaving,
     new_volumes: Vec<NewVolume>,
     initialization: Initialization,
-    closing: Option<Ticket>,
     /// During an opening: drives that are out and that have a part of the journal.
     journal_sources: BTreeSet<Seat>,
     /// Drives that are out: the lanes whose journal may need the drive.
     journal_lanes: BTreeMap<Seat, BTreeSet<u16>>,
     /// While the pool is closed: the lanes whose journal holds nothing.
     empty_lanes: BTreeSet<u16>,
-    /// All lanes have read their journals.
-    recovered: bool,
     /// Set while lanes read their journals.
     recovering: Option<Recovering>,
     /// Lanes that have yet to complete their checkpoint before the pool is closed.
     checkpointing: Option<BTreeSet<u16>>,
     scrub: Scrub,
     elastic: Elastic,
-    plans: SubStripePlans,
     suspicions: Suspicions,
     stalls: Stalls,
     rooms: Rooms,
-    ios: BTreeMap<IoId, PoolIo>,
-    /// Writes to drives that have gone out since: their results are ignored.
-    forgotten: BTreeMap<IoId, Seat>,
-    next_io: u64,
-    actions: VecDeque<PoolAction>,
-    now: Instant,
 }
 
 impl Pool {
     /// The pool's facts as they are now (and soon on all labels).
     #[must_use]
     pub const fn facts(&self) -> &PoolFacts {
-        &self.facts
+        &self.cx.facts
     }
 
     /// The generation of the facts.
     #[must_use]
     pub const fn generation(&self) -> u64 {
-        self.generation
+        self.cx.labels.generation()
     }
 
     /// The pool's shape.
     #[must_use]
     pub const fn geometry(&self) -> &Arc<Geometry> {
-        &self.geometry
+        &self.cx.geometry
     }
 
     /// A lane reports an event.
     pub fn handle_event(&mut self, now: Instant, event: &Event) {
-        self.now = now;
+        self.cx.now = now;
         match *event {
             Event::DriveFault {
                 seat,
@@ -333,8 +280,8 @@ impl Pool {
                 waiting,
             } => self.drive_fault(seat, kind, offset, fault, waiting),
             // Until the lanes have processed a change of the seat's drive, they report about the drive before it.
-            Event::Late { seat } | Event::Hangs { seat, .. } if self.placement.is_joining(seat) => {
-            }
+            Event::Late { seat } | Event::Hangs { seat, .. }
+                if self.cx.placement.is_joining(seat) => {}
             // A slow successor delays nothing but its own copy.
             Event::Late { seat } if self.replacements.contains_key(&seat) => {}
             Event::Late { seat } => self.drive_late(seat),
@@ -376,7 +323,7 @@ impl Pool {
             Event::WantsInitialized { group } => self.wants_initialized(group),
             Event::Resynced { group, outcome } => self.resynced(group, outcome),
             Event::StripeLost { group, stripe, .. } => {
-                self.report(Report::StripeLost {
+                self.cx.report(Report::StripeLost {
                     group,
                     stripe,
                     times: 1,
@@ -427,7 +374,7 @@ impl Pool {
                 ..
             } => {
                 self.count_bad(seat, blocks);
-                self.report(Report::BlockBad {
+                self.cx.report(Report::BlockBad {
                     seat,
                     blocks,
                     offset,
@@ -440,7 +387,7 @@ impl Pool {
                 blocks,
             } => {
                 self.fills.note_repaired(blocks);
-                self.report(Report::Repaired {
+                self.cx.report(Report::Repaired {
                     group,
                     stripe,
                     stripes: 1,
@@ -461,7 +408,7 @@ impl Pool {
             Event::Stalled { lane, fault } => self.lane_stalled(lane, fault),
             Event::Resumed { lane } => {
                 self.lane_resumed(lane);
-                self.retry_labels();
+                self.cx.retry_labels();
             }
         }
         self.advance();
@@ -473,25 +420,18 @@ impl Pool {
     /// # Panics
     /// When `id` is not in flight.
     pub fn handle_completion(&mut self, now: Instant, id: IoId, last: Half, outcome: Outcome) {
-        self.now = now;
-        if self.forgotten.remove(&id).is_some() {
-            return;
-        }
-        let io = self.ios.remove(&id).expect("the write is in flight");
-        let seat = io.what.seat();
-        if (last, outcome) == (Half::Write, Err(Fault::Medium)) && io.tries < WRITE_RETRIES {
-            self.push_write(PoolIo {
-                since: now,
-                tries: io.tries + 1,
-                ..io
-            });
-            return;
-        }
-        if self.is_hanging(seat) && self.ios.values().all(|io| io.what.seat() != seat) {
+        self.cx.now = now;
+        let what = match self.cx.writes.ended(now, id, last, outcome) {
+            WriteEnd::Forgotten => return,
+            WriteEnd::Again(again) => return self.cx.act(again),
+            WriteEnd::Over(what) => what,
+        };
+        let seat = what.seat();
+        if self.is_hanging(seat) && !self.cx.writes.is_writing(seat) {
             self.drive_answers(None, seat);
         }
-        match io.what {
-            PoolWrite::Label { seat } => self.label_written(seat, outcome),
+        match what {
+            PoolWrite::Label { seat } => self.cx.label_written(seat, outcome),
             PoolWrite::CellPage { seat, first_row } => {
                 self.cell_page_written(seat, first_row, outcome);
             }
@@ -502,14 +442,14 @@ impl Pool {
 
     /// The next action.
     pub fn poll_action(&mut self) -> Option<PoolAction> {
-        self.actions.pop_front()
+        self.cx.actions.pop_front()
     }
 
     /// Whether nothing is in flight and nothing waits.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.ios.is_empty()
-            && self.labels.is_idle()
+        self.cx.writes.is_idle()
+            && self.cx.labels.is_idle()
             && self.fills.is_idle()
             && self.resync.is_idle()
             && self.new_volumes.is_empty()
@@ -519,7 +459,7 @@ impl Pool {
             && self.elastic.is_idle()
             && !self.is_replacing()
             && self.growth.is_idle()
-            && self.actions.is_empty()
+            && self.cx.actions.is_empty()
     }
 
     /// Whether a fill waits or is in flight. Cells that cannot be filled do not count.
@@ -537,13 +477,13 @@ impl Pool {
     /// Closes the pool: fills in flight are abandoned, and the facts record "clean". The driver has stopped all
     /// clients' requests and flushed before.
     pub fn close(&mut self, now: Instant, ticket: Ticket) {
-        self.now = now;
-        self.closing = Some(ticket);
+        self.cx.now = now;
+        self.cx.closing = Some(ticket);
         self.call_off_growth(PoolError::Closing);
         self.stop_fills();
         self.stop_scrub();
         if !self.elastic.is_idle() {
-            self.tell_lanes(&Command::StopConverting { group: None });
+            self.cx.tell_lanes(&Command::StopConverting { group: None });
         }
         self.checkpoint_to_close();
         self.advance();
@@ -552,17 +492,28 @@ impl Pool {
     /// While the pool is being closed: a checkpoint of each lane, which leaves its journal empty. Conversions have ended
     /// before, because they log.
     fn checkpoint_to_close(&mut self) {
-        let waits = self.closing.is_some() && self.checkpointing.is_none();
-        if waits && self.facts.regions.is_some() && self.elastic.is_idle() {
+        let waits = self.cx.closing.is_some() && self.checkpointing.is_none();
+        if waits && self.cx.facts.regions.is_some() && self.elastic.is_idle() {
             self.empty_lanes.clear();
-            self.checkpointing = Some((0..self.geometry.lanes()).collect());
-            self.tell_lanes(&Command::Checkpoint);
+            self.checkpointing = Some((0..self.cx.geometry.lanes()).collect());
+            self.cx.tell_lanes(&Command::Checkpoint);
         }
     }
 
     /// Advances everything that can proceed.
     fn advance(&mut self) {
-        self.retry_labels_when_due();
+        loop {
+            self.pump_labels();
+            self.advance_once();
+            // A generation that no drive has to take is durable at once.
+            if !self.cx.labels.is_answered() {
+                return;
+            }
+        }
+    }
+
+    fn advance_once(&mut self) {
+        self.cx.retry_labels_when_due();
         self.try_again_when_due();
         self.ask_for_room_when_due();
         self.pump_fills();
@@ -580,76 +531,24 @@ impl Pool {
     }
 
     fn finish_closing(&mut self) {
-        if self.closing.is_some() {
+        if self.cx.closing.is_some() {
             self.note_scrub();
         }
         self.checkpoint_to_close();
         let quiet = self.fills.in_flight() == 0
             && self.elastic.is_idle()
-            && self.ios.is_empty()
-            && self.labels.is_idle()
+            && self.cx.writes.is_idle()
+            && self.cx.labels.is_idle()
             && self.initialization.is_idle()
             && self.resync.in_flight() == 0
             && self.scrub.in_flight() == 0
             && self.checkpointing.as_ref().is_none_or(BTreeSet::is_empty);
-        if quiet && let Some(ticket) = self.closing.take() {
+        if quiet && let Some(ticket) = self.cx.closing.take() {
             // Parity that has not been resynced yet is left to the next opening.
-            self.facts.clean = !self.resync.resyncing();
-            self.facts.journal_empty = self.empty_lanes.len() == usize::from(self.geometry.lanes());
-            self.commit(vec![OnDurable::Done(ticket, Ok(()))]);
-        }
-    }
-
-    fn write_durably(&mut self, what: PoolWrite, offset: u64, bytes: Vec<u8>) {
-        self.push_write(PoolIo {
-            what,
-            offset,
-            bytes: bytes.into(),
-            since: self.now,
-            tries: 0,
-        });
-    }
-
-    fn push_write(&mut self, io: PoolIo) {
-        self.next_io += 1;
-        let id = IoId(self.next_io);
-        self.actions.push_back(PoolAction::WriteDurably {
-            id,
-            seat: io.what.seat(),
-            offset: io.offset,
-            bytes: Arc::clone(&io.bytes),
-        });
-        self.ios.insert(id, io);
-    }
-
-    /// The seat's drive is out: do not wait for the pool's writes to it.
-    fn forget_ios(&mut self, seat: Seat) {
-        let there = self.ios.iter().filter(|(_, io)| io.what.seat() == seat);
-        let ids: Vec<IoId> = there.map(|(&id, _)| id).collect();
-        for id in ids {
-            self.ios.remove(&id);
-            self.forgotten.insert(id, seat);
-        }
-        self.labels.forget(seat);
-    }
-
-    fn report(&mut self, report: Report) {
-        self.actions.push_back(PoolAction::Report(report));
-    }
-
-    fn done(&mut self, ticket: Ticket, outcome: Result<(), PoolError>) {
-        self.actions.push_back(PoolAction::Done(ticket, outcome));
-    }
-
-    fn tell_lane(&mut self, group: u64, command: Command) {
-        let lane = self.geometry.lane_of(group);
-        self.actions.push_back(PoolAction::Lane(lane, command));
-    }
-
-    fn tell_lanes(&mut self, command: &Command) {
-        for lane in 0..self.geometry.lanes() {
-            self.actions
-                .push_back(PoolAction::Lane(lane, command.clone()));
+            self.cx.facts.clean = !self.resync.resyncing();
+            self.cx.facts.journal_empty =
+                self.empty_lanes.len() == usize::from(self.cx.geometry.lanes());
+            self.cx.commit(vec![OnDurable::Done(ticket, Ok(()))]);
         }
     }
 
@@ -657,15 +556,15 @@ impl Pool {
         match effect {
             OnDurable::Lanes(command) => {
                 if let Command::SeatIn(seat) | Command::Twin { with: seat, .. } = command {
-                    self.placement.joined(seat);
+                    self.cx.placement.joined(seat);
                 }
-                self.tell_lanes(&command);
+                self.cx.tell_lanes(&command);
             }
             OnDurable::Place {
                 group,
                 column,
                 cell,
-            } => self.tell_lane(
+            } => self.cx.tell_lane(
                 group,
                 Command::Settle {
                     group,
@@ -682,33 +581,16 @@ impl Pool {
             OnDurable::Requeue => self.requeue_fills(),
             OnDurable::Recover { fresh, then } => self.recover_lanes(fresh, then),
             OnDurable::Resync => self.begin_resync(),
-            OnDurable::CopiesAgree => self.tell_lanes(&Command::CopiesAgree),
-            OnDurable::VolumesChanged => self.actions.push_back(PoolAction::VolumesChanged),
+            OnDurable::CopiesAgree => self.cx.tell_lanes(&Command::CopiesAgree),
+            OnDurable::VolumesChanged => self.cx.act(PoolAction::VolumesChanged),
             OnDurable::Freed(groups) => {
                 self.note_freed(&groups);
                 self.discard_freed(&groups);
             }
             OnDurable::Initialized(groups) => self.tell_initialized(&groups, Ok(())),
-            OnDurable::Done(ticket, outcome) => self.done(ticket, outcome),
-            OnDurable::Report(report) => self.report(report),
+            OnDurable::Done(ticket, outcome) => self.cx.done(ticket, outcome),
+            OnDurable::Report(report) => self.cx.report(report),
         }
-    }
-
-    /// Seats of the layout, without waiting spares and vacant seats.
-    fn layout_seats(&self) -> impl Iterator<Item = Seat> + use<> {
-        let vacant = self.geometry.layout().vacant().to_vec();
-        let seats = (0..self.geometry.layout().drives()).map(Seat);
-        seats.filter(move |seat| !vacant.contains(seat))
-    }
-
-    /// The facts say something else about seats: their columns are elsewhere.
-    fn seats_changed(&mut self) {
-        self.placement.seats_are(&self.facts);
-    }
-
-    /// The facts say something else about which groups have content.
-    fn groups_changed(&mut self) {
-        self.placement.groups_are(&self.facts);
     }
 }
 

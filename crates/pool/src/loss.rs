@@ -79,7 +79,7 @@ impl Pool {
     /// Bytes of data that are lost and for which [`lost_data`](Self::lost_data) has no room.
     #[must_use]
     pub const fn unlisted_lost_bytes(&self) -> u64 {
-        self.facts.losses.unlisted_blocks * BLOCK_BYTES
+        self.cx.facts.losses.unlisted_blocks * BLOCK_BYTES
     }
 
     /// Whether data of volumes is lost because blocks are bad or unknown. Losses beyond the end of a volume that has
@@ -87,23 +87,29 @@ impl Pool {
     #[must_use]
     pub fn has_lost_data(&self) -> bool {
         let mut ranges = self.losses.iter();
-        self.facts.losses.unlisted_blocks > 0 || ranges.any(|range| !self.locate(range).is_empty())
+        self.cx.facts.losses.unlisted_blocks > 0
+            || ranges.any(|range| !self.locate(range).is_empty())
     }
 
     /// Blocks on the seat's drive that did not match what was written, since the drive took the seat.
     #[must_use]
     pub fn bad_blocks(&self, seat: Seat) -> u64 {
-        let drive = self.facts.seats.get(seat.index()).map(|facts| facts.drive);
-        let counted = drive.and_then(|drive| self.facts.bad_blocks.get(&drive));
+        let drive = self
+            .cx
+            .facts
+            .seats
+            .get(seat.index())
+            .map(|facts| facts.drive);
+        let counted = drive.and_then(|drive| self.cx.facts.bad_blocks.get(&drive));
         counted.copied().unwrap_or(0)
     }
 
     /// The range as parts of a volume, in order; empty if no volume has it.
     fn locate(&self, range: LostRange) -> Vec<LostData> {
-        let Some(volume) = owner(&self.facts.volumes, range.group) else {
+        let Some(volume) = owner(&self.cx.facts.volumes, range.group) else {
             return Vec::new();
         };
-        let space = VolumeSpace::new(self.geometry.group_data_bytes(), volume);
+        let space = VolumeSpace::new(self.cx.geometry.group_data_bytes(), volume);
         let (first, length) = (range.first * BLOCK_BYTES, range.blocks * BLOCK_BYTES);
         let pieces = space.pieces_of(range.group, first, length).into_iter();
         let inside = pieces.filter_map(|piece| {
@@ -134,10 +140,10 @@ impl Pool {
             if listed == range.blocks {
                 return;
             }
-            self.facts.losses.unlisted_blocks += range.blocks - listed;
+            self.cx.facts.losses.unlisted_blocks += range.blocks - listed;
         }
         for data in parts {
-            self.report(Report::DataLost(LostRun::new(data)));
+            self.cx.report(Report::DataLost(LostRun::new(data)));
         }
         self.commit_losses();
     }
@@ -154,14 +160,14 @@ impl Pool {
             return;
         }
         for data in self.locate(range) {
-            self.report(Report::DataRestored(LostRun::new(data)));
+            self.cx.report(Report::DataRestored(LostRun::new(data)));
         }
         self.commit_losses();
     }
 
     /// A complete scrub has ended: lost blocks that have no room in the list are counted again.
     pub(super) fn count_unlisted(&mut self, lost: u64) {
-        let unlisted = &mut self.facts.losses.unlisted_blocks;
+        let unlisted = &mut self.cx.facts.losses.unlisted_blocks;
         if *unlisted > 0 {
             *unlisted = lost.saturating_sub(self.losses.blocks());
         }
@@ -169,49 +175,55 @@ impl Pool {
 
     /// Volumes have been deleted or have become smaller.
     pub(super) fn forget_lost(&mut self) {
-        let volumes = &self.facts.volumes;
+        let volumes = &self.cx.facts.volumes;
         self.losses
             .retain_groups(|group| owner(volumes, group).is_some());
         if volumes.is_empty() {
-            self.facts.losses.unlisted_blocks = 0;
+            self.cx.facts.losses.unlisted_blocks = 0;
         }
         self.note_losses();
     }
 
     /// The lanes have read their journals: gives them the losses that are known.
     pub(super) fn tell_lost(&mut self) {
-        for lane in 0..self.geometry.lanes() {
-            let here = |range: &LostRange| self.geometry.lane_of(range.group) == lane;
+        for lane in 0..self.cx.geometry.lanes() {
+            let here = |range: &LostRange| self.cx.geometry.lane_of(range.group) == lane;
             let ranges: Vec<LostRange> = self.losses.iter().filter(here).collect();
             if !ranges.is_empty() {
                 let command = Command::KnowLost(ranges);
-                self.actions
-                    .push_back(super::PoolAction::Lane(lane, command));
+                self.cx.act(super::PoolAction::Lane(lane, command));
             }
         }
     }
 
     fn note_losses(&mut self) {
         let ranges = self.losses.iter();
-        self.facts.losses.ranges = ranges
+        self.cx.facts.losses.ranges = ranges
             .map(|range| (range.group, range.first, range.blocks))
             .collect();
     }
 
     fn commit_losses(&mut self) {
         self.note_losses();
-        self.commit(Vec::new());
+        self.cx.commit(Vec::new());
     }
 
     /// Blocks did not match what was written. The count is stored with the next change of the facts.
     pub(super) fn count_bad(&mut self, seat: Seat, blocks: u64) {
-        let Some(drive) = self.facts.seats.get(seat.index()).map(|facts| facts.drive) else {
+        let Some(drive) = self
+            .cx
+            .facts
+            .seats
+            .get(seat.index())
+            .map(|facts| facts.drive)
+        else {
             return;
         };
-        let seats = &self.facts.seats;
-        self.facts
+        let seats = &self.cx.facts.seats;
+        self.cx
+            .facts
             .bad_blocks
             .retain(|drive, _| seats.iter().any(|facts| facts.drive == *drive));
-        *self.facts.bad_blocks.entry(drive).or_default() += blocks;
+        *self.cx.facts.bad_blocks.entry(drive).or_default() += blocks;
     }
 }

@@ -6,8 +6,8 @@ use plan::action::{Command, IoKind};
 use uuid::Uuid;
 
 use super::{
-    Drive, LeaveError, NewDrive, OnDurable, OutReason, Pool, PoolAction, PoolError, PoolWrite,
-    Report, SeatFacts, SeatState, Ticket, is_recoverable,
+    LeaveError, NewDrive, OnDurable, OutReason, Pool, PoolAction, PoolError, Report, SeatFacts,
+    SeatState, Ticket, is_recoverable,
 };
 
 /// Failed reads, counted with a half-life of ten minutes, after which a drive is put out, if it can be spared. A guess
@@ -24,13 +24,13 @@ impl Pool {
         fault: Fault,
         waiting: bool,
     ) {
-        let facts = self.facts.seats.get(seat.index());
+        let facts = self.cx.facts.seats.get(seat.index());
         let out = facts.is_none_or(|facts| matches!(facts.state, SeatState::Out { .. }));
-        if out || self.placement.is_joining(seat) {
+        if out || self.cx.placement.is_joining(seat) {
             // Already decided: the lane gets `SeatOut` when the labels are written. The failure is not that of a drive
             // that has joined in this seat meanwhile.
             if waiting {
-                self.refuse_going_out(seat);
+                self.cx.refuse_going_out(seat);
             }
             return;
         }
@@ -39,13 +39,13 @@ impl Pool {
             return;
         }
         if kind == IoKind::Read {
-            self.report(Report::ReadFault {
+            self.cx.report(Report::ReadFault {
                 seat,
                 offset,
                 fault,
                 times: 1,
             });
-            let failed = self.suspicions.read_failed(self.now, seat);
+            let failed = self.suspicions.read_failed(self.cx.now, seat);
             if fault != Fault::Gone && failed < READ_FAULTS_MAX {
                 return;
             }
@@ -57,7 +57,7 @@ impl Pool {
         // A drive without which data could not be read stays, also if it is gone: drives that vanish together mostly
         // return together, with all their data. While other drives refuse to record that one is out, no more drives
         // are put out: they may fail for a common reason.
-        let spared = !self.labels.is_refused() && self.group_that_needs(seat).is_none();
+        let spared = !self.cx.labels.is_refused() && self.group_that_needs(seat).is_none();
         let trusts = fault == Fault::Gone && seeded::is(SeededFault::GoneForGood);
         if spared || trusts {
             self.take_out_for(seat, fault);
@@ -66,14 +66,14 @@ impl Pool {
         self.fails_and_stays();
         if waiting {
             if self.refuses_newly(seat, fault) {
-                self.report(Report::DriveKept {
+                self.cx.report(Report::DriveKept {
                     seat,
                     kind,
                     offset,
                     fault,
                 });
             }
-            self.tell_lanes(&Command::SeatKept(seat));
+            self.cx.tell_lanes(&Command::SeatKept(seat));
         }
     }
 
@@ -90,8 +90,9 @@ impl Pool {
     /// The same, given that the drives in `gone` are out anyway.
     pub(super) fn group_that_needs_beside(&mut self, gone: &[Seat], seats: &[Seat]) -> Option<u64> {
         let all = [gone, seats].concat();
-        let tolerance = usize::from(self.geometry.code().tolerance());
-        let (placement, geometry, plans) = (&self.placement, &self.geometry, &mut self.plans);
+        let tolerance = usize::from(self.cx.geometry.code().tolerance());
+        let (placement, geometry, plans) =
+            (&self.cx.placement, &self.cx.geometry, &mut self.cx.plans);
         let there = seats.iter().filter(|seat| !gone.contains(seat));
         let on_them = there.flat_map(|&seat| placement.columns_on(seat));
         let needing = on_them.map(|(group, _)| group).filter(|&group| {
@@ -111,25 +112,25 @@ impl Pool {
     /// are carried out.
     pub(super) fn take_out(&mut self, seat: Seat, reason: OutReason, mut effects: Vec<OnDurable>) {
         let seat = self.promoted_to(seat).unwrap_or(seat);
-        if !self.drives.contains_key(&seat) && !self.promotions.contains_key(&seat) {
+        if !self.cx.labels.has(seat) && !self.promotions.contains_key(&seat) {
             return;
         }
         if let Some(effects) = self.successor_steps_in(seat, reason, &mut effects) {
-            self.commit(effects);
+            self.cx.commit(effects);
             return;
         }
         let succeeds = self.replacement_ends(seat);
-        self.drives.remove(&seat);
-        self.placement.return_ends(seat);
-        let since = self.next_generation();
-        let was = self.facts.seats[seat.index()].state;
+        self.cx.labels.leave(seat);
+        self.cx.placement.return_ends(seat);
+        let since = self.cx.labels.next_generation();
+        let was = self.cx.facts.seats[seat.index()].state;
         let known = was != SeatState::Waiting || succeeds.is_some();
-        self.facts.seats[seat.index()].state = SeatState::Out { since, reason };
-        self.seats_changed();
+        self.cx.facts.seats[seat.index()].state = SeatState::Out { since, reason };
+        self.cx.seats_changed();
         self.journal_may_need(seat);
         self.drop_table(seat);
         self.fills_lost_seat(seat);
-        self.forget_ios(seat);
+        self.cx.forget_writes(seat);
         self.suspicions.forget(seat);
         let mut first = vec![OnDurable::Report(Report::DriveOut {
             seat,
@@ -139,10 +140,10 @@ impl Pool {
         let vacates = succeeds.is_some();
         first.extend(succeeds.map(OnDurable::Report));
         if known {
-            *self.draining.entry(seat).or_default() += u32::from(self.geometry.lanes());
+            *self.draining.entry(seat).or_default() += u32::from(self.cx.geometry.lanes());
         }
         if known && seeded::is(SeededFault::SeatOutEarly) {
-            self.tell_lanes(&Command::SeatOut(seat));
+            self.cx.tell_lanes(&Command::SeatOut(seat));
         } else if known {
             first.insert(0, OnDurable::Lanes(Command::SeatOut(seat)));
         }
@@ -154,13 +155,13 @@ impl Pool {
             first.push(OnDurable::Vacate(seat));
         }
         first.push(OnDurable::Requeue);
-        self.commit(first);
+        self.cx.commit(first);
     }
 
     /// Takes a drive out because an operation on it failed.
     pub(super) fn take_out_for(&mut self, seat: Seat, fault: Fault) {
         if fault == Fault::Gone
-            && let Some(facts) = self.facts.seats.get(seat.index())
+            && let Some(facts) = self.cx.facts.seats.get(seat.index())
         {
             self.vanished.insert(facts.drive);
         }
@@ -177,55 +178,45 @@ impl Pool {
     /// or can be.
     #[must_use]
     pub fn spares_make_up_for_it(&self) -> bool {
-        let expected_back = |seat| self.placement.is_expected_back(seat);
-        self.seats_gone().count() <= usize::from(self.geometry.layout().spare_drives())
-            && !self.seats_gone().any(expected_back)
+        let expected_back = |seat| self.cx.placement.is_expected_back(seat);
+        self.cx.seats_gone().count() <= usize::from(self.cx.geometry.layout().spare_drives())
+            && !self.cx.seats_gone().any(expected_back)
     }
 
     /// Drives beside those that are out whose columns find room in the layout's spare space.
     #[must_use]
     pub fn spare_drives_left(&self) -> u16 {
-        let gone = u16::try_from(self.seats_gone().count()).unwrap_or(u16::MAX);
-        { self.geometry.layout().spare_drives() }.saturating_sub(gone)
-    }
-
-    /// The layout's seats whose drives are out.
-    pub(super) fn seats_gone(&self) -> impl Iterator<Item = Seat> + '_ {
-        let out =
-            |seat: &Seat| matches!(self.facts.seats[seat.index()].state, SeatState::Out { .. });
-        // A drive that was removed is not missed.
-        let removed = |seat: &Seat| self.facts.seats[seat.index()].is_removed(*seat);
-        self.layout_seats()
-            .filter(out)
-            .filter(move |seat| !removed(seat))
+        let gone = u16::try_from(self.cx.seats_gone().count()).unwrap_or(u16::MAX);
+        { self.cx.geometry.layout().spare_drives() }.saturating_sub(gone)
     }
 
     /// If the layout has no spare space left for a seat, a waiting spare drive takes the seat. Not if its drive leaves: what
     /// that has is rebuilt on the others. Not while the journal needs the drive that is out, either: if others go, too, an opening finds it by its seat and counts on it again.
     pub(super) fn seat_spare(&mut self, seat: Seat) {
-        if seat.0 >= self.geometry.layout().drives()
+        if seat.0 >= self.cx.geometry.layout().drives()
             || self.is_vacant(seat)
             || self.leaving() == Some(seat)
             || self.journal_needs(seat)
             || self.fills.stopped
             || self.journal_wipes.contains_key(&seat)
-            || self.placement.is_expected_back(seat)
-            || self.seats_gone().all(|gone| gone != seat)
+            || self.cx.placement.is_expected_back(seat)
+            || self.cx.seats_gone().all(|gone| gone != seat)
         {
             return;
         }
-        let spares = usize::from(self.geometry.layout().spares());
-        let out = { self.seats_gone() }
-            .filter(|&seat| !self.placement.is_expected_back(seat))
+        let spares = usize::from(self.cx.geometry.layout().spares());
+        let out = { self.cx.seats_gone() }
+            .filter(|&seat| !self.cx.placement.is_expected_back(seat))
             .count();
         if out <= spares {
             return;
         }
         let waiting = self
+            .cx
             .facts
             .seats()
             // One that was to succeed a drive may have entries that are being cleared.
-            .find(|(seat, facts)| facts.is_free() && !self.placement.is_writing(*seat))
+            .find(|(seat, facts)| facts.is_free() && !self.cx.placement.is_writing(*seat))
             .map(|(seat, _)| seat);
         // This walks the groups that lack a column, so it is asked last.
         if waiting.is_some() && self.may_have_the_only_copy(seat) {
@@ -234,16 +225,16 @@ impl Pool {
         }
         if let Some(waiting) = waiting {
             let seats = [seat, waiting];
-            let [number, spare] = seats.map(|seat| self.facts.number(seat));
-            self.facts.seats.swap(seat.index(), waiting.index());
-            self.facts.set_numbers(seats, [spare, number]);
-            self.seats_changed();
+            let [number, spare] = seats.map(|seat| self.cx.facts.number(seat));
+            self.cx.facts.seats.swap(seat.index(), waiting.index());
+            self.cx.facts.set_numbers(seats, [spare, number]);
+            self.cx.seats_changed();
             self.suspicions.swap(seat, waiting);
             self.moves(seat, waiting);
             // A label may be on its way to it.
             self.drive_moves(waiting, seat);
-            self.placement.exchange_tables(waiting, seat);
-            self.actions.push_back(PoolAction::Swap(seat, waiting));
+            self.cx.placement.exchange_tables(waiting, seat);
+            self.cx.act(PoolAction::Swap(seat, waiting));
             let takes_over = Report::SpareTakesOver {
                 seat,
                 from: waiting,
@@ -255,56 +246,42 @@ impl Pool {
     /// Whether data cannot be read, and the drive that is out of this seat may have it: drives that left together mostly come
     /// back together. An administrator who has failed a drive has given up what it alone has.
     fn may_have_the_only_copy(&self, seat: Seat) -> bool {
-        !self.facts.seats[seat.index()].is_given_up() && self.lost_groups() > 0
+        !self.cx.facts.seats[seat.index()].is_given_up() && self.lost_groups() > 0
     }
 
     /// The drive of a seat is that of another seat from now on, and with it what is written to it.
     pub(super) fn drive_moves(&mut self, from: Seat, to: Seat) {
-        if let Some(drive) = self.drives.remove(&from) {
-            self.drives.insert(to, drive);
-        }
-        self.labels.rename(from, to);
-        for io in self.ios.values_mut() {
-            match &mut io.what {
-                PoolWrite::Label { seat: at }
-                | PoolWrite::CellPage { seat: at, .. }
-                | PoolWrite::WipeJournal { seat: at }
-                    if *at == from =>
-                {
-                    *at = to;
-                }
-                _ => {}
-            }
-        }
+        self.cx.labels.rename(from, to);
+        self.cx.writes.rename(from, to);
     }
 
     /// The drive in the seat is in use from the next generation on; its cells are absent.
     fn bring_in(&mut self, seat: Seat, mut effects: Vec<OnDurable>) {
-        self.facts.seats[seat.index()].state = SeatState::Filling;
-        self.seats_changed();
-        self.placement.joins(seat);
-        self.drives.entry(seat).or_default();
-        self.placement.begin_table(seat);
-        let drive = self.facts.seats[seat.index()].drive;
+        self.cx.facts.seats[seat.index()].state = SeatState::Filling;
+        self.cx.seats_changed();
+        self.cx.placement.joins(seat);
+        self.cx.labels.join(seat);
+        self.cx.placement.begin_table(seat);
+        let drive = self.cx.facts.seats[seat.index()].drive;
         effects.insert(0, OnDurable::Lanes(Command::SeatIn(seat)));
         effects.push(OnDurable::Report(Report::DriveIn { seat, drive }));
         effects.push(OnDurable::Requeue);
-        self.commit(effects);
+        self.cx.commit(effects);
     }
 
     /// Whether a seat of the layout has no drive because its drive was removed, or is so when the labels say so.
     fn is_vacant(&self, seat: Seat) -> bool {
-        let in_layout = seat.0 < self.geometry.layout().drives();
-        in_layout && self.facts.seats[seat.index()].is_removed(seat)
+        let in_layout = seat.0 < self.cx.geometry.layout().drives();
+        in_layout && self.cx.facts.seats[seat.index()].is_removed(seat)
     }
 
     pub(super) fn check_seat(&self, seat: Seat) -> Result<(), PoolError> {
-        if seat.index() < self.facts.seats.len() {
+        if seat.index() < self.cx.facts.seats.len() {
             return Ok(());
         }
         Err(PoolError::NoSeat {
             seat,
-            last: u16::try_from(self.facts.seats.len() - 1).expect("seats are 16 bits"),
+            last: u16::try_from(self.cx.facts.seats.len() - 1).expect("seats are 16 bits"),
         })
     }
 
@@ -318,7 +295,7 @@ impl Pool {
     pub fn check_free(&self, seat: Seat, size_bytes: u64) -> Result<(), PoolError> {
         self.check_seat(seat)?;
         if self.is_vacant(seat) {
-            let last = u16::try_from(self.facts.seats.len() - 1).expect("seats are 16 bits");
+            let last = u16::try_from(self.cx.facts.seats.len() - 1).expect("seats are 16 bits");
             return Err(PoolError::NoSeat { seat, last });
         }
         if self.leaving() == Some(seat) {
@@ -326,10 +303,10 @@ impl Pool {
             let error = LeaveError::Busy { other: Some(seat) };
             return Err(PoolError::Leave { error });
         }
-        if self.drives.contains_key(&seat) {
+        if self.cx.labels.has(seat) {
             return Err(PoolError::Occupied { seat });
         }
-        if self.labels.is_going_out(seat) {
+        if self.cx.labels.is_going_out(seat) {
             return Err(PoolError::GoingOut { seat });
         }
         if self.journal_wipes.contains_key(&seat) {
@@ -359,34 +336,35 @@ impl Pool {
         force: bool,
         ticket: Ticket,
     ) -> Result<(), PoolError> {
-        self.now = now;
+        self.cx.now = now;
         self.check_seat(seat)?;
-        let state = self.facts.seats[seat.index()].state;
+        let state = self.cx.facts.seats[seat.index()].state;
         if let SeatState::Out { since, .. } = state
             && reason == OutReason::FailedByAdministrator
-            && self.placement.is_expected_back(seat)
+            && self.cx.placement.is_expected_back(seat)
         {
             // The drive was expected back, and no longer is.
-            self.facts.seats[seat.index()].state = SeatState::Out { since, reason };
-            self.seats_changed();
+            self.cx.facts.seats[seat.index()].state = SeatState::Out { since, reason };
+            self.cx.seats_changed();
             let done = OnDurable::Done(ticket, Ok(()));
-            self.commit(vec![done, OnDurable::SeatSpare(seat), OnDurable::Requeue]);
+            self.cx
+                .commit(vec![done, OnDurable::SeatSpare(seat), OnDurable::Requeue]);
             self.advance();
             return Ok(());
         }
         if let SeatState::Out { since, .. } = state
             && reason == OutReason::Offline
-            && !self.placement.is_expected_back(seat)
-            && !self.labels.is_going_out(seat)
+            && !self.cx.placement.is_expected_back(seat)
+            && !self.cx.labels.is_going_out(seat)
         {
             // The drive is expected back from now on: spares wait.
-            self.facts.seats[seat.index()].state = SeatState::Out { since, reason };
-            self.seats_changed();
-            self.commit(vec![OnDurable::Done(ticket, Ok(()))]);
+            self.cx.facts.seats[seat.index()].state = SeatState::Out { since, reason };
+            self.cx.seats_changed();
+            self.cx.commit(vec![OnDurable::Done(ticket, Ok(()))]);
             self.advance();
             return Ok(());
         }
-        if !self.drives.contains_key(&seat) {
+        if !self.cx.labels.has(seat) {
             return Err(PoolError::AlreadyOut { seat });
         }
         if !force && let Some(group) = self.group_that_needs(seat) {
@@ -409,7 +387,7 @@ impl Pool {
         drive: NewDrive,
         ticket: Ticket,
     ) -> Result<(), PoolError> {
-        self.now = now;
+        self.cx.now = now;
         self.seat_drive(seat, drive, None, vec![OnDurable::Done(ticket, Ok(()))])
     }
 
@@ -423,16 +401,17 @@ impl Pool {
         done: Vec<OnDurable>,
     ) -> Result<(), PoolError> {
         self.check_free(seat, drive.size_bytes)?;
-        let domain = self.facts.seats[seat.index()].domain.clone();
-        self.vanished.remove(&self.facts.seats[seat.index()].drive);
+        let domain = self.cx.facts.seats[seat.index()].domain.clone();
+        self.vanished
+            .remove(&self.cx.facts.seats[seat.index()].drive);
         // In seats beyond the layout's there are only waiting spares.
-        let waits = seat.0 >= self.geometry.layout().drives();
-        let since = match (self.facts.seats[seat.index()].state, &holds) {
+        let waits = seat.0 >= self.cx.geometry.layout().drives();
+        let since = match (self.cx.facts.seats[seat.index()].state, &holds) {
             (SeatState::Out { since, .. }, Some(_)) => Some(since),
             _ => None,
         };
-        self.placement.returns(seat, since);
-        self.facts.seats[seat.index()] = SeatFacts {
+        self.cx.placement.returns(seat, since);
+        self.cx.facts.seats[seat.index()] = SeatFacts {
             drive: drive.uuid,
             path: drive.path,
             size_bytes: drive.size_bytes,
@@ -446,13 +425,13 @@ impl Pool {
             holds: holds.filter(|_| !waits),
             replaces: None,
             found_bytes: None,
-            number: self.facts.seats[seat.index()].number,
+            number: self.cx.facts.seats[seat.index()].number,
             in_journal: false,
         };
         if waits {
-            self.seats_changed();
-            self.drives.insert(seat, Drive::default());
-            self.commit(done);
+            self.cx.seats_changed();
+            self.cx.labels.join(seat);
+            self.cx.commit(done);
         } else {
             self.bring_in(seat, done);
         }
@@ -470,11 +449,11 @@ impl Pool {
         drive: NewDrive,
         ticket: Ticket,
     ) -> Result<(), PoolError> {
-        self.now = now;
+        self.cx.now = now;
         self.seat_behind(drive, None)?;
         let mut then = vec![OnDurable::Done(ticket, Ok(()))];
         then.extend(self.vacant_seats().into_iter().map(OnDurable::SeatSpare));
-        self.commit(then);
+        self.cx.commit(then);
         self.advance();
         Ok(())
     }
@@ -483,9 +462,9 @@ impl Pool {
     /// that are out: one of them may hold its only copy, and keeps its seat.
     fn vacant_seats(&self) -> Vec<Seat> {
         let vacant = |&seat: &Seat| {
-            !self.placement.is_expected_back(seat) && !self.labels.is_going_out(seat)
+            !self.cx.placement.is_expected_back(seat) && !self.cx.labels.is_going_out(seat)
         };
-        let vacant: Vec<Seat> = self.seats_gone().filter(vacant).collect();
+        let vacant: Vec<Seat> = self.cx.seats_gone().filter(vacant).collect();
         match vacant.is_empty() || self.lost_groups() > 0 {
             true => Vec::new(),
             false => vacant,
@@ -495,14 +474,14 @@ impl Pool {
     /// Whether a waiting spare drive could take a seat now.
     #[must_use]
     pub fn could_use_spares(&self) -> bool {
-        let spares = usize::from(self.geometry.layout().spares());
-        self.facts.seats.iter().any(SeatFacts::is_free) && self.vacant_seats().len() > spares
+        let spares = usize::from(self.cx.geometry.layout().spares());
+        self.cx.facts.seats.iter().any(SeatFacts::is_free) && self.vacant_seats().len() > spares
     }
 
     /// Waiting spare drives take the seats of drives that were missing when the pool was opened.
     pub fn use_spares(&mut self, now: block::Instant) {
-        self.now = now;
-        if self.recovered {
+        self.cx.now = now;
+        if self.cx.recovered {
             self.seat_spares();
             self.advance();
         }
@@ -530,8 +509,8 @@ impl Pool {
                 needed_bytes,
             });
         }
-        let seat = Seat(u16::try_from(self.facts.seats.len()).expect("seats are 16 bits"));
-        self.facts.seats.push(SeatFacts {
+        let seat = Seat(u16::try_from(self.cx.facts.seats.len()).expect("seats are 16 bits"));
+        self.cx.facts.seats.push(SeatFacts {
             drive: drive.uuid,
             path: drive.path,
             size_bytes,
@@ -541,11 +520,11 @@ impl Pool {
             holds: None,
             replaces: replaces.map(|seat| seat.0),
             found_bytes: None,
-            number: self.facts.new_number(seat),
+            number: self.cx.facts.new_number(seat),
             in_journal: false,
         });
-        self.seats_changed();
-        self.drives.insert(seat, Drive::default());
+        self.cx.seats_changed();
+        self.cx.labels.join(seat);
         Ok(seat)
     }
 
@@ -561,20 +540,20 @@ impl Pool {
         seat: Seat,
         ticket: Ticket,
     ) -> Result<(), PoolError> {
-        self.now = now;
+        self.cx.now = now;
         self.check_seat(seat)?;
-        let facts = &self.facts.seats[seat.index()];
+        let facts = &self.cx.facts.seats[seat.index()];
         let out = matches!(facts.state, SeatState::Out { .. });
-        if seat.0 < self.geometry.layout().drives() || !(facts.is_free() || out) {
+        if seat.0 < self.cx.geometry.layout().drives() || !(facts.is_free() || out) {
             return Err(PoolError::NotASpare { seat });
         }
         let done = vec![OnDurable::Vacate(seat), OnDurable::Done(ticket, Ok(()))];
         // The next opening forgets the drive.
-        self.facts.seats[seat.index()].replaces = Some(seat.0);
-        if self.drives.contains_key(&seat) {
+        self.cx.facts.seats[seat.index()].replaces = Some(seat.0);
+        if self.cx.labels.has(seat) {
             self.take_out(seat, OutReason::FailedByAdministrator, done);
         } else {
-            self.commit(done);
+            self.cx.commit(done);
         }
         self.advance();
         Ok(())
@@ -590,12 +569,12 @@ impl Pool {
         seat: Seat,
         ticket: Ticket,
     ) -> Result<(), PoolError> {
-        self.now = now;
+        self.cx.now = now;
         self.check_seat(seat)?;
-        let drive = self.facts.seats[seat.index()].drive;
-        self.facts.bad_blocks.remove(&drive);
+        let drive = self.cx.facts.seats[seat.index()].drive;
+        self.cx.facts.bad_blocks.remove(&drive);
         self.suspicions.reads_forgiven(seat);
-        self.commit(vec![OnDurable::Done(ticket, Ok(()))]);
+        self.cx.commit(vec![OnDurable::Done(ticket, Ok(()))]);
         self.advance();
         Ok(())
     }
@@ -603,6 +582,6 @@ impl Pool {
     /// Bytes that a drive must have to take a seat.
     #[must_use]
     pub fn needed_bytes(&self) -> u64 {
-        self.facts.used_bytes()
+        self.cx.facts.used_bytes()
     }
 }

@@ -8,19 +8,19 @@ impl Pool {
     /// Columns of volumes that no drive has.
     #[must_use]
     pub fn absent_columns(&self) -> u64 {
-        self.placement.absent().count() as u64
+        self.cx.placement.absent().count() as u64
     }
 
     /// Groups of volumes that can be read and cannot lose another column, though their code has redundancy.
     #[must_use]
     pub fn groups_without_redundancy(&self) -> u64 {
-        let tolerance = usize::from(self.geometry.code().tolerance());
+        let tolerance = usize::from(self.cx.geometry.code().tolerance());
         if tolerance == 0 {
             return 0;
         }
         let mut plans = SubStripePlans::default();
-        let groups = self.placement.lacking();
-        let groups = groups.filter(|&group| self.placement.absent_in(group) >= tolerance);
+        let groups = self.cx.placement.lacking();
+        let groups = groups.filter(|&group| self.cx.placement.absent_in(group) >= tolerance);
         groups
             .filter(|&group| !self.is_lost(group, &mut plans))
             .count() as u64
@@ -30,25 +30,25 @@ impl Pool {
     #[must_use]
     pub fn survives_drives(&self) -> u16 {
         let out = || {
-            let out = u16::try_from(self.seats_gone().count()).unwrap_or(u16::MAX);
-            out.saturating_sub(self.geometry.layout().spare_drives())
+            let out = u16::try_from(self.cx.seats_gone().count()).unwrap_or(u16::MAX);
+            out.saturating_sub(self.cx.geometry.layout().spare_drives())
         };
-        let lost = match self.placement.groups().is_empty() {
+        let lost = match self.cx.placement.groups().is_empty() {
             true => out(),
             false => {
-                let groups = self.placement.lacking();
-                let most = groups.map(|group| self.placement.absent_in(group)).max();
+                let groups = self.cx.placement.lacking();
+                let most = groups.map(|group| self.cx.placement.absent_in(group)).max();
                 u16::try_from(most.unwrap_or(0)).unwrap_or(u16::MAX)
             }
         };
-        self.geometry.code().tolerance().saturating_sub(lost)
+        self.cx.geometry.code().tolerance().saturating_sub(lost)
     }
 
     /// Groups of volumes whose data cannot be read as a whole any more.
     #[must_use]
     pub fn lost_groups(&self) -> u64 {
         let mut plans = SubStripePlans::default();
-        let groups = self.placement.lacking();
+        let groups = self.cx.placement.lacking();
         groups
             .filter(|&group| self.is_lost(group, &mut plans))
             .count() as u64
@@ -56,11 +56,11 @@ impl Pool {
 
     /// Whether the group's data cannot be read as a whole any more.
     pub(super) fn is_lost(&self, group: u64, plans: &mut SubStripePlans) -> bool {
-        let tolerance = usize::from(self.geometry.code().tolerance());
-        let columns = usize::from(self.geometry.layout().columns());
-        let readable = self.placement.readable(group, &[]);
+        let tolerance = usize::from(self.cx.geometry.code().tolerance());
+        let columns = usize::from(self.cx.geometry.layout().columns());
+        let readable = self.cx.placement.readable(group, &[]);
         // Mirrors can lose many columns of a group, so the count alone does not mean a loss.
         columns - readable.len() > tolerance
-            && !is_recoverable(&self.geometry, plans, group, &readable)
+            && !is_recoverable(&self.cx.geometry, plans, group, &readable)
     }
 }

@@ -25,10 +25,11 @@ use block::{Instant, Seat};
 use layout::Cell;
 use plan::action::Command;
 
+use super::labels::Drive;
 use super::placement::{Key, Record};
 use super::{
-    Drive, LeaveError, NewDrive, OnDurable, OutReason, Pool, PoolAction, PoolError, Report,
-    SeatFacts, SeatState, Ticket,
+    LeaveError, NewDrive, OnDurable, OutReason, Pool, PoolAction, PoolError, Report, SeatFacts,
+    SeatState, Ticket,
 };
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,9 +86,9 @@ impl Pool {
         drive: NewDrive,
         ticket: Ticket,
     ) -> Result<(), PoolError> {
-        self.now = now;
+        self.cx.now = now;
         self.check_seat(seat)?;
-        let state = self.facts.seats[seat.index()].state;
+        let state = self.cx.facts.seats[seat.index()].state;
         if state != SeatState::Current || self.promotions.contains_key(&seat) {
             return Err(PoolError::NotCurrent { seat });
         }
@@ -115,13 +116,13 @@ impl Pool {
         if self.successor(seat).is_some() {
             return true;
         }
-        let current = self.facts.seats[seat.index()].state == SeatState::Current;
-        let free = self.facts.seats().find(|(_, facts)| facts.is_free());
+        let current = self.cx.facts.seats[seat.index()].state == SeatState::Current;
+        let free = self.cx.facts.seats().find(|(_, facts)| facts.is_free());
         let free = free.map(|(with, _)| with);
         let Some(with) = free.filter(|_| current) else {
             return false;
         };
-        self.facts.seats[with.index()].replaces = Some(seat.0);
+        self.cx.facts.seats[with.index()].replaces = Some(seat.0);
         self.begin_replacement(seat, with, OutReason::IoErrors, Vec::new());
         true
     }
@@ -134,8 +135,8 @@ impl Pool {
         mut effects: Vec<OnDurable>,
     ) {
         self.resume_replacement(seat, with, reason);
-        self.placement.begin_table(with);
-        let drive = self.facts.seats[with.index()].drive;
+        self.cx.placement.begin_table(with);
+        let drive = self.cx.facts.seats[with.index()].drive;
         effects.insert(0, OnDurable::Lanes(Command::Twin { seat, with }));
         effects.push(OnDurable::Report(Report::ReplacementBegins {
             seat,
@@ -143,7 +144,7 @@ impl Pool {
             drive,
         }));
         effects.push(OnDurable::Requeue);
-        self.commit(effects);
+        self.cx.commit(effects);
     }
 
     /// Sets up a replacement that the facts record; the lanes get `Twin` next.
@@ -155,13 +156,17 @@ impl Pool {
             reason,
         };
         self.replacements.insert(with, replacement);
-        self.placement.twin_begins(seat, with);
-        self.placement.joins(with);
+        self.cx.placement.twin_begins(seat, with);
+        self.cx.placement.joins(with);
     }
 
     /// At opening: replacements that were under way continue, with the copy from the start.
     pub(super) fn reopen_replacements(&mut self) -> Vec<OnDurable> {
-        let successors = self.facts.seats().filter(|(_, facts)| facts.is_successor());
+        let successors = self
+            .cx
+            .facts
+            .seats()
+            .filter(|(_, facts)| facts.is_successor());
         let all: Vec<(Seat, Seat)> = successors
             .filter_map(|(with, facts)| Some((Seat(facts.replaces?), with)))
             .collect();
@@ -176,18 +181,18 @@ impl Pool {
     /// The seat of the successor of a seat's drive, if there is one.
     #[must_use]
     pub fn successor(&self, seat: Seat) -> Option<Seat> {
-        self.placement.successor(seat)
+        self.cx.placement.successor(seat)
     }
 
     /// Whether a drive is being replaced, and the replacement can proceed.
     pub(super) fn is_replacing(&self) -> bool {
-        let stopped = self.fills.stopped || !self.recovered;
+        let stopped = self.fills.stopped || !self.cx.recovered;
         !stopped && self.replacements.values().any(|of| !of.blocked)
     }
 
     /// The successor of a drive has a column.
     pub(super) fn successor_has(&mut self, key: Key, target: Cell) {
-        self.placement.twin_has(key, target);
+        self.cx.placement.twin_has(key, target);
         if let Some(replacement) = self.replacements.get_mut(&target.seat) {
             replacement.blocked = false;
         }
@@ -202,21 +207,21 @@ impl Pool {
 
     /// Advances every replacement that can proceed.
     pub(super) fn pump_replacements(&mut self) {
-        if self.replacements.is_empty() || self.fills.stopped || !self.recovered {
+        if self.replacements.is_empty() || self.fills.stopped || !self.cx.recovered {
             return;
         }
         let all: Vec<Seat> = self.replacements.keys().copied().collect();
         for with in all {
             let replacement = &self.replacements[&with];
             // A label that the old drive is writing is not the successor's.
-            let recorded = !self.placement.is_writing(with) && self.labels.is_settled();
+            let recorded = !self.cx.placement.is_writing(with) && self.cx.labels.is_settled();
             let ready = match replacement.phase {
                 Phase::Copying => {
                     // Groups that are being made blank will soon have columns to copy.
                     self.fills.none_is_filled()
                         && self.initialization.is_idle()
                         && !replacement.blocked
-                        && !self.placement.is_joining(with)
+                        && !self.cx.placement.is_joining(with)
                 }
                 Phase::Recording => recorded,
                 Phase::Checkpointing(..) => false,
@@ -224,7 +229,7 @@ impl Pool {
             if !ready {
                 continue;
             }
-            let complete = self.placement.twin_has_all(with);
+            let complete = self.cx.placement.twin_has_all(with);
             let replacement = self.replacements.get_mut(&with).expect("just listed");
             if !complete {
                 replacement.blocked = replacement.phase == Phase::Copying;
@@ -235,14 +240,14 @@ impl Pool {
                     self.promote(with);
                 }
             } else {
-                let lanes = 0..self.geometry.lanes();
+                let lanes = 0..self.cx.geometry.lanes();
                 self.asked.next += 1;
                 let number = self.asked.next;
                 replacement.phase = Phase::Checkpointing(number, lanes.clone().collect());
                 for lane in lanes {
                     self.asked.lanes.entry(lane).or_default().push_back(number);
                 }
-                self.tell_lanes(&Command::Checkpoint);
+                self.cx.tell_lanes(&Command::Checkpoint);
             }
         }
     }
@@ -275,10 +280,10 @@ impl Pool {
     /// Some of the drive's columns have entries in its cell table: write the same entries to the successor's table.
     /// Returns whether some were not there.
     fn record_lacking(&mut self, with: Seat) -> bool {
-        let lacking = self.placement.twin_lacks(with);
+        let lacking = self.cx.placement.twin_lacks(with);
         for &record in &lacking {
-            let page = self.placement.enter_again(record);
-            self.write_cell_page(page);
+            let page = self.cx.placement.enter_again(record);
+            self.cx.write_cell_page(page);
         }
         !lacking.is_empty()
     }
@@ -291,18 +296,18 @@ impl Pool {
         reason: OutReason,
         forgets_old: bool,
     ) -> SeatFacts {
-        let since = self.next_generation();
-        let old = self.facts.seats[seat.index()].clone();
-        let new = self.facts.seats[with.index()].clone();
-        let numbers = [seat, with].map(|seat| self.facts.number(seat));
-        self.facts.seats[seat.index()] = SeatFacts {
+        let since = self.cx.labels.next_generation();
+        let old = self.cx.facts.seats[seat.index()].clone();
+        let new = self.cx.facts.seats[with.index()].clone();
+        let numbers = [seat, with].map(|seat| self.cx.facts.number(seat));
+        self.cx.facts.seats[seat.index()] = SeatFacts {
             domain: new.domain.or_else(|| old.domain.clone()),
             state,
             holds: None,
             replaces: None,
             ..new
         };
-        self.facts.seats[with.index()] = SeatFacts {
+        self.cx.facts.seats[with.index()] = SeatFacts {
             state: SeatState::Out { since, reason },
             holds: None,
             replaces: forgets_old.then_some(seat.0),
@@ -314,9 +319,9 @@ impl Pool {
             true => [number, successors],
             false => [successors, number],
         };
-        self.facts.set_numbers([seat, with], numbers);
-        self.seats_changed();
-        self.placement.joins(seat);
+        self.cx.facts.set_numbers([seat, with], numbers);
+        self.cx.seats_changed();
+        self.cx.placement.joins(seat);
         old
     }
 
@@ -325,13 +330,14 @@ impl Pool {
         let Some(Replacement { seat, reason, .. }) = self.replacements.remove(&with) else {
             return;
         };
-        let filled = self.placement.twin_ends(with);
+        let filled = self.cx.placement.twin_ends(with);
+        self.cx.labels.takes(with, seat);
         // A copy for a volume that has been deleted may still be under way.
         self.fills.superseded(with);
         let forgets_old = reason == OutReason::FailedByAdministrator;
         let old = self.take_seat((seat, with), SeatState::Current, reason, forgets_old);
-        let drive = self.facts.seats[seat.index()].drive;
-        let slot = self.drives.remove(&seat).unwrap_or_default();
+        let drive = self.cx.facts.seats[seat.index()].drive;
+        let slot = self.cx.labels.leave(seat).unwrap_or_default();
         let promotion = Promotion {
             with,
             old: Some((old, slot)),
@@ -340,7 +346,8 @@ impl Pool {
             report: Report::Replaced { seat, drive },
         };
         self.promotions.insert(seat, promotion);
-        self.commit(vec![OnDurable::Succeed(seat), OnDurable::Requeue]);
+        self.cx
+            .commit(vec![OnDurable::Succeed(seat), OnDurable::Requeue]);
     }
 
     /// The seat that a successor has in the facts, but not yet in the lanes.
@@ -355,7 +362,7 @@ impl Pool {
         if let Some(seat) = self.promoted_to(with) {
             let is_it =
                 |effect: &OnDurable| matches!(effect, OnDurable::Succeed(of) if *of == seat);
-            self.labels.drop_effects(is_it);
+            self.cx.labels.drop_effects(is_it);
         }
     }
 
@@ -374,18 +381,19 @@ impl Pool {
         }
         let with = self.successor(seat)?;
         let replacement = self.replacements.remove(&with)?;
-        let filled = self.placement.twin_ends(with);
+        let filled = self.cx.placement.twin_ends(with);
+        self.cx.labels.takes(with, seat);
         self.fills.superseded(with);
-        let since = self.next_generation();
+        let since = self.cx.labels.next_generation();
         let forgets_old = replacement.reason == OutReason::FailedByAdministrator;
         self.take_seat((seat, with), SeatState::Filling, reason, forgets_old);
-        self.drives.remove(&seat);
+        self.cx.labels.leave(seat);
         self.drop_table(seat);
         self.fills_lost_seat(seat);
-        self.forget_ios(seat);
+        self.cx.forget_writes(seat);
         self.suspicions.forget(seat);
-        self.placement.twin_steps_in(seat, &filled);
-        let drive = self.facts.seats[seat.index()].drive;
+        self.cx.placement.twin_steps_in(seat, &filled);
+        let drive = self.cx.facts.seats[seat.index()].drive;
         let report = Report::ReplacedEarly {
             seat,
             drive,
@@ -413,8 +421,8 @@ impl Pool {
 
     fn forget_succession(&mut self, seat: Seat) {
         let is_it = |effect: &OnDurable| matches!(effect, OnDurable::Succeed(of) if *of == seat);
-        self.labels.drop_effects(is_it);
-        self.placement.joined(seat);
+        self.cx.labels.drop_effects(is_it);
+        self.cx.placement.joined(seat);
     }
 
     /// A successor fails that has its seat in the facts alone: the old drive keeps the seat, if it works.
@@ -425,38 +433,38 @@ impl Pool {
         reason: OutReason,
         mut effects: Vec<OnDurable>,
     ) -> Vec<OnDurable> {
-        let since = self.next_generation();
+        let since = self.cx.labels.next_generation();
         let state = SeatState::Out { since, reason };
         let with = promotion.with;
-        self.drives.remove(&with);
+        self.cx.labels.leave(with);
         self.drop_table(with);
         self.fills_lost_seat(with);
-        self.forget_ios(with);
+        self.cx.forget_writes(with);
         self.suspicions.forget(with);
-        *self.draining.entry(with).or_default() += u32::from(self.geometry.lanes());
+        *self.draining.entry(with).or_default() += u32::from(self.cx.geometry.lanes());
         let mut first = vec![OnDurable::Lanes(Command::SeatOut(with))];
         if let Some((old, drive)) = promotion.old {
             let number = match promotion.forgets_old {
-                true => self.facts.number(with),
-                false => self.facts.number(seat),
+                true => self.cx.facts.number(with),
+                false => self.cx.facts.number(seat),
             };
-            let new = std::mem::replace(&mut self.facts.seats[seat.index()], old);
+            let new = std::mem::replace(&mut self.cx.facts.seats[seat.index()], old);
             let replaces = Some(seat.0);
-            self.facts.seats[with.index()] = SeatFacts {
+            self.cx.facts.seats[with.index()] = SeatFacts {
                 state,
                 replaces,
                 number: (number != with.0).then_some(number),
                 ..new
             };
-            self.seats_changed();
-            self.drives.insert(seat, drive);
+            self.cx.seats_changed();
+            self.cx.labels.is_back(seat, drive);
             first.push(OnDurable::Report(Report::ReplacementEnds { seat, with }));
             first.push(OnDurable::Vacate(with));
         } else {
-            self.facts.seats[seat.index()].state = state;
-            self.seats_changed();
+            self.cx.facts.seats[seat.index()].state = state;
+            self.cx.seats_changed();
             self.fills_lost_seat(seat);
-            *self.draining.entry(seat).or_default() += u32::from(self.geometry.lanes());
+            *self.draining.entry(seat).or_default() += u32::from(self.cx.geometry.lanes());
             first.insert(0, OnDurable::Lanes(Command::SeatOut(seat)));
             first.push(OnDurable::Report(Report::DriveOut {
                 seat,
@@ -473,7 +481,7 @@ impl Pool {
     /// A drive goes out. If it was to succeed another drive, that one keeps its place. Returns the report of that.
     pub(super) fn replacement_ends(&mut self, with: Seat) -> Option<Report> {
         let seat = self.replacements.remove(&with)?.seat;
-        self.placement.twin_ends(with);
+        self.cx.placement.twin_ends(with);
         Some(Report::ReplacementEnds { seat, with })
     }
 
@@ -489,20 +497,20 @@ impl Pool {
             forgets_old,
             ..
         } = promotion;
-        self.placement.joined(seat);
+        self.cx.placement.joined(seat);
         let complete = old.is_some();
         if complete {
             self.drop_table(seat);
-            self.forget_ios(seat);
+            self.cx.forget_writes(seat);
             self.suspicions.forget(seat);
         }
         self.suspicions.forget(with);
         self.drive_moves(with, seat);
-        self.placement.twin_moves(with, seat, &filled, complete);
-        let lanes = 0..self.geometry.lanes();
+        self.cx.placement.twin_moves(with, seat, &filled, complete);
+        let lanes = 0..self.cx.geometry.lanes();
         let commands = lanes.map(|lane| {
             let here = filled.iter().map(|record| record.key);
-            let here = here.filter(|&(group, _)| self.geometry.lane_of(group) == lane);
+            let here = here.filter(|&(group, _)| self.cx.geometry.lane_of(group) == lane);
             Command::Succeed {
                 seat,
                 with,
@@ -510,13 +518,12 @@ impl Pool {
             }
         });
         let commands = commands.collect();
-        self.actions
-            .push_back(PoolAction::Succeed(seat, with, commands));
-        self.report(promotion.report);
+        self.cx.act(PoolAction::Succeed(seat, with, commands));
+        self.cx.report(promotion.report);
         if !complete {
             for record in filled {
-                let page = self.placement.enter_again(record.on(seat));
-                self.write_cell_page(page);
+                let page = self.cx.placement.enter_again(record.on(seat));
+                self.cx.write_cell_page(page);
             }
         }
         if forgets_old {
@@ -527,26 +534,26 @@ impl Pool {
     /// Empties a seat beyond the layout's whose drive is out: it was replaced, was to replace another drive, or was a
     /// spare that is removed. The entry is dropped when it is the last one.
     pub(super) fn vacate(&mut self, with: Seat) {
-        let last = self.facts.seats.len().checked_sub(1) == Some(with.index());
-        let facts = self.facts.seats.get(with.index());
+        let last = self.cx.facts.seats.len().checked_sub(1) == Some(with.index());
+        let facts = self.cx.facts.seats.get(with.index());
         let out = facts.is_some_and(|facts| matches!(facts.state, SeatState::Out { .. }));
-        if !out || with.0 < self.geometry.layout().drives() {
+        if !out || with.0 < self.cx.geometry.layout().drives() {
             return;
         }
         if last {
-            self.facts.seats.pop();
-        } else if !self.facts.seats[with.index()].is_removed(with) {
+            self.cx.facts.seats.pop();
+        } else if !self.cx.facts.seats[with.index()].is_removed(with) {
             return;
         }
-        self.actions.push_back(PoolAction::Vacate(with));
+        self.cx.act(PoolAction::Vacate(with));
         // Spares that were removed before: their numbers stayed in use until this one was dropped.
-        while let Some((seat, facts)) = self.facts.seats().last()
-            && seat.0 >= self.geometry.layout().drives()
+        while let Some((seat, facts)) = self.cx.facts.seats().last()
+            && seat.0 >= self.cx.geometry.layout().drives()
             && facts.is_removed(seat)
         {
-            self.facts.seats.pop();
+            self.cx.facts.seats.pop();
         }
-        self.seats_changed();
-        self.commit(Vec::new());
+        self.cx.seats_changed();
+        self.cx.commit(Vec::new());
     }
 }

@@ -36,15 +36,15 @@ impl Resync {
 impl Pool {
     /// Queues every group of every volume.
     pub(super) fn begin_resync(&mut self) {
-        self.resync.waiting = self.placement.groups().all().collect();
-        if self.geometry.code().tolerance() == 0 {
+        self.resync.waiting = self.cx.placement.groups().all().collect();
+        if self.cx.geometry.code().tolerance() == 0 {
             self.resync.waiting.clear();
         }
         if self.resync.waiting.is_empty() {
-            self.tell_lanes(&Command::CopiesAgree);
+            self.cx.tell_lanes(&Command::CopiesAgree);
         } else {
             let groups = self.resync.waiting.len() as u64;
-            self.report(Report::ResyncBegins { groups });
+            self.cx.report(Report::ResyncBegins { groups });
         }
     }
 
@@ -55,14 +55,14 @@ impl Pool {
     }
 
     pub(super) fn pump_resync(&mut self) {
-        if self.closing.is_some() {
+        if self.cx.closing.is_some() {
             return;
         }
         while self.resync.in_flight.len() < RESYNCING_MAX
             && let Some(group) = self.resync.waiting.pop_first()
         {
             self.resync.in_flight.insert(group);
-            self.tell_lane(group, Command::Resync { group });
+            self.cx.tell_lane(group, Command::Resync { group });
         }
     }
 
@@ -72,13 +72,13 @@ impl Pool {
         }
         if outcome.is_err() {
             self.resync.failed = true;
-            self.report(Report::ResyncFailed { group });
+            self.cx.report(Report::ResyncFailed { group });
         }
         if self.resync.is_idle() {
             if !self.resync.failed {
-                self.tell_lanes(&Command::CopiesAgree);
+                self.cx.tell_lanes(&Command::CopiesAgree);
             }
-            self.report(Report::ResyncEnds);
+            self.cx.report(Report::ResyncEnds);
         }
     }
 }

@@ -124,7 +124,7 @@ impl Pool {
     /// Whether a scrub has begun, has not ended, and is paused.
     #[must_use]
     pub const fn is_scrub_paused(&self) -> bool {
-        self.scrub.running && (self.scrub.paused || self.facts.steer.paused)
+        self.scrub.running && (self.scrub.paused || self.cx.facts.steer.paused)
     }
 
     /// Begins a scrub of all volumes; `ticket` is done when it has ended.
@@ -132,8 +132,8 @@ impl Pool {
     /// # Errors
     /// [`PoolError::NoChecksums`] when the pool has none.
     pub fn scrub(&mut self, now: Instant, ticket: Ticket) -> Result<(), PoolError> {
-        self.now = now;
-        if self.facts.regions.is_none() {
+        self.cx.now = now;
+        if self.cx.facts.regions.is_none() {
             return Err(PoolError::NoChecksums);
         }
         if std::mem::take(&mut self.scrub.paused) {
@@ -158,15 +158,15 @@ impl Pool {
         every_days: u32,
         ticket: Ticket,
     ) -> Result<(), PoolError> {
-        self.now = now;
-        if self.facts.regions.is_none() {
+        self.cx.now = now;
+        if self.cx.facts.regions.is_none() {
             return Err(PoolError::NoChecksums);
         }
         let from = self.scrub.unix_seconds;
-        let facts = &mut self.facts.scrub;
+        let facts = &mut self.cx.facts.scrub;
         facts.every_days = every_days;
         facts.counted_from = facts.counted_from.or(from);
-        self.commit(vec![OnDurable::Done(ticket, Ok(()))]);
+        self.cx.commit(vec![OnDurable::Done(ticket, Ok(()))]);
         self.advance();
         Ok(())
     }
@@ -174,10 +174,13 @@ impl Pool {
     /// The wall clock: begins a scrub if one is due. A clock that jumps makes a scrub come sooner or later, and does no
     /// other harm.
     pub fn handle_wall_clock(&mut self, now: Instant, unix_seconds: u64) {
-        self.now = now;
+        self.cx.now = now;
         self.scrub.unix_seconds = Some(unix_seconds);
-        let facts = &mut self.facts.scrub;
-        if facts.every_days == 0 || self.scrub.running || self.closing.is_some() || !self.recovered
+        let facts = &mut self.cx.facts.scrub;
+        if facts.every_days == 0
+            || self.scrub.running
+            || self.cx.closing.is_some()
+            || !self.cx.recovered
         {
             return;
         }
@@ -194,24 +197,24 @@ impl Pool {
     fn begin_scrub(&mut self) {
         self.begin_scrub_at(0);
         let groups = self.scrub.progress.groups_total;
-        self.report(Report::ScrubBegins { groups });
-        let facts = &mut self.facts.scrub;
+        self.cx.report(Report::ScrubBegins { groups });
+        let facts = &mut self.cx.facts.scrub;
         facts.next_group = Some(0);
         (facts.blocks, facts.bad, facts.failed) = (0, 0, 0);
         (facts.mended, facts.lost) = (0, 0);
-        self.commit(Vec::new());
+        self.cx.commit(Vec::new());
     }
 
     fn begin_scrub_at(&mut self, group: u64) {
-        let groups: BTreeSet<u64> = self.placement.groups().all().collect();
+        let groups: BTreeSet<u64> = self.cx.placement.groups().all().collect();
         let groups_total = groups.len() as u64;
         self.scrub.waiting = groups.range(group..).copied().collect();
         self.scrub.running = true;
-        self.scrub.noted = self.now;
+        self.scrub.noted = self.cx.now;
         self.scrub.progress = ScrubProgress {
             groups_done: groups_total - self.scrub.waiting.len() as u64,
             groups_total,
-            began: self.now,
+            began: self.cx.now,
             ..ScrubProgress::default()
         };
         self.rate_scrub_from_now();
@@ -219,11 +222,11 @@ impl Pool {
 
     /// After opening: a scrub that was under way continues at its recorded group.
     pub(super) fn resume_scrub(&mut self) {
-        let Some(group) = self.facts.scrub.next_group else {
+        let Some(group) = self.cx.facts.scrub.next_group else {
             return;
         };
         self.begin_scrub_at(group);
-        let facts = &self.facts.scrub;
+        let facts = &self.cx.facts.scrub;
         let progress = &mut self.scrub.progress;
         progress.blocks = facts.blocks;
         progress.bad = facts.bad;
@@ -231,7 +234,7 @@ impl Pool {
         progress.mended = facts.mended;
         progress.lost = facts.lost;
         self.rate_scrub_from_now();
-        self.report(Report::ScrubResumed { group });
+        self.cx.report(Report::ScrubResumed { group });
         self.scrub_ended();
     }
 
@@ -247,7 +250,7 @@ impl Pool {
             .unwrap_or_else(|| done(&self.scrub.waiting));
         let next = done(&self.scrub.in_flight).min(waiting);
         let progress = &self.scrub.progress;
-        let facts = &mut self.facts.scrub;
+        let facts = &mut self.cx.facts.scrub;
         facts.next_group = Some(next);
         facts.blocks = progress.blocks;
         facts.bad = progress.bad;
@@ -258,7 +261,7 @@ impl Pool {
 
     /// Pauses the scrub, or resumes it.
     pub fn pause_scrub(&mut self, now: Instant, paused: bool) {
-        self.now = now;
+        self.cx.now = now;
         self.scrub.paused = paused;
         self.rate_scrub_from_now();
         self.advance();
@@ -266,7 +269,7 @@ impl Pool {
 
     pub(super) fn rate_scrub_from_now(&mut self) {
         let progress = &mut self.scrub.progress;
-        progress.rate_from = (self.now, progress.groups_done, progress.blocks);
+        progress.rate_from = (self.cx.now, progress.groups_done, progress.blocks);
     }
 
     /// These groups belong to no volume any more: they need not be scrubbed.
@@ -282,7 +285,7 @@ impl Pool {
 
     pub(super) fn stop_scrub(&mut self) {
         // Scrubs that do not go on, or only slowly, must not delay the end.
-        let steer = &self.facts.steer;
+        let steer = &self.cx.facts.steer;
         let abandons = steer.paused || steer.rate_bytes.is_some();
         if self.scrub.running {
             let mut next = self.scrub.waiting.first().copied();
@@ -294,26 +297,26 @@ impl Pool {
         }
         if abandons {
             for group in self.scrub.in_flight.clone() {
-                self.tell_lane(group, Command::AbandonScrub { group });
+                self.cx.tell_lane(group, Command::AbandonScrub { group });
             }
         }
         self.scrub.waiting.clear();
         self.scrub.lost_pages.clear();
         for ticket in std::mem::take(&mut self.scrub.tickets) {
-            self.done(ticket, Err(PoolError::Closing));
+            self.cx.done(ticket, Err(PoolError::Closing));
         }
     }
 
     pub(super) fn pump_scrub(&mut self) {
-        let paused = self.facts.steer.paused;
+        let paused = self.cx.facts.steer.paused;
         while !paused
             && self.scrub.in_flight.len() < SCRUBBING_MAX
-            && self.recovered
+            && self.cx.recovered
             && let Some(group) = self.scrub.lost_pages.pop_first()
         {
             if self.scrub.in_flight.insert(group) {
                 self.scrub.beside.insert(group);
-                self.tell_lane(group, Command::Scrub { group });
+                self.cx.tell_lane(group, Command::Scrub { group });
             }
         }
         while !paused
@@ -324,7 +327,7 @@ impl Pool {
             // A group that is already scrubbed for another reason counts for this scrub, too.
             self.scrub.beside.remove(&group);
             if self.scrub.in_flight.insert(group) {
-                self.tell_lane(group, Command::Scrub { group });
+                self.cx.tell_lane(group, Command::Scrub { group });
             }
         }
     }
@@ -332,7 +335,7 @@ impl Pool {
     /// Abandons the scrub of a group, which is scrubbed again later.
     pub(super) fn let_scrub_go(&mut self, group: u64) {
         if self.scrub.is_scrubbing(group) && self.scrub.let_go.insert(group) {
-            self.tell_lane(group, Command::AbandonScrub { group });
+            self.cx.tell_lane(group, Command::AbandonScrub { group });
         }
     }
 
@@ -362,10 +365,10 @@ impl Pool {
         progress.mended += found.mended;
         progress.lost += found.lost;
         progress.failed += u64::from(failed);
-        if self.scrub.running && self.now.since(self.scrub.noted) >= NOTE_EVERY {
-            self.scrub.noted = self.now;
+        if self.scrub.running && self.cx.now.since(self.scrub.noted) >= NOTE_EVERY {
+            self.scrub.noted = self.cx.now;
             self.note_scrub();
-            self.commit(Vec::new());
+            self.cx.commit(Vec::new());
         }
         self.scrub_ended();
     }
@@ -373,7 +376,7 @@ impl Pool {
     /// The scrub of a group was abandoned: it waits again, unless it belongs to no volume any more.
     fn scrub_later(&mut self, group: u64) {
         let beside = self.scrub.beside.remove(&group);
-        match (self.placement.groups().has(group), beside) {
+        match (self.cx.placement.groups().has(group), beside) {
             (true, true) => _ = self.scrub.lost_pages.insert(group),
             (true, false) => _ = self.scrub.waiting.insert(group),
             (false, true) => {}
@@ -392,12 +395,12 @@ impl Pool {
         }
         self.scrub.running = false;
         self.count_unlisted(self.scrub.progress.lost);
-        let facts = &mut self.facts.scrub;
+        let facts = &mut self.cx.facts.scrub;
         facts.next_group = None;
         facts.counted_from = self.scrub.unix_seconds.or(facts.counted_from);
-        self.commit(Vec::new());
+        self.cx.commit(Vec::new());
         let progress = &mut self.scrub.progress;
-        progress.ended = Some(self.now);
+        progress.ended = Some(self.cx.now);
         let ended = Report::ScrubEnds {
             blocks: progress.blocks,
             bad: progress.bad,
@@ -405,15 +408,15 @@ impl Pool {
             lost: progress.lost,
             failed: progress.failed,
         };
-        self.report(ended);
+        self.cx.report(ended);
         for ticket in std::mem::take(&mut self.scrub.tickets) {
-            self.done(ticket, Ok(()));
+            self.cx.done(ticket, Ok(()));
         }
     }
 
     /// Checksums were lost: a scrub of the group computes and writes them again.
     pub(super) fn page_lost(&mut self, group: u64, column: u16) {
-        self.report(Report::PageLost {
+        self.cx.report(Report::PageLost {
             group,
             column,
             pages: 1,
@@ -431,7 +434,7 @@ impl Pool {
 
     /// Scrubs a group in which something is unknown; no command waits for this.
     pub(super) fn scrub_for(&mut self, group: u64) {
-        if self.placement.groups().has(group) {
+        if self.cx.placement.groups().has(group) {
             self.scrub.lost_pages.insert(group);
             if !self.fills.is_idle() {
                 // Blocks that the present drives cannot supply, the drive that is being filled perhaps can.
@@ -447,7 +450,7 @@ impl Pool {
         *old += u64::from(!damaged);
         let (damaged, older) = (*bad, *old);
         if (damaged + older).is_power_of_two() {
-            self.report(Report::PagesMended {
+            self.cx.report(Report::PagesMended {
                 seat,
                 damaged,
                 older,
@@ -458,7 +461,7 @@ impl Pool {
     /// A drive's journal is older than its label. Reported once, whichever lane finds it first.
     pub(super) fn drive_old(&mut self, seat: Seat, anchor: u64, newest: u64) {
         if self.scrub.old_drives.insert(seat) {
-            self.report(Report::DriveOld {
+            self.cx.report(Report::DriveOld {
                 seat,
                 anchor,
                 newest,

@@ -74,42 +74,42 @@ impl Pool {
 
     /// A drive has failed an operation and stays. Returns whether that has not been reported yet.
     pub(super) fn refuses_newly(&mut self, seat: Seat, fault: Fault) -> bool {
-        self.stalls.is_news(self.now, seat, fault)
+        self.stalls.is_news(self.cx.now, seat, fault)
     }
 
     pub(super) fn lane_stalled(&mut self, lane: u16, fault: Fault) {
         let first = self.stalls.lanes.is_empty();
         self.stalls.lanes.insert(lane, fault);
-        self.stalls.try_at.get_or_insert(self.now + TRY_AGAIN);
+        self.stalls.try_at.get_or_insert(self.cx.now + TRY_AGAIN);
         if first {
-            self.report(Report::WritesStall { fault });
+            self.cx.report(Report::WritesStall { fault });
         }
     }
 
     /// An operation has failed on a drive that stays.
     pub(super) const fn fails_and_stays(&mut self) {
-        self.stalls.failed_at = Some(self.now);
+        self.stalls.failed_at = Some(self.cx.now);
     }
 
     /// A cell could not be filled. If a drive that stays has failed lately, that may be the reason, and the cell is tried
     /// again.
     pub(super) fn fill_waits_for_drives(&mut self) {
         let failed_at = self.stalls.failed_at;
-        if failed_at.is_some_and(|at| self.now.since(at) < QUIET) {
+        if failed_at.is_some_and(|at| self.cx.now.since(at) < QUIET) {
             self.stalls.fills = true;
-            self.stalls.try_at.get_or_insert(self.now + TRY_AGAIN);
+            self.stalls.try_at.get_or_insert(self.cx.now + TRY_AGAIN);
         }
     }
 
     /// What drives that stay have refused is tried again, if that is due.
     pub(super) fn try_again_when_due(&mut self) {
-        if self.stalls.try_at.is_none_or(|at| at > self.now) {
+        if self.stalls.try_at.is_none_or(|at| at > self.cx.now) {
             return;
         }
         let stalled = self.stalls.is_stalled();
-        self.stalls.try_at = stalled.then(|| self.now + TRY_AGAIN);
+        self.stalls.try_at = stalled.then(|| self.cx.now + TRY_AGAIN);
         if stalled {
-            self.tell_lanes(&Command::TryAgain);
+            self.cx.tell_lanes(&Command::TryAgain);
         }
         if std::mem::take(&mut self.stalls.fills) {
             self.stalls.retries += 1;
@@ -120,7 +120,7 @@ impl Pool {
 
     /// Something of the pool's own has been refused by a drive that stays.
     pub(super) fn try_again_later(&mut self) {
-        self.stalls.try_at.get_or_insert(self.now + TRY_AGAIN);
+        self.stalls.try_at.get_or_insert(self.cx.now + TRY_AGAIN);
     }
 
     pub(super) fn lane_resumed(&mut self, lane: u16) {
@@ -128,7 +128,7 @@ impl Pool {
             self.stalls.drives.clear();
             self.stalls.try_at = None;
             self.stalls.fills = false;
-            self.report(Report::WritesResume);
+            self.cx.report(Report::WritesResume);
             self.requeue_fills();
             self.write_refused_cell_pages();
         }

@@ -78,8 +78,8 @@ impl Pool {
         change: Steering,
         ticket: Ticket,
     ) -> Result<(), PoolError> {
-        self.now = now;
-        let mut steer = self.facts.steer.clone();
+        self.cx.now = now;
+        let mut steer = self.cx.facts.steer.clone();
         if change.paused == Some(false) && !steer.paused {
             return Err(PoolError::NotPaused);
         }
@@ -87,7 +87,7 @@ impl Pool {
             && rate_bytes < RATE_BYTES_MIN
         {
             let left_bytes = match self.unfilled_bytes() {
-                0 => self.facts.rows * self.facts.cell_bytes,
+                0 => self.cx.facts.rows * self.cx.facts.cell_bytes,
                 left => left,
             };
             return Err(PoolError::RateTooLow {
@@ -108,20 +108,20 @@ impl Pool {
                 self.fills.progress.began = now;
             }
         }
-        if steer == self.facts.steer {
-            self.done(ticket, Ok(()));
+        if steer == self.cx.facts.steer {
+            self.cx.done(ticket, Ok(()));
             return Ok(());
         }
-        self.facts.steer = steer;
+        self.cx.facts.steer = steer;
         self.send_steer();
-        self.commit(vec![OnDurable::Done(ticket, Ok(()))]);
+        self.cx.commit(vec![OnDurable::Done(ticket, Ok(()))]);
         self.advance();
         Ok(())
     }
 
     /// At an opening: the lanes get what was set before.
     pub(super) fn tell_steer(&mut self) {
-        if self.facts.steer != super::SteerFacts::default() {
+        if self.cx.facts.steer != super::SteerFacts::default() {
             self.send_steer();
         }
     }
@@ -129,17 +129,17 @@ impl Pool {
     fn send_steer(&mut self) {
         // The lanes request again what they had requested at the rate before.
         self.meter = Meter {
-            free_at: self.now,
+            free_at: self.cx.now,
             ..Meter::default()
         };
-        let facts = &self.facts.steer;
+        let facts = &self.cx.facts.steer;
         let metered = |rate: u64| (rate / STEPS_PER_SECOND).clamp(STEP_BYTES_MIN, FILL_STEP_BYTES);
         let steer = Steer {
             priority: priority::of(facts),
             paused: facts.paused,
             metered_bytes: facts.rate_bytes.map(metered),
         };
-        self.tell_lanes(&Command::Steer(steer));
+        self.cx.tell_lanes(&Command::Steer(steer));
         self.rate_scrub_from_now();
         self.fills.recent.restart();
     }
@@ -151,10 +151,10 @@ impl Pool {
 
     /// Grants what is due. Without a rate that is all: the lane has requested it before it knew.
     pub(super) fn pump_meter(&mut self) {
-        let rate = self.facts.steer.rate_bytes.unwrap_or(u64::MAX);
-        while let Some((lane, bytes)) = self.meter.grant(self.now, rate) {
+        let rate = self.cx.facts.steer.rate_bytes.unwrap_or(u64::MAX);
+        while let Some((lane, bytes)) = self.meter.grant(self.cx.now, rate) {
             let grant = Command::MayMove { bytes };
-            self.actions.push_back(super::PoolAction::Lane(lane, grant));
+            self.cx.act(super::PoolAction::Lane(lane, grant));
         }
     }
 

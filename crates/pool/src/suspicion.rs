@@ -23,6 +23,7 @@ use plan::DEADLINE;
 use plan::action::Command;
 
 use super::scrub::SCRUB_PLAN_INTERVAL;
+use super::writes::PoolWrite;
 use super::{OutReason, Pool, Report, SeatState};
 
 /// Half-life of the count of late operations.
@@ -166,16 +167,16 @@ impl Pool {
     /// When to call `handle_timeout`.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let oldest = self.ios.values().map(|io| io.since).min();
+        let oldest = self.cx.writes.oldest();
         let hung = oldest.map(|since| match since + DEADLINE {
-            at if at > self.now => at,
-            _ => self.now + CHECK_INTERVAL,
+            at if at > self.cx.now => at,
+            _ => self.cx.now + CHECK_INTERVAL,
         });
-        let plan = (self.facts.scrub.every_days > 0).then(|| self.now + SCRUB_PLAN_INTERVAL);
+        let plan = (self.cx.facts.scrub.every_days > 0).then(|| self.cx.now + SCRUB_PLAN_INTERVAL);
         let times = [
             self.suspicions.trust_at(),
             self.suspicions.decide_at,
-            self.labels.retry_at(),
+            self.cx.labels.retry_at(),
             self.stalls.try_at(),
             self.meter.grant_at(),
             self.rooms.poll_timeout(),
@@ -187,7 +188,7 @@ impl Pool {
 
     /// The clock has reached [`poll_timeout`](Self::poll_timeout).
     pub fn handle_timeout(&mut self, now: Instant) {
-        self.now = now;
+        self.cx.now = now;
         self.trust_again();
         self.check_own_writes();
         if self.suspicions.decide_at.is_some_and(|at| at <= now) {
@@ -201,8 +202,8 @@ impl Pool {
 
     /// An operation on a drive takes long.
     pub(super) fn drive_late(&mut self, seat: Seat) {
-        let now = self.now;
-        if !self.drives.contains_key(&seat) {
+        let now = self.cx.now;
+        if !self.cx.labels.has(seat) {
             return;
         }
         let drive = self.suspicions.drives.entry(seat).or_default();
@@ -220,7 +221,7 @@ impl Pool {
             .filter(|(_, drive)| drive.late_at.is_some_and(|at| now.since(at) < TOGETHER))
             .map(|(&seat, _)| seat)
             .collect();
-        if together.len() > 1 && 2 * together.len() >= self.drives.len() {
+        if together.len() > 1 && 2 * together.len() >= self.cx.labels.drives().len() {
             self.host_stall(&together);
             return;
         }
@@ -244,30 +245,30 @@ impl Pool {
                 drive.late = DecayingCounter::default();
             }
         }
-        let recent = |at: Instant| self.now.since(at) < CLEAN;
+        let recent = |at: Instant| self.cx.now.since(at) < CLEAN;
         if !self.suspicions.together_at.is_some_and(recent) {
-            self.suspicions.together_at = Some(self.now);
+            self.suspicions.together_at = Some(self.cx.now);
             let drives = seats.len() as u64;
-            self.report(Report::HostStall { drives });
+            self.cx.report(Report::HostStall { drives });
         }
     }
 
     fn suspect(&mut self, seat: Seat) {
-        let most = usize::from(self.geometry.code().tolerance());
+        let most = usize::from(self.cx.geometry.code().tolerance());
         if self.suspicions.suspects() >= most {
             // Reads cannot avoid more drives than that.
             return;
         }
-        let now = self.now;
+        let now = self.cx.now;
         let drive = self.suspicions.drives.entry(seat).or_default();
         drive.since = Some(now);
         drive.clean = (drive.clean * 2).clamp(CLEAN, CLEAN_MAX);
-        self.report(Report::DriveSuspect { seat });
-        self.tell_lanes(&Command::Suspect(seat));
+        self.cx.report(Report::DriveSuspect { seat });
+        self.cx.tell_lanes(&Command::Suspect(seat));
     }
 
     fn trust_again(&mut self) {
-        let now = self.now;
+        let now = self.cx.now;
         let mut trusted = Vec::new();
         for (&seat, drive) in &mut self.suspicions.drives {
             let clean = drive.late_at.is_none_or(|at| at + drive.clean <= now);
@@ -278,22 +279,24 @@ impl Pool {
             }
         }
         for seat in trusted {
-            self.report(Report::DriveTrusted { seat });
-            self.tell_lanes(&Command::Trust(seat));
+            self.cx.report(Report::DriveTrusted { seat });
+            self.cx.tell_lanes(&Command::Trust(seat));
         }
     }
 
     /// Whether a drive that answers may be put out because it is slow.
     fn may_go_for_slowness(&mut self, seat: Seat) -> bool {
-        let whole = self.facts.seats().all(|(seat, facts)| {
+        let whole = self.cx.facts.seats().all(|(seat, facts)| {
             matches!(facts.state, SeatState::Current | SeatState::Waiting) || facts.is_removed(seat)
         });
         let waiting = self
+            .cx
             .facts
             .seats()
             .any(|(_, facts)| facts.state == SeatState::Waiting);
-        let layout = self.geometry.layout();
-        let replaced = waiting || layout.has_spare_space() || self.geometry.code().tolerance() > 1;
+        let layout = self.cx.geometry.layout();
+        let replaced =
+            waiting || layout.has_spare_space() || self.cx.geometry.code().tolerance() > 1;
         whole
             && replaced
             && self.suspicions.suspects() == 1
@@ -304,14 +307,14 @@ impl Pool {
 
     /// A drive has not answered a lane for a long time.
     pub(super) fn drive_hangs(&mut self, lane: Option<u16>, seat: Seat) {
-        if !self.drives.contains_key(&seat) {
+        if !self.cx.labels.has(seat) {
             return;
         }
         let hanging = self.suspicions.hanging.entry(seat).or_default();
         hanging.own |= lane.is_none();
         hanging.lanes.extend(lane);
         let decide_at = &mut self.suspicions.decide_at;
-        *decide_at = decide_at.or(Some(self.now + GRACE));
+        *decide_at = decide_at.or(Some(self.cx.now + GRACE));
     }
 
     /// A drive has answered all operations for which the lane (or the pool) had waited too long.
@@ -332,10 +335,10 @@ impl Pool {
 
     /// Labels and cell tables are written by the pool, so the pool itself checks these writes for timeouts.
     fn check_own_writes(&mut self) {
-        let now = self.now;
+        let now = self.cx.now;
         self.give_up_journal_wipes();
-        let late = self.ios.values().filter(|io| io.since + DEADLINE <= now);
-        let seats: BTreeSet<Seat> = late.map(|io| io.what.seat()).collect();
+        let late = self.cx.writes.late(now);
+        let seats: BTreeSet<Seat> = late.map(PoolWrite::seat).collect();
         for seat in seats {
             self.drive_hangs(None, seat);
         }
@@ -344,14 +347,12 @@ impl Pool {
     /// Puts out those of the hanging drives that the pool can do without.
     fn decide_hanging(&mut self) {
         let hanging = self.suspicions.hanging.keys().copied();
-        let seats: Vec<Seat> = hanging
-            .filter(|seat| self.drives.contains_key(seat))
-            .collect();
+        let seats: Vec<Seat> = hanging.filter(|&seat| self.cx.labels.has(seat)).collect();
         if seats.is_empty() {
             return;
         }
         let all = self.group_that_needs_one_of(&seats).is_none();
-        if !all && 2 * seats.len() > self.drives.len() {
+        if !all && 2 * seats.len() > self.cx.labels.drives().len() {
             // More than half: the cause is not the drives.
             self.cannot_spare(&seats);
             return;
@@ -370,7 +371,7 @@ impl Pool {
             if let Some(hanging) = self.suspicions.hanging.get_mut(&seat)
                 && !std::mem::replace(&mut hanging.reported, true)
             {
-                self.report(Report::DriveHangs { seat });
+                self.cx.report(Report::DriveHangs { seat });
             }
         }
     }

@@ -20,10 +20,10 @@ impl Pool {
         taken_at: Instant,
         samples: &[(Seat, Option<Usage>)],
     ) {
-        self.now = now;
+        self.cx.now = now;
         let shape = self.room_shape();
         let there = samples.iter();
-        let there = there.filter(|(seat, _)| self.drives.contains_key(seat));
+        let there = there.filter(|(seat, _)| self.cx.labels.has(*seat));
         let samples: Vec<_> = there.map(|&(seat, usage)| (seat, usage, shape)).collect();
         self.rooms.sampled(now, taken_at, samples);
         self.poll_rooms();
@@ -55,13 +55,13 @@ impl Pool {
     /// What a drive may hold in its cells. Spare space is physical space: what a rebuild puts there must find room. While
     /// drives are out and all their columns are rebuilt, so much less of it is kept.
     fn room_shape(&self) -> Shape {
-        let layout = self.geometry.layout();
+        let layout = self.cx.geometry.layout();
         let rebuilt = match self.fills.is_idle() {
-            true => self.seats_gone().count(),
+            true => self.cx.seats_gone().count(),
             false => 0,
         };
         Shape {
-            reserve_bytes: self.facts.data_offset + LABEL_COPIES_BYTES,
+            reserve_bytes: self.cx.facts.data_offset + LABEL_COPIES_BYTES,
             drives: u64::from(layout.drives()),
             spares: u64::from(layout.spare_drives()),
             used_spares: rebuilt as u64,
@@ -72,7 +72,7 @@ impl Pool {
     pub(super) fn limit_lanes(&mut self) {
         if self.rooms.is_on() {
             let (limits, last) = (self.rooms.first_limits(), false);
-            self.tell_lanes(&Command::GrantRoom { limits, last });
+            self.cx.tell_lanes(&Command::GrantRoom { limits, last });
         }
     }
 
@@ -83,18 +83,18 @@ impl Pool {
     }
 
     pub(super) fn room_wanted(&mut self, freed: bool) {
-        self.rooms.wanted(self.now, freed);
+        self.rooms.wanted(self.cx.now, freed);
         self.poll_rooms();
     }
 
     pub(super) fn room_reported(&mut self, report: RoomReport) {
-        self.rooms.reported(self.now, report);
+        self.rooms.reported(self.cx.now, report);
         self.poll_rooms();
     }
 
     /// Begins the next round if it is due.
     pub(super) fn ask_for_room_when_due(&mut self) {
-        self.rooms.handle_timeout(self.now);
+        self.rooms.handle_timeout(self.cx.now);
         self.poll_rooms();
     }
 
@@ -102,12 +102,12 @@ impl Pool {
         while let Some(output) = self.rooms.poll() {
             match output {
                 Output::Ask { round, pressed } => {
-                    self.tell_lanes(&Command::AskRoom { round, pressed });
+                    self.cx.tell_lanes(&Command::AskRoom { round, pressed });
                 }
-                Output::Sample => self.actions.push_back(PoolAction::SampleUsage),
+                Output::Sample => self.cx.act(PoolAction::SampleUsage),
                 Output::Grant { lane, limits, last } => {
                     let command = Command::GrantRoom { limits, last };
-                    self.actions.push_back(PoolAction::Lane(lane, command));
+                    self.cx.act(PoolAction::Lane(lane, command));
                 }
             }
         }

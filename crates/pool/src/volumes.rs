@@ -47,6 +47,7 @@ impl Pool {
     pub(super) fn free_runs(&self) -> Vec<(u64, u64)> {
         let being_made = self.new_volumes.iter().flat_map(|new| &new.volume.extents);
         let mut used: Vec<(u64, u64)> = self
+            .cx
             .facts
             .volumes
             .iter()
@@ -55,7 +56,7 @@ impl Pool {
             .copied()
             .collect();
         used.sort_unstable();
-        let groups = self.growth.lasting(self.geometry.groups());
+        let groups = self.growth.lasting(self.cx.geometry.groups());
         let free = runs::without(0..groups, &used).into_iter();
         free.map(|run| (run.start, run.end - run.start)).collect()
     }
@@ -64,12 +65,12 @@ impl Pool {
     #[must_use]
     pub fn free_bytes(&self) -> u64 {
         let groups: u64 = self.free_runs().iter().map(|&(_, count)| count).sum();
-        groups * self.geometry.group_data_bytes()
+        groups * self.cx.geometry.group_data_bytes()
     }
 
     /// First-fit runs of free groups for `bytes` more user data.
     fn allocate(&self, bytes: u64) -> Result<Vec<(u64, u64)>, PoolError> {
-        let group_bytes = self.geometry.group_data_bytes();
+        let group_bytes = self.cx.geometry.group_data_bytes();
         let wanted = bytes.div_ceil(group_bytes);
         let free = self.free_runs();
         let free_groups: u64 = free.iter().map(|&(_, count)| count).sum();
@@ -79,7 +80,7 @@ impl Pool {
                 wanted,
                 group_bytes,
                 free: free_groups,
-                total: self.growth.lasting(self.geometry.groups()),
+                total: self.growth.lasting(self.cx.geometry.groups()),
                 free_bytes: free_groups * group_bytes,
             });
         }
@@ -96,7 +97,8 @@ impl Pool {
     }
 
     fn volume_index(&self, name: &str) -> Result<usize, PoolError> {
-        self.facts
+        self.cx
+            .facts
             .volumes
             .iter()
             .position(|volume| volume.name == name)
@@ -118,8 +120,8 @@ impl Pool {
         size_bytes: u64,
         ticket: Ticket,
     ) -> Result<(), PoolError> {
-        self.now = now;
-        if self.closing.is_some() {
+        self.cx.now = now;
+        if self.cx.closing.is_some() {
             return Err(PoolError::Closing);
         }
         if !is_name(name) {
@@ -136,7 +138,7 @@ impl Pool {
         if size_bytes == 0 {
             return Err(PoolError::NoSize);
         }
-        let count = self.facts.volumes.len() + self.new_volumes.len();
+        let count = self.cx.facts.volumes.len() + self.new_volumes.len();
         if count >= VOLUMES_MAX {
             return Err(PoolError::TooManyVolumes { count });
         }
@@ -146,14 +148,14 @@ impl Pool {
             uuid,
             size_bytes: size_bytes.next_multiple_of(BLOCK_BYTES),
             extents,
-            interleave: { self.facts.has(INTERLEAVED_VOLUMES) }
-                .then(|| interleave_for(&self.geometry))
+            interleave: { self.cx.facts.has(INTERLEAVED_VOLUMES) }
+                .then(|| interleave_for(&self.cx.geometry))
                 .flatten(),
         };
-        if self.facts.has(LAZY_INITIALIZATION) {
+        if self.cx.facts.has(LAZY_INITIALIZATION) {
             self.leave_uninitialized(&volume.extents);
-            self.facts.volumes.push(volume);
-            self.groups_changed();
+            self.cx.facts.volumes.push(volume);
+            self.cx.groups_changed();
             self.volumes_changed(ticket);
         } else {
             self.zero_for(volume, 0, ticket);
@@ -163,7 +165,7 @@ impl Pool {
 
     /// The facts have the volumes as changed: make that durable in the labels.
     fn volumes_changed(&mut self, ticket: Ticket) {
-        self.commit(vec![
+        self.cx.commit(vec![
             OnDurable::VolumesChanged,
             OnDurable::Done(ticket, Ok(())),
         ]);
@@ -182,23 +184,23 @@ impl Pool {
         size_bytes: u64,
         ticket: Ticket,
     ) -> Result<(), PoolError> {
-        self.now = now;
+        self.cx.now = now;
         let index = self.volume_index(name)?;
         if size_bytes == 0 {
             return Err(PoolError::NoSize);
         }
-        let mut volume = self.facts.volumes[index].clone();
-        let group_bytes = self.geometry.group_data_bytes();
+        let mut volume = self.cx.facts.volumes[index].clone();
+        let group_bytes = self.cx.geometry.group_data_bytes();
         let have: u64 = volume.extents.iter().map(|&(_, count)| count).sum();
         let wanted = size_bytes.div_ceil(group_bytes);
         volume.size_bytes = size_bytes.next_multiple_of(BLOCK_BYTES);
         if wanted > have {
             let more = self.allocate((wanted - have) * group_bytes)?;
             volume.extents.extend(&more);
-            if self.facts.has(LAZY_INITIALIZATION) {
+            if self.cx.facts.has(LAZY_INITIALIZATION) {
                 self.leave_uninitialized(&more);
-                self.facts.volumes[index] = volume;
-                self.groups_changed();
+                self.cx.facts.volumes[index] = volume;
+                self.cx.groups_changed();
                 self.volumes_changed(ticket);
             } else {
                 self.zero_for(volume, have, ticket);
@@ -213,7 +215,7 @@ impl Pool {
             *count > 0
         });
         let freed = self.written_of(&before, &volume.extents);
-        self.facts.volumes[index] = volume;
+        self.cx.facts.volumes[index] = volume;
         self.forget_lost();
         self.forget_uninitialized();
         self.groups_freed(freed, ticket);
@@ -230,9 +232,9 @@ impl Pool {
         name: &str,
         ticket: Ticket,
     ) -> Result<(), PoolError> {
-        self.now = now;
+        self.cx.now = now;
         let index = self.volume_index(name)?;
-        let volume = self.facts.volumes.remove(index);
+        let volume = self.cx.facts.volumes.remove(index);
         let freed = self.written_of(&volume.extents, &[]);
         self.forget_lost();
         self.forget_uninitialized();
@@ -252,7 +254,7 @@ impl Pool {
         new: &str,
         ticket: Ticket,
     ) -> Result<(), PoolError> {
-        self.now = now;
+        self.cx.now = now;
         let index = self.volume_index(name)?;
         if !is_name(new) {
             return Err(PoolError::VolumeName {
@@ -265,7 +267,7 @@ impl Pool {
                 name: new.to_owned(),
             });
         }
-        new.clone_into(&mut self.facts.volumes[index].name);
+        new.clone_into(&mut self.cx.facts.volumes[index].name);
         self.volumes_changed(ticket);
         Ok(())
     }
@@ -280,14 +282,14 @@ impl Pool {
         name: &str,
         ticket: Ticket,
     ) -> Result<(), PoolError> {
-        self.now = now;
+        self.cx.now = now;
         if !is_name(name) {
             return Err(PoolError::PoolName {
                 name: name.to_owned(),
             });
         }
-        name.clone_into(&mut self.facts.name);
-        self.commit(vec![OnDurable::Done(ticket, Ok(()))]);
+        name.clone_into(&mut self.cx.facts.name);
+        self.cx.commit(vec![OnDurable::Done(ticket, Ok(()))]);
         self.advance();
         Ok(())
     }
@@ -310,7 +312,7 @@ impl Pool {
 
     /// Starts waiting groups; not while labels are being written, as in `pump_initialization`.
     pub(super) fn pump_zeroing(&mut self) {
-        if !self.labels.is_settled() {
+        if !self.cx.labels.is_settled() {
             return;
         }
         let mut commands = Vec::new();
@@ -329,7 +331,7 @@ impl Pool {
         }
         self.new_volumes = new_volumes;
         for group in commands {
-            self.tell_lane(group, Command::Zero { group });
+            self.cx.tell_lane(group, Command::Zero { group });
         }
     }
 
@@ -357,17 +359,17 @@ impl Pool {
 
     fn finish_volume(&mut self, new: NewVolume) {
         if let Some(fault) = new.fault {
-            self.done(new.ticket, Err(PoolError::Fault { fault }));
+            self.cx.done(new.ticket, Err(PoolError::Fault { fault }));
             return;
         }
         match self.volume_index(&new.volume.name) {
-            Ok(index) => self.facts.volumes[index] = new.volume,
-            Err(_) => self.facts.volumes.push(new.volume),
+            Ok(index) => self.cx.facts.volumes[index] = new.volume,
+            Err(_) => self.cx.facts.volumes.push(new.volume),
         }
-        self.groups_changed();
+        self.cx.groups_changed();
         // Groups given out while a drive is out have a column to fill.
         self.requeue_fills();
-        self.commit(vec![
+        self.cx.commit(vec![
             OnDurable::VolumesChanged,
             OnDurable::Done(new.ticket, Ok(())),
         ]);

@@ -199,7 +199,7 @@ impl Pool {
     /// before: then there is no end either.
     fn elastic_work(&self, now: Instant, without: u64) -> Option<Work> {
         let progress = self.conversion_progress()?;
-        let stripe_bytes = self.geometry.stripe_data_bytes();
+        let stripe_bytes = self.cx.geometry.stripe_data_bytes();
         let done_bytes = progress.done * stripe_bytes;
         let left_bytes = progress.left * stripe_bytes;
         let seconds = now.since(progress.began).as_secs_f64();
@@ -211,7 +211,7 @@ impl Pool {
             .then(|| as_f64(left_bytes) / bytes_per_second);
         Some(Work {
             kind: "elastic",
-            priority: priority::of(&self.facts.steer).name(),
+            priority: priority::of(&self.cx.facts.steer).name(),
             paused: false,
             done_bytes,
             total_bytes: done_bytes + left_bytes,
@@ -229,7 +229,7 @@ impl Pool {
     fn fill_work(&self, now: Instant, without: u64) -> Option<Work> {
         let why = self.fills.why()?;
         let progress = self.progress();
-        let steer = &self.facts.steer;
+        let steer = &self.cx.facts.steer;
         let done_bytes = self.rebuilt_bytes();
         let total_bytes = progress.cells_total * progress.cell_bytes;
         let left_bytes = total_bytes.saturating_sub(done_bytes);
@@ -272,13 +272,13 @@ impl Pool {
 
     /// Bytes that are left to read and write on each drive.
     fn left_on_drives(&self) -> BTreeMap<Seat, f64> {
-        let cell_bytes = self.geometry.plane_bytes();
+        let cell_bytes = self.cx.geometry.plane_bytes();
         let mut left = self.fills.left_in_flight(cell_bytes);
         let waiting = self.fills.waiting_len();
         let stride = waiting.div_ceil(CELLS).max(1);
         let part = as_f64(cell_bytes) * as_f64(stride as u64);
         for (group, column) in self.fills.waiting_keys().step_by(stride) {
-            let Some(target) = self.placement.target((group, column)) else {
+            let Some(target) = self.cx.placement.target((group, column)) else {
                 continue;
             };
             *left.entry(target.seat).or_default() += part;
@@ -293,14 +293,14 @@ impl Pool {
 
     /// Bytes of cells that are left to each lane.
     fn left_of_lanes(&self) -> BTreeMap<u16, f64> {
-        let cell_bytes = as_f64(self.geometry.plane_bytes());
+        let cell_bytes = as_f64(self.cx.geometry.plane_bytes());
         let mut left: BTreeMap<u16, f64> = BTreeMap::new();
         for (group, _) in self.fills.waiting_keys() {
-            *left.entry(self.geometry.lane_of(group)).or_default() += cell_bytes;
+            *left.entry(self.cx.geometry.lane_of(group)).or_default() += cell_bytes;
         }
         for (group, stepped) in self.fills.stepped_groups() {
             let bytes = (cell_bytes - as_f64(stepped)).max(0.0);
-            *left.entry(self.geometry.lane_of(group)).or_default() += bytes;
+            *left.entry(self.cx.geometry.lane_of(group)).or_default() += bytes;
         }
         left
     }
@@ -311,8 +311,8 @@ impl Pool {
             return None;
         }
         let progress = self.scrub_progress();
-        let layout = self.geometry.layout();
-        let group_bytes = self.geometry.plane_bytes() * u64::from(layout.columns());
+        let layout = self.cx.geometry.layout();
+        let group_bytes = self.cx.geometry.plane_bytes() * u64::from(layout.columns());
         let (from, groups_before, blocks_before) = progress.rate_from;
         let seconds = now.since(from).as_secs_f64();
         let groups = progress.groups_done.saturating_sub(groups_before);
@@ -321,7 +321,7 @@ impl Pool {
         let likely = (!paused && groups > 0).then(|| as_f64(left) * seconds / as_f64(groups));
         Some(Work {
             kind: "scrub",
-            priority: priority::of(&self.facts.steer).name(),
+            priority: priority::of(&self.cx.facts.steer).name(),
             paused,
             done_bytes: progress.groups_done * group_bytes,
             total_bytes: progress.groups_total * group_bytes,

@@ -163,14 +163,14 @@ impl Pool {
     /// The state of elastic stripes; `None` if the pool is not elastic.
     #[must_use]
     pub fn elastic_status(&self) -> Option<ElasticStatus> {
-        if !self.geometry.is_elastic() {
+        if !self.cx.geometry.is_elastic() {
             return None;
         }
         let (written, copies) = self.elastic.conversion.totals();
         let reason = self.elastic_reason();
         let converting = reason.form().filter(|_| !self.elastic.is_idle());
         Some(ElasticStatus {
-            share: self.facts.elastic_share,
+            share: self.cx.facts.elastic_share,
             written,
             copies,
             converted: self.elastic.conversion.converted(),
@@ -185,18 +185,18 @@ impl Pool {
     /// # Errors
     /// [`PoolError::Drive`] with what it lacks.
     pub fn check_new_drive(&self, drive: &NewDrive) -> Result<(), PoolError> {
-        let scheme = self.facts.scheme.parse::<Scheme>().ok();
+        let scheme = self.cx.facts.scheme.parse::<Scheme>().ok();
         let expansion = scheme.and_then(|scheme| scheme.expansion);
-        let Some(expansion) = expansion.filter(|_| self.geometry.is_elastic()) else {
+        let Some(expansion) = expansion.filter(|_| self.cx.geometry.is_elastic()) else {
             return Ok(());
         };
         let spec = ElasticSpec {
             expansion,
-            planes: self.geometry.code().tolerance() + 1,
+            planes: self.cx.geometry.code().tolerance() + 1,
         };
-        let mut seats = self.layout_seats();
+        let mut seats = self.cx.layout_seats();
         let other = seats.find_map(|seat| {
-            let facts = &self.facts.seats[seat.index()];
+            let facts = &self.cx.facts.seats[seat.index()];
             Some(NewDrive {
                 physical_bytes: Some(self.room(seat)?.physical_bytes),
                 ..NewDrive::new(facts.drive, facts.path.clone(), facts.size_bytes)
@@ -216,15 +216,15 @@ impl Pool {
         share: Option<u8>,
         ticket: Ticket,
     ) -> Result<(), PoolError> {
-        self.now = now;
-        if !self.geometry.is_elastic() {
+        self.cx.now = now;
+        if !self.cx.geometry.is_elastic() {
             return Err(PoolError::NotElastic);
         }
-        self.facts.elastic_share = share.map(|share| share.min(100));
+        self.cx.facts.elastic_share = share.map(|share| share.min(100));
         self.elastic_may_go_on();
         // What was written since the last checkpoint counts, too.
         self.count_forms();
-        self.commit(vec![OnDurable::Done(ticket, Ok(()))]);
+        self.cx.commit(vec![OnDurable::Done(ticket, Ok(()))]);
         self.advance();
         Ok(())
     }
@@ -237,8 +237,8 @@ impl Pool {
 
     /// All groups are counted again.
     pub(super) fn count_forms(&mut self) {
-        if self.geometry.is_elastic() {
-            let groups: Vec<u64> = self.placement.groups().all().collect();
+        if self.cx.geometry.is_elastic() {
+            let groups: Vec<u64> = self.cx.placement.groups().all().collect();
             self.elastic.conversion.count(groups);
         }
     }
@@ -246,7 +246,8 @@ impl Pool {
     /// A lane has put blocks of these groups in place.
     pub(super) fn forms_may_have_changed(&mut self, groups: &[u64]) {
         self.elastic.failed = false;
-        let ours = { groups.iter().copied() }.filter(|&group| self.placement.groups().has(group));
+        let ours =
+            { groups.iter().copied() }.filter(|&group| self.cx.placement.groups().has(group));
         self.elastic.conversion.changed(ours);
     }
 
@@ -258,7 +259,7 @@ impl Pool {
 
     /// A step of a lane has ended.
     pub(super) fn converted(&mut self, group: u64, forms: FormCounts, outcome: Outcome) {
-        let freed = !self.placement.groups().has(group);
+        let freed = !self.cx.placement.groups().has(group);
         self.elastic.conversion.ended(group, forms, outcome.is_ok());
         let let_go = self.elastic.let_go.remove(&group);
         self.elastic.failed |= outcome.is_err() && !let_go;
@@ -271,13 +272,13 @@ impl Pool {
     pub(super) fn let_conversion_go(&mut self, group: u64) {
         if self.elastic.is_converting(group) && self.elastic.let_go.insert(group) {
             let group_only = Command::StopConverting { group: Some(group) };
-            self.tell_lane(group, group_only);
+            self.cx.tell_lane(group, group_only);
         }
     }
 
     /// Begins what can be counted or converted now.
     pub(super) fn pump_elastic(&mut self) {
-        if !self.geometry.is_elastic() || !self.recovered || self.closing.is_some() {
+        if !self.cx.geometry.is_elastic() || !self.cx.recovered || self.cx.closing.is_some() {
             return;
         }
         let whole = self.is_whole_for_conversions();
@@ -290,7 +291,7 @@ impl Pool {
         if !whole || self.elastic.failed {
             return;
         }
-        let stripes = self.geometry.stripes_per_group();
+        let stripes = self.cx.geometry.stripes_per_group();
         loop {
             let wanted = self.copies_wanted();
             let space = self.space();
@@ -305,13 +306,13 @@ impl Pool {
             {
                 self.elastic.run = Some(Run {
                     to,
-                    began: self.now,
+                    began: self.cx.now,
                     converted_before: self.elastic.conversion.converted(),
                 });
             }
             if step.to == Some(Form::Copies) {
-                let copies = u64::from(self.geometry.code().tolerance());
-                let bytes = step.most * copies * self.geometry.chunk_bytes();
+                let copies = u64::from(self.cx.geometry.code().tolerance());
+                let bytes = step.most * copies * self.cx.geometry.chunk_bytes();
                 self.elastic.promised_bytes += bytes;
             }
             let command = Command::Convert {
@@ -320,21 +321,21 @@ impl Pool {
                 to: step.to,
                 most: step.most,
             };
-            self.tell_lane(step.group, command);
+            self.cx.tell_lane(step.group, command);
         }
     }
 
     fn copies_wanted(&self) -> u64 {
-        let share = self.facts.elastic_share;
+        let share = self.cx.facts.elastic_share;
         let (written, _) = self.elastic.conversion.totals();
         policy_of(share).wanted(written, share)
     }
 
     /// True if every column is in its place, and nothing is being filled or replaced.
     fn is_whole_for_conversions(&self) -> bool {
-        let mut seats = self.layout_seats();
+        let mut seats = self.cx.layout_seats();
         let current =
-            |seat: block::Seat| self.facts.seats[seat.index()].state == SeatState::Current;
+            |seat: block::Seat| self.cx.facts.seats[seat.index()].state == SeatState::Current;
         self.fills.is_idle() && !self.is_replacing() && seats.all(current)
     }
 
@@ -369,9 +370,9 @@ impl Pool {
 
     /// True if copies of so many stripes leave every drive below its lower line, even if they do not compress.
     fn has_space_for_copies_of(&self, stripes: u64) -> bool {
-        let copies = u64::from(self.geometry.code().tolerance());
-        let bytes = stripes * copies * self.geometry.stripe_data_bytes();
-        let each = bytes / u64::from(self.geometry.layout().drives());
+        let copies = u64::from(self.cx.geometry.code().tolerance());
+        let bytes = stripes * copies * self.cx.geometry.stripe_data_bytes();
+        let each = bytes / u64::from(self.cx.geometry.layout().drives());
         let fits = |room: DriveRoom| room.used_bytes.saturating_add(each) < room.lower_bytes;
         self.rooms().all(fits)
     }
@@ -395,18 +396,18 @@ impl Pool {
     /// The drives have been sampled.
     pub(super) fn elastic_sampled(&mut self) {
         self.elastic.promised_bytes = 0;
-        if self.elastic.short_again_at <= self.now {
-            self.elastic.short_again_at = self.now + SHORT_AGAIN;
+        if self.elastic.short_again_at <= self.cx.now {
+            self.elastic.short_again_at = self.cx.now + SHORT_AGAIN;
             self.elastic.conversion.try_short_again();
         }
-        if self.geometry.is_elastic() {
+        if self.cx.geometry.is_elastic() {
             self.advance();
         }
     }
 
     fn elastic_reason(&self) -> ElasticReason {
         let conversion = &self.elastic.conversion;
-        if !self.recovered || self.closing.is_some() {
+        if !self.cx.recovered || self.cx.closing.is_some() {
             return ElasticReason::Closing;
         }
         if !self.is_whole_for_conversions() {

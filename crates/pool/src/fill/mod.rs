@@ -41,7 +41,7 @@ impl Pool {
     /// Bytes that the rebuild under way has covered: of cells that are filled, and of those that are being filled.
     #[must_use]
     pub fn rebuilt_bytes(&self) -> u64 {
-        let cell_bytes = self.geometry.plane_bytes();
+        let cell_bytes = self.cx.geometry.plane_bytes();
         let Progress {
             cells_done,
             cells_total,
@@ -55,7 +55,7 @@ impl Pool {
     pub(super) fn requeue_fills(&mut self) {
         let was_idle = self.fills.is_idle();
         self.fills.rescan();
-        self.placement.forget_leaving_plan();
+        self.cx.placement.forget_leaving_plan();
         self.leaving.may_have_room();
         self.queue_fills(was_idle);
     }
@@ -68,10 +68,10 @@ impl Pool {
             return;
         }
         let mut waiting = 0;
-        for (why, key) in self.placement.away() {
+        for (why, key) in self.cx.placement.away() {
             let class = self.fill_class(why, key.0);
             if !self.fills.is_under_way(key)
-                && self.placement.target_for(key, why).is_some()
+                && self.cx.placement.target_for(key, why).is_some()
                 && self.fills.wait(class, key)
             {
                 waiting += 1;
@@ -84,11 +84,11 @@ impl Pool {
             }
             return;
         }
-        let cell_bytes = self.geometry.plane_bytes();
-        self.fills.count(self.now, was_idle, waiting, cell_bytes);
+        let cell_bytes = self.cx.geometry.plane_bytes();
+        self.fills.count(self.cx.now, was_idle, waiting, cell_bytes);
         self.fills_are_as_urgent_as_groups();
         // Its reports are those of the growth, or of the removal.
-        let expands = self.facts.grows && self.fills.why() == Some(Why::CopyBack);
+        let expands = self.cx.facts.grows && self.fills.why() == Some(Why::CopyBack);
         let removes = self.fills.why() == Some(Why::Leave);
         self.fills.progress.expands = expands;
         self.fills.progress.removes = removes;
@@ -96,7 +96,7 @@ impl Pool {
         let unannounced = !self.fills.announced && self.fills.progress.ended.is_none();
         if (was_idle || unannounced) && !expands && !removes {
             self.fills.announced = true;
-            self.report(Report::RebuildBegins { cells: waiting });
+            self.cx.report(Report::RebuildBegins { cells: waiting });
         }
     }
 
@@ -105,14 +105,14 @@ impl Pool {
     pub(super) fn watch_clients(&mut self) {
         let works = !self.fills.none_is_filled() || self.is_scrubbing();
         if self.clients.watch(works) {
-            self.tell_lanes(&Command::ReportClients(works));
+            self.cx.tell_lanes(&Command::ReportClients(works));
         }
     }
 
     /// A lane's clients have begun to send requests, or have sent none for a while.
     pub(super) fn clients_ask(&mut self, lane: u16, ask: bool) {
         if let Some(asks) = self.clients.ask(lane, ask) {
-            self.tell_lanes(&Command::MakeWay(asks));
+            self.cx.tell_lanes(&Command::MakeWay(asks));
         }
     }
 
@@ -137,7 +137,11 @@ impl Pool {
 
     fn begin_fills(&mut self) {
         // Before the lanes have read their journals, blocks in place may be older than logged ones.
-        if self.fills.stopped || self.fills.paused || self.facts.steer.paused || !self.recovered {
+        if self.fills.stopped
+            || self.fills.paused
+            || self.cx.facts.steer.paused
+            || !self.cx.recovered
+        {
             return;
         }
         if self.fills.is_exhausted() {
@@ -146,7 +150,7 @@ impl Pool {
         let limits = Limits {
             copying: self.fills_max(),
             // As many bytes of a drive in flight, whatever the length of a step.
-            per_drive: FILLS_PER_DRIVE * FILL_STEP_BYTES / self.geometry.fill_step_bytes(),
+            per_drive: FILLS_PER_DRIVE * FILL_STEP_BYTES / self.cx.geometry.fill_step_bytes(),
         };
         while let Some((class, key)) = self.fills.next(limits, |key| self.fill_choice(key)) {
             self.fills.choose(class, key);
@@ -159,17 +163,17 @@ impl Pool {
                 column,
                 yields,
             };
-            self.tell_lane(group, command);
+            self.cx.tell_lane(group, command);
         }
     }
 
     /// Membership has changed: groups whose columns are being filled may have lost others.
     fn fills_are_as_urgent_as_groups(&mut self) {
         for group in self.fills.groups_filled() {
-            let is_absent = |&key: &Key| self.placement.place(key).is_none();
+            let is_absent = |&key: &Key| self.cx.placement.place(key).is_none();
             let filled = self.fills.filled_in(group).into_iter();
             let filled: Vec<Key> = filled.filter(is_absent).collect();
-            let lost = self.placement.absent_in(group);
+            let lost = self.cx.placement.absent_in(group);
             for (before, key) in filled.into_iter().enumerate() {
                 let urgency = if self.fills.equal { 1 } else { lost - before };
                 self.fills.set_urgency(key, urgency);
@@ -179,10 +183,10 @@ impl Pool {
 
     /// A column of the group is filled from now on, or is not any more: others of the group are less urgent, or more.
     fn classify_again(&mut self, group: u64) {
-        for column in self.placement.columns() {
+        for column in self.cx.placement.columns() {
             let key = (group, column);
             if !self.fills.is_under_way(key)
-                && let Some(why) = self.placement.why(key)
+                && let Some(why) = self.cx.placement.why(key)
             {
                 let class = self.fill_class(why, group);
                 self.fills.wait_as(class, key);
@@ -192,10 +196,10 @@ impl Pool {
 
     /// Fills that copy at a time.
     fn fills_max(&self) -> u64 {
-        let columns = self.geometry.layout().columns();
-        let needed = columns.saturating_sub(self.geometry.code().tolerance());
-        let step = { self.geometry.fill_step_bytes() }.min(self.geometry.plane_bytes());
-        let memory = FILL_BYTES_OF_DRIVE * self.geometry.drives_in_rebuild();
+        let columns = self.cx.geometry.layout().columns();
+        let needed = columns.saturating_sub(self.cx.geometry.code().tolerance());
+        let step = { self.cx.geometry.fill_step_bytes() }.min(self.cx.geometry.plane_bytes());
+        let memory = FILL_BYTES_OF_DRIVE * self.cx.geometry.drives_in_rebuild();
         let memory = memory.clamp(*FILL_BYTES.start(), *FILL_BYTES.end());
         let affordable = memory / (step * u64::from(needed + 1));
         affordable.clamp(*FILLS.start(), *FILLS.end())
@@ -204,7 +208,7 @@ impl Pool {
     /// The drives that filling a column would use. None if its spare cell has been taken for another one: `start_fill`
     /// drops it.
     fn fill_choice(&self, (group, column): Key) -> FillChoice {
-        let seats = self.placement.target((group, column)).map(|target| {
+        let seats = self.cx.placement.target((group, column)).map(|target| {
             let mut seats = self.fill_sources((group, column)).0;
             seats.push(target.seat);
             seats
@@ -217,21 +221,21 @@ impl Pool {
     }
 
     fn start_fill(&mut self, class: Class, key: Key) {
-        let Some(target) = self.placement.target(key) else {
+        let Some(target) = self.cx.placement.target(key) else {
             return;
         };
         let (sources, avoid) = self.fill_sources(key);
-        let holds = self.placement.held_before(key, target);
+        let holds = self.cx.placement.held_before(key, target);
         // If the drive has part of the column already, it is not known yet how much is left to move.
         let cell_bytes = match holds {
             Some(_) => 0,
-            None => self.geometry.plane_bytes(),
+            None => self.cx.geometry.plane_bytes(),
         };
-        self.placement.claim(key, target);
+        self.cx.placement.claim(key, target);
         self.fills.begin((class, key), target, sources, cell_bytes);
         let (group, column) = key;
         self.classify_again(group);
-        self.tell_lane(
+        self.cx.tell_lane(
             group,
             Command::Fill {
                 group,
@@ -245,10 +249,10 @@ impl Pool {
 
     /// A fill has taken a step.
     pub(super) fn fill_stepped(&mut self, group: u64, column: u16, bytes: u64) {
-        let cell_bytes = self.geometry.plane_bytes();
-        let lane = self.geometry.lane_of(group);
+        let cell_bytes = self.cx.geometry.plane_bytes();
+        let lane = self.cx.geometry.lane_of(group);
         self.fills
-            .stepped((self.now, lane), (group, column), bytes, cell_bytes);
+            .stepped((self.cx.now, lane), (group, column), bytes, cell_bytes);
     }
 
     /// A step of a fill has read and verified so much.
@@ -284,43 +288,43 @@ impl Pool {
             self.fills_ended();
             return;
         }
-        if self.placement.held_before(key, target).is_some() {
+        if self.cx.placement.held_before(key, target).is_some() {
             self.fills
                 .progress
                 .caught_up(&fill.sources, target.seat, copied_bytes);
-            self.placement.note_return(target.seat, copied_bytes);
+            self.cx.placement.note_return(target.seat, copied_bytes);
         }
         self.record_fill(key, target, true);
     }
 
     fn record_fill(&mut self, key: Key, target: Cell, moves: bool) {
         self.fills.record(key, target, moves);
-        let page = self.placement.record(key, target);
-        self.write_cell_page(page);
+        let page = self.cx.placement.record(key, target);
+        self.cx.write_cell_page(page);
     }
 
     /// Records a column at home that is there, or whose group has no content.
     pub(super) fn record_unmoved_at_home(&mut self, key: Key) {
-        let home = self.placement.home(key);
-        self.placement.claim(key, home);
+        let home = self.cx.placement.home(key);
+        self.cx.placement.claim(key, home);
         self.record_fill(key, home, false);
     }
 
     /// Records a column as if it had been filled at home.
     pub(super) fn record_at_home(&mut self, key: Key) {
-        let home = self.placement.home(key);
-        self.placement.claim(key, home);
+        let home = self.cx.placement.home(key);
+        self.cx.placement.claim(key, home);
         self.fills.progress.cells_total += 1;
         self.record_fill(key, home, true);
     }
 
     /// Columns are intact in their home cells on a drive that is back: record them as if they had been filled.
     pub(super) fn readmit(&mut self, seat: Seat, columns: Vec<Key>) {
-        if self.facts.seats[seat.index()].state != SeatState::Filling {
+        if self.cx.facts.seats[seat.index()].state != SeatState::Filling {
             return;
         }
         for key in columns {
-            let placement = &self.placement;
+            let placement = &self.cx.placement;
             if !placement.groups().has(key.0)
                 || placement.place(key).is_some()
                 || self.fills.is_under_way(key)
@@ -328,7 +332,7 @@ impl Pool {
             {
                 continue;
             }
-            self.placement.note_return(seat, 0);
+            self.cx.placement.note_return(seat, 0);
             self.record_at_home(key);
         }
     }
@@ -336,8 +340,8 @@ impl Pool {
     /// A group is to be made blank: columns that were left behind in spare space are recorded as if they had been filled
     /// at home. Returns whether there is none.
     pub(crate) fn bring_home(&mut self, group: u64) -> bool {
-        let columns = self.placement.columns().map(|column| (group, column));
-        let behind = columns.filter(|&key| self.placement.is_left_behind(key));
+        let columns = self.cx.placement.columns().map(|column| (group, column));
+        let behind = columns.filter(|&key| self.cx.placement.is_left_behind(key));
         let behind: Vec<Key> = behind.collect();
         for &key in &behind {
             if self.fills.is_under_way(key) {
@@ -345,7 +349,7 @@ impl Pool {
             }
             if self.fills.is_idle() {
                 // Nothing is copied, so this is no rebuild that could end.
-                self.fills.progress.ended.get_or_insert(self.now);
+                self.fills.progress.ended.get_or_insert(self.cx.now);
             }
             self.record_at_home(key);
         }
@@ -354,9 +358,9 @@ impl Pool {
 
     /// A group has been made blank: no column of it was left behind.
     pub(crate) fn check_blank(&self, group: u64) {
-        for column in self.placement.columns() {
+        for column in self.cx.placement.columns() {
             debug_assert!(
-                !self.placement.is_left_behind((group, column)),
+                !self.cx.placement.is_left_behind((group, column)),
                 "column {column} of group {group} is made blank in spare space, and its home drive is complete"
             );
         }
@@ -364,11 +368,11 @@ impl Pool {
 
     /// The record is durable: the cell is the column's place from now on.
     pub(super) fn settle(&mut self, record: Record) {
-        self.placement.settle(record);
+        self.cx.placement.settle(record);
         self.fills.recorded(record.key);
         self.stalls.filled();
         let (cell, (group, column)) = (record.cell, record.key);
-        self.tell_lane(
+        self.cx.tell_lane(
             group,
             Command::Settle {
                 group,
@@ -384,8 +388,8 @@ impl Pool {
     pub(super) fn settled(&mut self, group: u64, column: u16) {
         let key = (group, column);
         self.fills.settled(key);
-        let page = self.placement.settled(key);
-        self.write_cell_page(page);
+        let page = self.cx.placement.settled(key);
+        self.cx.write_cell_page(page);
         self.leaving.may_have_room();
         // With this column, others of the group that could not be reconstructed perhaps can be.
         let others = self.fills.hope_again(group);
@@ -401,8 +405,8 @@ impl Pool {
     pub(super) fn fill_unrecorded(&mut self, record: Record) {
         let (group, column) = record.key;
         if let Some(target) = self.fills.unrecorded(record.key) {
-            self.placement.release(record.key, target);
-            self.tell_lane(group, Command::Abandon { group, column });
+            self.cx.placement.release(record.key, target);
+            self.cx.tell_lane(group, Command::Abandon { group, column });
         }
     }
 
@@ -415,7 +419,7 @@ impl Pool {
         } else if fault == Fault::Lost || fault == Fault::Medium {
             self.fills.lost((group, column));
             self.fill_waits_for_drives();
-            self.report(Report::CellLost {
+            self.cx.report(Report::CellLost {
                 group,
                 column,
                 cells: 1,
@@ -430,7 +434,7 @@ impl Pool {
 
     /// A fill failed: its target is free, and the column waits again if it can be filled.
     fn fill_over(&mut self, group: u64, column: u16, target: Cell) {
-        self.placement.release((group, column), target);
+        self.cx.placement.release((group, column), target);
         self.wait_again((group, column));
         self.classify_again(group);
         self.fills_ended();
@@ -442,11 +446,11 @@ impl Pool {
         if self.fills.stopped || self.fills.is_unrecoverable(key) {
             return false;
         }
-        let Some(why) = self.placement.why(key) else {
+        let Some(why) = self.cx.placement.why(key) else {
             return false;
         };
-        self.placement.target_for(key, why).is_some()
-            && self.placement.groups().has(key.0)
+        self.cx.placement.target_for(key, why).is_some()
+            && self.cx.placement.groups().has(key.0)
             && self.fills.wait(self.fill_class(why, key.0), key)
     }
 
@@ -469,19 +473,19 @@ impl Pool {
     /// Columns of a group that are absent and not being filled: with one that is, a group that has lost two has
     /// redundancy again, and the second is no more urgent than those of groups that have lost one.
     fn lost_in(&self, group: u64) -> usize {
-        let keys = self.placement.columns().map(|column| (group, column));
+        let keys = self.cx.placement.columns().map(|column| (group, column));
         let lost =
-            |&key: &Key| self.placement.place(key).is_none() && !self.fills.is_under_way(key);
+            |&key: &Key| self.cx.placement.place(key).is_none() && !self.fills.is_under_way(key);
         keys.filter(lost).count()
     }
 
     fn fills_ended(&mut self) {
         if self.fills.is_idle() && self.fills.progress.ended.is_none() {
-            self.fills.progress.ended = Some(self.now);
+            self.fills.progress.ended = Some(self.cx.now);
             // Columns that a returned drive still has are only recorded, and no rebuild of them begins.
             if std::mem::take(&mut self.fills.announced) {
                 let cells = self.fills.progress.cells_done;
-                self.report(Report::RebuildEnds { cells });
+                self.cx.report(Report::RebuildEnds { cells });
             }
             self.repair_unrecovered();
         }
@@ -491,10 +495,11 @@ impl Pool {
     pub(super) fn complete_seats(&mut self) {
         // Groups that are being made blank belong to volumes soon, and may have a column to fill.
         let makes_blank = !self.initialization.is_idle() || !self.new_volumes.is_empty();
-        if !self.fills.none_waits() || self.closing.is_some() || makes_blank {
+        if !self.fills.none_waits() || self.cx.closing.is_some() || makes_blank {
             return;
         }
         let filling: Vec<Seat> = self
+            .cx
             .facts
             .seats()
             .filter(|(_, facts)| facts.state == SeatState::Filling)
@@ -502,23 +507,23 @@ impl Pool {
             .collect();
         for seat in filling {
             // A drive that joins the layout has no columns before its table counts.
-            let layout = self.geometry.layout();
+            let layout = self.cx.geometry.layout();
             let joins = seat.0 >= layout.drives() || layout.vacant().contains(&seat);
             let leaves = self.leaving() == Some(seat);
             // A successor that steps in gets its records when it has the seat.
             if joins
                 || leaves
                 || self.promotions.contains_key(&seat)
-                || self.placement.is_any_writing()
-                || self.placement.lacks_columns(seat)
+                || self.cx.placement.is_any_writing()
+                || self.cx.placement.lacks_columns(seat)
             {
                 continue;
             }
-            self.facts.seats[seat.index()].state = SeatState::Current;
-            self.facts.seats[seat.index()].holds = None;
-            self.seats_changed();
+            self.cx.facts.seats[seat.index()].state = SeatState::Current;
+            self.cx.facts.seats[seat.index()].holds = None;
+            self.cx.seats_changed();
             let caught_up = self.return_ends(seat);
-            self.placement.complete(seat);
+            self.cx.placement.complete(seat);
             let mut effects = vec![OnDurable::Lanes(Command::SeatCurrent(seat))];
             effects.extend(caught_up.map(OnDurable::Report));
             effects.push(OnDurable::Report(Report::SeatComplete { seat }));
@@ -528,14 +533,14 @@ impl Pool {
             // The spare cells of its columns are free for others, and columns that could not be reconstructed before
             // perhaps can be.
             effects.push(OnDurable::Requeue);
-            self.commit(effects);
+            self.cx.commit(effects);
         }
     }
 
     /// Pauses the rebuild (cells under way are finished), or resumes it. A rebuild that is paused before its first cell
     /// counts as begun when it is resumed.
     pub fn pause_fills(&mut self, now: Instant, paused: bool) {
-        self.now = now;
+        self.cx.now = now;
         let untouched = self.fills.progress.cells_done == 0 && self.fills.in_flight() == 0;
         if self.fills.paused && !paused && untouched {
             self.fills.progress.began = now;
@@ -547,20 +552,20 @@ impl Pool {
     /// Abandons the fills of a group: it waits again for them when they have ended.
     pub(crate) fn let_fills_go(&mut self, group: u64) {
         for (group, column) in self.fills.let_go(group) {
-            self.tell_lane(group, Command::Abandon { group, column });
+            self.cx.tell_lane(group, Command::Abandon { group, column });
         }
     }
 
     /// Starts no new fills, and abandons those in flight.
     pub(super) fn stop_fills(&mut self) {
         for (group, column) in self.fills.stop() {
-            self.tell_lane(group, Command::Abandon { group, column });
+            self.cx.tell_lane(group, Command::Abandon { group, column });
         }
     }
 
     /// A drive is out: fills onto it fail, and cells that were recorded there are gone.
     pub(super) fn fills_lost_seat(&mut self, seat: Seat) {
-        self.placement.lose(seat);
+        self.cx.placement.lose(seat);
         self.fills.superseded(seat);
     }
 

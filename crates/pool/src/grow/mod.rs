@@ -99,14 +99,14 @@ impl Pool {
         self.check_may_grow()?;
         let planned = self.planned(drives)?;
         let columns = self.with_content(&planned.moves);
-        let before = u16::try_from(self.layout_seats().count()).expect("seats are 16 bits");
+        let before = u16::try_from(self.cx.layout_seats().count()).expect("seats are 16 bits");
         let after = before + u16::try_from(drives).expect("they were counted");
-        let group_bytes = self.geometry.group_data_bytes();
+        let group_bytes = self.cx.geometry.group_data_bytes();
         Ok(GrowthPlan {
             scheme: self.facts_with(&planned.table).scheme,
             drives: (before, after),
             columns,
-            moved_bytes: columns * self.geometry.plane_bytes(),
+            moved_bytes: columns * self.cx.geometry.plane_bytes(),
             capacity_bytes: (self.capacity_bytes(), planned.groups * group_bytes),
         })
     }
@@ -135,7 +135,7 @@ impl Pool {
         }
         let mut seats = BTreeSet::new();
         for &seat in waiting {
-            let facts = self.facts.seats.get(seat.index());
+            let facts = self.cx.facts.seats.get(seat.index());
             let Some(facts) = facts.filter(|facts| facts.is_free()) else {
                 return Err(GrowError::NotWaiting { seat });
             };
@@ -163,8 +163,8 @@ impl Pool {
         waiting: &[Seat],
         ticket: Ticket,
     ) -> Result<(), PoolError> {
-        self.now = now;
-        if self.closing.is_some() {
+        self.cx.now = now;
+        if self.cx.closing.is_some() {
             return Err(PoolError::Closing);
         }
         let refused = |error| PoolError::Grow { error };
@@ -173,7 +173,7 @@ impl Pool {
         let Planned { table, moves, .. } = planned.map_err(refused)?;
         let waiting = waiting.iter();
         let mut joining: Vec<Uuid> = { waiting }
-            .map(|seat| self.facts.seats[seat.index()].drive)
+            .map(|seat| self.cx.facts.seats[seat.index()].drive)
             .collect();
         let fresh = !drives.is_empty();
         for drive in drives {
@@ -188,7 +188,7 @@ impl Pool {
             ticket,
         }));
         if fresh {
-            self.commit(Vec::new());
+            self.cx.commit(Vec::new());
         }
         self.advance();
         Ok(())
@@ -197,14 +197,14 @@ impl Pool {
     /// Whether an expansion is under way.
     #[must_use]
     pub const fn is_growing(&self) -> bool {
-        self.facts.grows || self.growth.joining.is_some()
+        self.cx.facts.grows || self.growth.joining.is_some()
     }
 
     /// Whether the pool may grow now, by whatever drives.
     fn check_may_grow(&self) -> Result<(), GrowError> {
-        let scheme = || self.facts.scheme.clone();
-        let parsed = self.facts.parsed_scheme().ok();
-        if self.geometry.layout().table().is_none() || self.geometry.is_elastic() {
+        let scheme = || self.cx.facts.scheme.clone();
+        let parsed = self.cx.facts.parsed_scheme().ok();
+        if self.cx.geometry.layout().table().is_none() || self.cx.geometry.is_elastic() {
             return Err(GrowError::NotPieces { scheme: scheme() });
         }
         if parsed.is_none_or(|scheme| scheme.domains.is_some()) {
@@ -216,8 +216,8 @@ impl Pool {
         if let Some(seat) = self.is_to_leave() {
             return Err(GrowError::Leaving { seat });
         }
-        for seat in self.layout_seats() {
-            match self.facts.seats[seat.index()].state {
+        for seat in self.cx.layout_seats() {
+            match self.cx.facts.seats[seat.index()].state {
                 SeatState::Current => {}
                 state => {
                     let out = matches!(state, SeatState::Out { .. });
@@ -228,7 +228,7 @@ impl Pool {
                 return Err(GrowError::Replacing { seat });
             }
         }
-        let away: BTreeSet<u64> = self.placement.away().map(|(_, key)| key.0).collect();
+        let away: BTreeSet<u64> = self.cx.placement.away().map(|(_, key)| key.0).collect();
         if !away.is_empty() {
             let groups = away.len() as u64;
             return Err(GrowError::Incomplete { groups });
@@ -240,7 +240,7 @@ impl Pool {
     }
 
     pub(super) fn lost_blocks(&self) -> u64 {
-        let losses = &self.facts.losses;
+        let losses = &self.cx.facts.losses;
         let listed = losses.ranges.iter().map(|&(_, _, blocks)| blocks);
         listed.sum::<u64>() + losses.unlisted_blocks
     }
@@ -250,14 +250,14 @@ impl Pool {
         if drives == 0 {
             return Err(GrowError::NoDrives);
         }
-        let table = self.geometry.layout().table().expect("it may grow");
+        let table = self.cx.geometry.layout().table().expect("it may grow");
         let after = usize::from(layout::Layout::drives(table)) + drives;
         if u16::try_from(after).is_err() {
             let why = format!("{after} drives are more than seats can count");
             return Err(GrowError::Layout { why });
         }
         let drives = u16::try_from(drives).expect("there are as many seats");
-        let content = self.placement.groups();
+        let content = self.cx.placement.groups();
         let (table, moves) = table.grown(drives, &|group| content.has(group));
         let mut full = table.clone();
         full.fill_up();
@@ -274,7 +274,7 @@ impl Pool {
 
     /// How many of these columns have content.
     fn with_content(&self, moves: &[Move]) -> u64 {
-        let content = self.placement.groups();
+        let content = self.cx.placement.groups();
         let moves = moves.iter().filter(|piece| content.has(piece.group));
         moves.count() as u64
     }
@@ -294,13 +294,13 @@ impl Pool {
             drives: layout::Layout::drives(table).into(),
             bytes: bytes(groups),
             room,
-            piece_bytes: larger * self.geometry.cell_bytes(),
+            piece_bytes: larger * self.cx.geometry.cell_bytes(),
         })
     }
 
     /// The facts with another table. All numbers of the scheme are given: their defaults depend on the number of drives.
     pub(super) fn facts_with(&self, table: &Table) -> PoolFacts {
-        let mut facts = self.facts.clone();
+        let mut facts = self.cx.facts.clone();
         let layout: &dyn layout::Layout = table;
         let mut scheme = facts.parsed_scheme().expect("the pool was opened with it");
         scheme.data = Some(layout.columns() - scheme.parity);
@@ -323,7 +323,7 @@ impl Pool {
             self.call_off_growth(PoolError::Grow { error });
             return;
         }
-        if !self.fills.is_idle() || self.placement.is_any_writing() {
+        if !self.fills.is_idle() || self.cx.placement.is_any_writing() {
             return;
         }
         if !joining.records {
@@ -331,7 +331,7 @@ impl Pool {
                 .moves
                 .iter()
                 .map(|piece| (piece.group, piece.column));
-            let keys = keys.filter(|&key| !self.placement.has_record(key));
+            let keys = keys.filter(|&key| !self.cx.placement.has_record(key));
             let keys = keys.skip(usize::from(seeded::is(SeededFault::HomeWithoutEntry)));
             let keys: Vec<Key> = keys.collect();
             self.growth.joining.as_mut().expect("just seen").records = true;
@@ -339,7 +339,7 @@ impl Pool {
             if seeded::is(SeededFault::LabelsBeforeEntries) {
                 self.switch();
             }
-        } else if self.labels.is_settled() && self.journal_wipes.is_empty() {
+        } else if self.cx.labels.is_settled() && self.journal_wipes.is_empty() {
             self.switch();
         }
     }
@@ -347,20 +347,20 @@ impl Pool {
     /// Whether the growth cannot proceed: a drive of the layout is not complete, or one that was to join waits no more.
     fn growth_fails(&self, drives: &[Uuid]) -> bool {
         let whole = |seat: Seat| {
-            let complete = self.facts.seats[seat.index()].state == SeatState::Current;
+            let complete = self.cx.facts.seats[seat.index()].state == SeatState::Current;
             complete && self.successor(seat).is_none() && !self.promotions.contains_key(&seat)
         };
         let waits = |drive: &Uuid| {
-            let mut seats = self.facts.seats.iter();
+            let mut seats = self.cx.facts.seats.iter();
             seats.any(|facts| facts.drive == *drive && facts.is_free())
         };
-        !self.layout_seats().all(whole) || !drives.iter().all(waits)
+        !self.cx.layout_seats().all(whole) || !drives.iter().all(waits)
     }
 
     /// The growth does not take place: its drives stay as spares.
     pub(super) fn call_off_growth(&mut self, error: PoolError) {
         if let Some(joining) = self.growth.joining.take() {
-            self.done(joining.ticket, Err(error));
+            self.cx.done(joining.ticket, Err(error));
         }
     }
 
@@ -368,7 +368,7 @@ impl Pool {
     pub(super) fn record_all_at_home(&mut self, keys: Vec<Key>) {
         if !keys.is_empty() && self.fills.is_idle() {
             // This is no rebuild that could end.
-            self.fills.progress.ended.get_or_insert(self.now);
+            self.fills.progress.ended.get_or_insert(self.cx.now);
         }
         for key in keys {
             self.record_unmoved_at_home(key);
@@ -379,9 +379,9 @@ impl Pool {
     fn switch(&mut self) {
         let joining = self.growth.joining.as_ref().expect("drives are to join");
         let count = u16::try_from(joining.drives.len()).expect("seats are 16 bits");
-        let table = self.geometry.layout().table().expect("it grows");
+        let table = self.cx.geometry.layout().table().expect("it grows");
         let seats: Vec<Seat> = table.seats_for(count).collect();
-        let recorded = |piece: &Move| self.placement.has_record((piece.group, piece.column));
+        let recorded = |piece: &Move| self.cx.placement.has_record((piece.group, piece.column));
         let wrong = seeded::is(SeededFault::HomeWithoutEntry)
             || seeded::is(SeededFault::LabelsBeforeEntries);
         assert!(
@@ -392,30 +392,34 @@ impl Pool {
         // Where a drive takes a vacant seat, the empty entry is in its seat of before.
         let mut emptied = Vec::new();
         for (&seat, drive) in seats.iter().zip(&joining.drives) {
-            let from = self.facts.seats().find(|(_, facts)| facts.drive == *drive);
+            let from = self
+                .cx
+                .facts
+                .seats()
+                .find(|(_, facts)| facts.drive == *drive);
             let from = from.expect("it waits").0;
             if from != seat {
                 self.exchange(seat, from);
                 emptied.push(OnDurable::Vacate(from));
             }
         }
-        self.facts = self.facts_with(&joining.table);
-        self.facts.grows = true;
+        self.cx.facts = self.facts_with(&joining.table);
+        self.cx.facts.grows = true;
         for &seat in &seats {
-            let number = self.facts.number(seat);
+            let number = self.cx.facts.number(seat);
             if number != seat.0 {
-                self.facts.joined.push((seat.0, number));
+                self.cx.facts.joined.push((seat.0, number));
             }
         }
         for &seat in &seats {
-            self.facts.seats[seat.index()].state = SeatState::Filling;
-            self.placement.joins(seat);
-            self.placement.begin_table(seat);
+            self.cx.facts.seats[seat.index()].state = SeatState::Filling;
+            self.cx.placement.joins(seat);
+            self.cx.placement.begin_table(seat);
         }
-        self.seats_changed();
+        self.cx.seats_changed();
         let mut effects = vec![self.grow_to()];
         for &seat in &seats {
-            let drive = self.facts.seats[seat.index()].drive;
+            let drive = self.cx.facts.seats[seat.index()].drive;
             effects.push(OnDurable::Lanes(Command::SeatIn(seat)));
             effects.push(OnDurable::Report(Report::DriveIn { seat, drive }));
         }
@@ -428,12 +432,12 @@ impl Pool {
             OnDurable::Done(joining.ticket, Ok(())),
         ]);
         effects.extend(emptied);
-        self.commit(effects);
+        self.cx.commit(effects);
     }
 
     /// The table of the facts counts from the moment on when it is durable.
     pub(super) fn grow_to(&mut self) -> OnDurable {
-        let geometry = geometry_of(&self.facts).expect("it was checked when it was planned");
+        let geometry = geometry_of(&self.cx.facts).expect("it was checked when it was planned");
         self.growth.switches = Some(geometry.groups());
         OnDurable::Grow(Arc::new(geometry))
     }
@@ -441,60 +445,62 @@ impl Pool {
     /// The facts with another table are durable.
     pub(super) fn grown(&mut self, geometry: Arc<Geometry>) {
         self.growth.switches = None;
-        self.placement.switch(&geometry);
-        self.tell_lanes(&Command::Grow(GrownGeometry(Arc::clone(&geometry))));
-        self.geometry = geometry;
-        for seat in self.layout_seats() {
-            self.placement.forget_records_at_home(seat);
+        self.cx.placement.switch(&geometry);
+        self.cx
+            .tell_lanes(&Command::Grow(GrownGeometry(Arc::clone(&geometry))));
+        self.cx.geometry = geometry;
+        for seat in self.cx.layout_seats() {
+            self.cx.placement.forget_records_at_home(seat);
         }
-        self.actions.push_back(PoolAction::VolumesChanged);
+        self.cx.act(PoolAction::VolumesChanged);
     }
 
     /// The drives of two seats beyond the layout's change places; they keep their numbers.
     fn exchange(&mut self, a: Seat, b: Seat) {
-        let numbers = [b, a].map(|seat| self.facts.number(seat));
+        let numbers = [b, a].map(|seat| self.cx.facts.number(seat));
         if seeded::is(SeededFault::ExchangeWithoutSpare) {
-            self.facts.seats[a.index()] = self.facts.seats[b.index()].clone();
+            self.cx.facts.seats[a.index()] = self.cx.facts.seats[b.index()].clone();
         } else {
-            self.facts.seats.swap(a.index(), b.index());
+            self.cx.facts.seats.swap(a.index(), b.index());
         }
-        self.facts.set_numbers([a, b], numbers);
+        self.cx.facts.set_numbers([a, b], numbers);
         for (seat, before) in [(a, b), (b, a)] {
-            let facts = &mut self.facts.seats[seat.index()];
+            let facts = &mut self.cx.facts.seats[seat.index()];
             if facts.is_removed(before) {
                 facts.replaces = Some(seat.0);
             }
         }
-        let (of_a, of_b) = (self.drives.remove(&a), self.drives.remove(&b));
-        self.drives.extend(of_a.map(|drive| (b, drive)));
-        self.drives.extend(of_b.map(|drive| (a, drive)));
+        self.cx.labels.exchange(a, b);
         self.suspicions.swap(a, b);
-        self.placement.exchange_tables(a, b);
+        self.cx.placement.exchange_tables(a, b);
         self.exchange_draining(a, b);
-        self.seats_changed();
-        self.actions.push_back(PoolAction::Swap(a, b));
+        self.cx.seats_changed();
+        self.cx.act(PoolAction::Swap(a, b));
     }
 
     /// The new drives are complete: columns of groups without content are recorded at home, and when no column is away from
     /// home, the table gets as many groups as fit.
     fn finish_growth(&mut self) {
-        let at_rest = self.facts.grows
+        let at_rest = self.cx.facts.grows
             && self.growth.switches.is_none()
-            && self.recovered
-            && self.closing.is_none()
+            && self.cx.recovered
+            && self.cx.closing.is_none()
             && self.fills.is_idle()
-            && self.labels.is_settled()
+            && self.cx.labels.is_settled()
             && self.initialization.is_idle()
             && self.replacements.is_empty()
             && self.promotions.is_empty();
-        if !at_rest || self.placement.is_incomplete() || self.placement.is_any_writing() {
+        if !at_rest || self.cx.placement.is_incomplete() || self.cx.placement.is_any_writing() {
             return;
         }
-        let behind = self.placement.left_behind();
+        let behind = self.cx.placement.left_behind();
         let behind: Vec<Key> = behind
             .filter(|_| !seeded::is(SeededFault::HomeOnTakenCell))
             .collect();
-        if behind.iter().any(|key| self.placement.groups().has(key.0)) {
+        if behind
+            .iter()
+            .any(|key| self.cx.placement.groups().has(key.0))
+        {
             // It could not be copied so far.
             return;
         }
@@ -502,19 +508,19 @@ impl Pool {
             self.record_all_at_home(behind);
             return;
         }
-        let mut table = { self.geometry.layout().table() }
+        let mut table = { self.cx.geometry.layout().table() }
             .expect("only pools of pieces grow")
             .clone();
         let groups = table.fill_up();
-        self.facts = self.facts_with(&table);
-        self.facts.grows = false;
+        self.cx.facts = self.facts_with(&table);
+        self.cx.facts.grows = false;
         let effects = vec![
             self.grow_to(),
             OnDurable::Report(Report::ExpandEnds {
                 groups,
-                bytes: groups * self.geometry.group_data_bytes(),
+                bytes: groups * self.cx.geometry.group_data_bytes(),
             }),
         ];
-        self.commit(effects);
+        self.cx.commit(effects);
     }
 }

@@ -1,0 +1,136 @@
+//! What unit tests of the pool's machines share: the context of a small pool, and what the machines ask for.
+
+use block::{Instant, Seat};
+use format::VolumeFacts;
+use plan::action::Command;
+use uuid::Uuid;
+
+use super::context::Context;
+use super::{NewDrive, Pool, PoolAction, PoolSpec, Report, Ticket, create};
+
+/// A drive of 64 MiB.
+pub(crate) fn drive(number: u128) -> NewDrive {
+    NewDrive::new(Uuid::from_u128(number), format!("drive:{number}"), 64 << 20)
+}
+
+/// A pool of so many drives. Its first labels are written, and its lanes have read their journals.
+pub(crate) fn pool(scheme: &str, drives: u16) -> Pool {
+    let spec = PoolSpec {
+        name: "p".to_owned(),
+        uuid: Uuid::from_u128(99),
+        scheme: scheme.parse().unwrap(),
+        chunk_bytes: None,
+        cell_bytes: None,
+        journal: true,
+        lazy: false,
+        interleave: false,
+        free_stripes: Some(0),
+        drives: (0..u128::from(drives)).map(drive).collect(),
+        spares: Vec::new(),
+    };
+    let mut pool = create(&spec, Ticket(0)).unwrap();
+    for _ in 0..2 {
+        settle(&mut pool);
+        for lane in 0..pool.geometry().lanes() {
+            let recovered = plan::action::Event::Recovered {
+                lane,
+                batches: 0,
+                outcome: Ok(()),
+            };
+            pool.handle_event(Instant::ZERO, &recovered);
+        }
+    }
+    settle(&mut pool);
+    pool
+}
+
+/// Answers all writes of the pool, until it asks for none; returns its other actions.
+pub(crate) fn settle(pool: &mut Pool) -> Vec<PoolAction> {
+    let mut others = Vec::new();
+    while let Some(action) = pool.poll_action() {
+        match action {
+            PoolAction::WriteDurably { id, .. } => {
+                pool.handle_completion(Instant::ZERO, id, super::Half::Flush, Ok(()));
+            }
+            other => others.push(other),
+        }
+    }
+    others
+}
+
+/// The context of such a pool, with a volume `v` of the first `groups` groups, all of which have content.
+pub(crate) fn context(scheme: &str, drives: u16, groups: u64) -> Context {
+    let mut cx = pool(scheme, drives).cx;
+    cx.facts.volumes.push(volume("v", vec![(0, groups)], &cx));
+    cx.groups_changed();
+    cx
+}
+
+/// A volume of these runs of groups.
+pub(crate) fn volume(name: &str, extents: Vec<(u64, u64)>, cx: &Context) -> VolumeFacts {
+    let groups: u64 = extents.iter().map(|&(_, count)| count).sum();
+    VolumeFacts {
+        name: name.to_owned(),
+        uuid: Uuid::from_u128(7),
+        size_bytes: groups * cx.geometry.group_data_bytes(),
+        extents,
+        interleave: None,
+    }
+}
+
+/// The commands to lanes that machines have asked for since the last call, with their lanes.
+pub(crate) fn commands(cx: &mut Context) -> Vec<(u16, Command)> {
+    let actions = std::mem::take(&mut cx.actions);
+    let (lanes, others): (Vec<_>, Vec<_>) = actions
+        .into_iter()
+        .partition(|action| matches!(action, PoolAction::Lane(..)));
+    cx.actions = others.into();
+    let commands = lanes.into_iter().filter_map(|action| match action {
+        PoolAction::Lane(lane, command) => Some((lane, command)),
+        _ => None,
+    });
+    commands.collect()
+}
+
+/// The reports since the last call.
+pub(crate) fn reports(cx: &mut Context) -> Vec<Report> {
+    let actions = std::mem::take(&mut cx.actions);
+    let (reports, others): (Vec<_>, Vec<_>) = actions
+        .into_iter()
+        .partition(|action| matches!(action, PoolAction::Report(_)));
+    cx.actions = others.into();
+    let reports = reports.into_iter().filter_map(|action| match action {
+        PoolAction::Report(report) => Some(report),
+        _ => None,
+    });
+    reports.collect()
+}
+
+/// A drive is out, by the facts.
+pub(crate) fn is_out(cx: &mut Context, seat: Seat, reason: super::OutReason) {
+    let since = cx.labels.next_generation();
+    cx.facts.seats[seat.index()].state = super::SeatState::Out { since, reason };
+    cx.labels.leave(seat);
+    cx.seats_changed();
+}
+
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pool_of_unit_tests_is_open_and_idle() {
+        let mut cx = context("raid6", 6, 3);
+        assert!(cx.recovered && cx.labels.is_settled());
+        assert_eq!(cx.placement.groups().all().collect::<Vec<_>>(), [0, 1, 2]);
+        assert_eq!(commands(&mut cx), []);
+        assert_eq!(reports(&mut cx), []);
+    }
+
+    #[test]
+    fn the_columns_of_a_drive_that_is_out_are_absent() {
+        let mut cx = context("raid6", 6, 3);
+        is_out(&mut cx, Seat(2), crate::OutReason::Hung);
+        assert_eq!(cx.placement.absent().count(), 3);
+        assert_eq!(cx.seats_gone().collect::<Vec<_>>(), [Seat(2)]);
+    }
+}
