@@ -56,7 +56,7 @@ impl Pool {
 
     fn fills_unrecorded(&mut self, records: Vec<Record>) {
         for record in records {
-            self.fill_unrecorded(record);
+            self.fills.not_recorded(&mut self.cx, record);
         }
     }
 }

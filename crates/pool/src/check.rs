@@ -14,6 +14,7 @@
 
 use layout::Cell;
 
+use super::fill::kind;
 use super::{Pool, SeatState};
 
 impl Pool {
@@ -27,7 +28,7 @@ impl Pool {
         if all {
             self.cx
                 .placement
-                .check(|seat| self.promotions.contains_key(&seat));
+                .check(|seat| self.promotions.contains_key(&seat), kind::MOVES);
         }
         self.check_volumes();
         self.elastic.check();

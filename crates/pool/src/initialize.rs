@@ -185,13 +185,13 @@ impl Pool {
             // While moves are paused no fill, no scrub and no conversion takes a step, and writes must not wait for as
             // long as that.
             if self.cx.facts.steer.paused {
-                self.let_fills_go(group);
+                self.fills.abandon_in(&mut self.cx, group);
                 self.let_scrub_go(group);
                 self.let_conversion_go(group);
             }
             return false;
         }
-        seeded::is(SeededFault::BlankInSpareSpace) || self.bring_home(group)
+        seeded::is(SeededFault::BlankInSpareSpace) || self.fills.bring_home(&mut self.cx, group)
     }
 
     fn is_in_use(&self, group: u64) -> bool {

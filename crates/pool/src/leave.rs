@@ -439,7 +439,7 @@ impl Pool {
         if self.cx.placement.columns_on(seat).next().is_some() {
             match self.cx.placement.plan_leaving(seat) {
                 LeavingPlan::New => {
-                    self.queue_fills(true);
+                    self.queue_fills();
                     self.pump_fills();
                 }
                 LeavingPlan::Stands => {}

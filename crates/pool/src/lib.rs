@@ -295,24 +295,24 @@ impl Pool {
                 read_bytes,
                 verified_blocks,
             } => {
-                self.fill_verified(read_bytes, verified_blocks);
-                self.fill_stepped(group, column, bytes);
+                self.fills.lane_verified(read_bytes, verified_blocks);
+                (self.fills).lane_stepped(&self.cx, (group, column), bytes);
             }
             Event::WantsToMove { lane, bytes } => self.wants_to_move(lane, bytes),
-            Event::Copied { group, column } => self.fill_copied(group, column),
+            Event::Copied { group, column } => self.fills.copied((group, column)),
             Event::Filled {
                 group,
                 column,
                 target,
                 copied_bytes,
-            } => self.filled(group, column, target, copied_bytes),
+            } => self.filled((group, column), target, copied_bytes),
             Event::FillFailed {
                 group,
                 column,
                 target,
                 fault,
-            } => self.fill_failed(group, column, target, fault),
-            Event::Settled { group, column } => self.settled(group, column),
+            } => self.fill_failed((group, column), target, fault),
+            Event::Settled { group, column } => self.settled((group, column)),
             Event::BlocksUnrecovered {
                 group,
                 column,
@@ -480,7 +480,7 @@ impl Pool {
         self.cx.now = now;
         self.cx.closing = Some(ticket);
         self.call_off_growth(PoolError::Closing);
-        self.stop_fills();
+        self.fills.abandon_all(&mut self.cx);
         self.stop_scrub();
         if !self.elastic.is_idle() {
             self.cx.tell_lanes(&Command::StopConverting { group: None });
@@ -573,7 +573,7 @@ impl Pool {
                 },
             ),
             OnDurable::SeatSpare(seat) => self.seat_spare(seat),
-            OnDurable::Readmit(seat, columns) => self.readmit(seat, columns),
+            OnDurable::Readmit(seat, columns) => self.fills.readmit(&mut self.cx, seat, columns),
             OnDurable::Succeed(seat) => self.promoted(seat),
             OnDurable::Vacate(seat) => self.vacate(seat),
             OnDurable::Released(seat) => self.released(seat),

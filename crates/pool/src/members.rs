@@ -528,6 +528,52 @@ impl Pool {
         Ok(seat)
     }
 
+    /// Seats whose every allocated column is at home become current.
+    pub(super) fn complete_seats(&mut self) {
+        // Groups that are being made blank belong to volumes soon, and may have a column to fill.
+        let makes_blank = !self.initialization.is_idle() || !self.new_volumes.is_empty();
+        if !self.fills.none_waits() || self.cx.closing.is_some() || makes_blank {
+            return;
+        }
+        let filling: Vec<Seat> = self
+            .cx
+            .facts
+            .seats()
+            .filter(|(_, facts)| facts.state == SeatState::Filling)
+            .map(|(seat, _)| seat)
+            .collect();
+        for seat in filling {
+            // A drive that joins the layout has no columns before its table counts.
+            let layout = self.cx.geometry.layout();
+            let joins = seat.0 >= layout.drives() || layout.vacant().contains(&seat);
+            let leaves = self.leaving() == Some(seat);
+            // A successor that steps in gets its records when it has the seat.
+            if joins
+                || leaves
+                || self.promotions.contains_key(&seat)
+                || self.cx.placement.is_any_writing()
+                || self.cx.placement.lacks_columns(seat)
+            {
+                continue;
+            }
+            self.cx.facts.seats[seat.index()].state = SeatState::Current;
+            self.cx.facts.seats[seat.index()].holds = None;
+            self.cx.seats_changed();
+            let caught_up = self.return_ends(seat);
+            self.cx.placement.complete(seat);
+            let mut effects = vec![OnDurable::Lanes(Command::SeatCurrent(seat))];
+            effects.extend(caught_up.map(OnDurable::Report));
+            effects.push(OnDurable::Report(Report::SeatComplete { seat }));
+            // With this drive, data that could not be read perhaps can be.
+            let without_spare = std::mem::take(&mut self.without_spare);
+            effects.extend(without_spare.into_iter().map(OnDurable::SeatSpare));
+            // The spare cells of its columns are free for others, and columns that could not be reconstructed before
+            // perhaps can be.
+            effects.push(OnDurable::Requeue);
+            self.cx.commit(effects);
+        }
+    }
+
     /// Removes a spare: a drive that waits in a seat beyond the layout's, or is out there. Other drives keep their
     /// numbers; the seat's number is free again when the seat is the last one. Done when that is durable in the labels
     /// and the drive is no longer used.

@@ -20,7 +20,7 @@ use block::{BLOCK_BYTES, Instant, Seat};
 use plan::priority;
 
 use super::Pool;
-use super::placement::Why;
+use super::fill::kind::{self, PartOf};
 
 /// Samples of the rate. They reach back a half of the work's time so far, at least and at most so much each.
 const SAMPLES: usize = 32;
@@ -227,7 +227,7 @@ impl Pool {
     }
 
     fn fill_work(&self, now: Instant, without: u64) -> Option<Work> {
-        let why = self.fills.why()?;
+        let kind = self.fills.kind()?.policy();
         let progress = self.progress();
         let steer = &self.cx.facts.steer;
         let done_bytes = self.rebuilt_bytes();
@@ -249,13 +249,14 @@ impl Pool {
             all.max(drives).max(lanes).max(bound) + LAST_SECONDS
         });
         Some(Work {
-            kind: match why {
-                Why::CopyBack if progress.expands => "expand",
-                why => why.name(),
+            kind: match kind.part_of(&self.cx.facts) {
+                PartOf::Growth if progress.expands => "expand",
+                _ => kind.name(),
             },
-            priority: match why == Why::Rebuild && without > 0 {
-                true => priority::urgent().name(),
-                false => priority::of(steer).name(),
+            priority: if kind.is_urgent() && without > 0 {
+                priority::urgent().name()
+            } else {
+                priority::of(steer).name()
             },
             paused: steer.paused,
             done_bytes,
@@ -278,11 +279,11 @@ impl Pool {
         let stride = waiting.div_ceil(CELLS).max(1);
         let part = as_f64(cell_bytes) * as_f64(stride as u64);
         for (group, column) in self.fills.waiting_keys().step_by(stride) {
-            let Some(target) = self.cx.placement.target((group, column)) else {
+            let Some(target) = kind::target(&self.cx.placement, (group, column)) else {
                 continue;
             };
             *left.entry(target.seat).or_default() += part;
-            let (needed, readable) = self.fill_readable((group, column));
+            let (needed, readable) = self.cx.fill_readable((group, column));
             let share = as_f64(needed as u64) / as_f64(readable.len().max(1) as u64);
             for seat in readable {
                 *left.entry(seat).or_default() += part * share;

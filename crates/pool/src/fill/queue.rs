@@ -33,9 +33,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use block::{Instant, Seat};
 use layout::Cell;
 
+use super::kind::Kind;
 use super::order::{FILL_ORDERS, FillChoice, FillLoads, FillOrder};
 use crate::Progress;
-use crate::placement::{Key, Why};
+use crate::placement::Key;
 use crate::work::Recent;
 
 /// Fills that use one drive at a time, with the longest steps: enough to keep its queue from running dry, though a fill
@@ -48,36 +49,27 @@ pub(super) const FILLS_PER_DRIVE: u64 = 11;
 /// Cells of a class among which the next one is chosen. More than a few hundred gain nothing.
 const SCAN_AHEAD: usize = 256;
 
-/// Why a cell is filled; earlier variants go first.
+/// How urgent a move is; smaller ones go first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Class {
-    /// The column is absent; the more columns its group has lost, the sooner.
-    Rebuild { lost: Reverse<usize> },
-    /// The column's drive leaves the pool.
-    Leave,
-    /// The column is on spare space and its home is in again.
-    CopyBack,
-    /// The column's drive is being replaced.
-    Replace,
+pub(super) struct Class {
+    pub(super) kind: Kind,
+    pub(super) urgency: Reverse<usize>,
 }
 
 impl Class {
-    const fn why(self) -> Why {
-        match self {
-            Self::Rebuild { .. } => Why::Rebuild,
-            Self::Leave => Why::Leave,
-            Self::CopyBack => Why::CopyBack,
-            Self::Replace => Why::Replace,
+    /// Of a move in a group that has lost so many columns that are not being filled.
+    pub(super) fn new(kind: Kind, lost: impl FnOnce() -> usize) -> Self {
+        let urgency = if kind.policy().is_urgent() { lost() } else { 0 };
+        Self {
+            kind,
+            urgency: Reverse(urgency),
         }
     }
 
     /// Which fills yield to which: the columns that its group has lost beside those that are being filled; 0 if the
     /// column is there.
     const fn urgency(self) -> usize {
-        match self {
-            Self::Rebuild { lost } => lost.0,
-            Self::Leave | Self::CopyBack | Self::Replace => 0,
-        }
+        self.urgency.0
     }
 }
 
@@ -93,6 +85,7 @@ pub(super) struct Limits {
 /// A cell that a lane fills.
 #[derive(Clone, Debug)]
 pub(super) struct Filling {
+    pub(super) kind: Kind,
     target: Cell,
     /// By its class when it began, or when membership last changed.
     urgency: usize,
@@ -163,8 +156,10 @@ pub(crate) struct Fills {
     pub(super) equal: bool,
     /// The beginning of a rebuild was reported, and not its end.
     pub(super) announced: bool,
+    /// Nothing is left to fill, and the pool has not been told.
+    pub(super) has_ended: bool,
     /// Why the last cell was filled.
-    last: Option<Why>,
+    last: Option<Kind>,
     /// What was moved of late.
     pub(crate) recent: Recent,
 }
@@ -184,6 +179,7 @@ impl Default for Fills {
             exhausted: false,
             equal: false,
             announced: false,
+            has_ended: false,
             last: None,
             recent: Recent::default(),
         }
@@ -196,7 +192,7 @@ impl Fills {
         self.none_waits() && self.in_flight.is_empty() && self.filled.is_empty()
     }
 
-    pub(super) fn none_waits(&self) -> bool {
+    pub(crate) fn none_waits(&self) -> bool {
         self.waiting.is_empty()
     }
 
@@ -227,8 +223,8 @@ impl Fills {
     }
 
     /// Why cells are filled: the most urgent reason of those that wait, or that of the last one. `None` if none is.
-    pub(crate) fn why(&self) -> Option<Why> {
-        let waiting = self.waiting.keys().next().map(|class| class.why());
+    pub(crate) fn kind(&self) -> Option<Kind> {
+        let waiting = self.waiting.keys().next().map(|class| class.kind);
         let under_way = !self.is_idle();
         { waiting.min(self.last.or(waiting)).or(self.last) }.filter(|_| under_way)
     }
@@ -442,7 +438,7 @@ impl Fills {
 impl Fills {
     /// A column that waited is chosen.
     pub(super) fn choose(&mut self, class: Class, key: Key) {
-        self.last = Some(class.why());
+        self.last = Some(class.kind);
         self.take(class, key);
     }
 
@@ -461,6 +457,7 @@ impl Fills {
         }
         self.progress.caught_up(&sources, target.seat, bytes);
         let filling = Filling {
+            kind: class.kind,
             target,
             urgency,
             yields: false,
@@ -490,7 +487,7 @@ impl Fills {
     }
 
     /// The target has its blocks: its drives are free for other fills.
-    pub(super) fn copied(&mut self, key: Key) {
+    pub(crate) fn copied(&mut self, key: Key) {
         let Some(fill) = self.in_flight.get_mut(&key) else {
             return;
         };
@@ -656,8 +653,19 @@ mod tests {
     };
     const KEY: Key = (7, 1);
     const CELL_BYTES: u64 = 1 << 20;
-    const LOST_ONE: Class = Class::Rebuild { lost: Reverse(1) };
-    const LOST_TWO: Class = Class::Rebuild { lost: Reverse(2) };
+    const LOST_ONE: Class = Class {
+        kind: Kind::FIRST,
+        urgency: Reverse(1),
+    };
+    const LOST_TWO: Class = Class {
+        kind: Kind::FIRST,
+        urgency: Reverse(2),
+    };
+
+    /// The class of a move of a column that is there.
+    fn class(kind: &str) -> Class {
+        Class::new(Kind::named(kind), || 0)
+    }
 
     fn choice(key: Key) -> FillChoice {
         FillChoice {
@@ -771,8 +779,8 @@ mod tests {
     fn what_has_lost_most_is_first() {
         let mut fills = Fills::default();
         for (class, key) in [
-            (Class::Replace, (0, 0)),
-            (Class::CopyBack, (1, 0)),
+            (class("replace"), (0, 0)),
+            (class("copy_back"), (1, 0)),
             (LOST_ONE, (2, 0)),
             (LOST_TWO, (3, 0)),
         ] {
@@ -797,7 +805,7 @@ mod tests {
             ..choice(key)
         };
         fills.wait(LOST_TWO, (100, 4));
-        fills.wait(Class::CopyBack, (101, 5));
+        fills.wait(class("copy_back"), (101, 5));
         assert_eq!(next(&mut fills, elsewhere), Some((101, 5)));
         assert_eq!(next(&mut fills, elsewhere), None);
         fills.copied((0, 4));
@@ -814,7 +822,7 @@ mod tests {
     #[test]
     fn a_fill_yields_while_a_more_urgent_one_uses_one_of_its_drives() {
         let mut fills = filling();
-        fills.begin((Class::CopyBack, (8, 0)), at(5), vec![Seat(6)], 0);
+        fills.begin((class("copy_back"), (8, 0)), at(5), vec![Seat(6)], 0);
         fills.begin((LOST_ONE, (9, 0)), at(6), vec![Seat(7)], 0);
         assert_eq!(fills.yield_drives(), [((8, 0), true)]);
         assert_eq!(fills.yield_drives(), [], "once");
@@ -1026,7 +1034,7 @@ mod tests {
     #[test]
     fn when_it_stops_nothing_waits_and_what_is_under_way_is_named() {
         let mut fills = filling();
-        fills.wait(Class::Replace, (1, 1));
+        fills.wait(class("replace"), (1, 1));
         assert_eq!(fills.stop(), [KEY]);
         assert!(fills.stopped && fills.none_waits() && !fills.none_is_filled());
     }

@@ -28,6 +28,7 @@ use plan::action::{Command, GrownGeometry};
 use uuid::Uuid;
 
 use super::create::{TABLE_ROOM, to_hex};
+use super::fill::kind;
 use super::open::geometry_of;
 use super::placement::Key;
 use super::{
@@ -228,7 +229,9 @@ impl Pool {
                 return Err(GrowError::Replacing { seat });
             }
         }
-        let away: BTreeSet<u64> = self.cx.placement.away().map(|(_, key)| key.0).collect();
+        let away: BTreeSet<u64> = kind::away(&self.cx.placement)
+            .map(|(_, key)| key.0)
+            .collect();
         if !away.is_empty() {
             let groups = away.len() as u64;
             return Err(GrowError::Incomplete { groups });
@@ -371,7 +374,7 @@ impl Pool {
             self.fills.progress.ended.get_or_insert(self.cx.now);
         }
         for key in keys {
-            self.record_unmoved_at_home(key);
+            (self.fills).record_unmoved_at_home(&mut self.cx, key);
         }
     }
 
