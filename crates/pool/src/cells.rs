@@ -15,7 +15,7 @@ impl Pool {
         {
             self.cx.placement.page_refused(seat, first_row, records);
             self.drive_is_full(seat, false);
-            self.try_again_later();
+            self.stalls.try_again_later(self.cx.now);
             return;
         }
         if let Err(fault) = outcome {

@@ -33,8 +33,8 @@ impl Pool {
 
     /// A drive in use has refused a write for lack of space. `waiting`: lanes wait for the verdict.
     pub(super) fn drive_is_full(&mut self, seat: Seat, waiting: bool) {
-        self.fails_and_stays();
-        if self.refuses_newly(seat, Fault::Full) {
+        self.stalls.fails_and_stays(self.cx.now);
+        if self.stalls.refuses_newly(self.cx.now, seat, Fault::Full) {
             self.cx.report(Report::DriveFull { seat });
         }
         if waiting {

@@ -504,7 +504,7 @@ impl Pool {
             .collect();
         let others = failed.keys().filter(|seat| !full.contains_key(seat));
         let others: Vec<Seat> = others.copied().collect();
-        match self.group_that_needs_one_of(&others) {
+        match self.cx.group_that_needs_one_of(&others) {
             Some(_) => failed.clone(),
             None => full,
         }
@@ -515,7 +515,7 @@ impl Pool {
         for (&seat, &fault) in refusing {
             if self.stays_although_full(seat, fault) {
                 self.drive_is_full(seat, false);
-            } else if self.refuses_newly(seat, fault) {
+            } else if self.stalls.refuses_newly(self.cx.now, seat, fault) {
                 self.cx.report(super::Report::DriveKept {
                     seat,
                     kind: IoKind::Flush,

@@ -78,8 +78,8 @@ use self::recovery::Recovering;
 use self::replace::{Asked, Promotion, Replacement};
 use self::resync::Resync;
 use self::room::Rooms;
-use self::scrub::{Found, Scrub};
-use self::stall::Stalls;
+use self::scrub::{Found, SCRUB_PLAN_INTERVAL, Scrub};
+use self::stall::{Stalls, TryAgain};
 use self::steer::Meter;
 use self::suspicion::Suspicions;
 use self::volumes::NewVolume;
@@ -284,9 +284,13 @@ impl Pool {
                 if self.cx.placement.is_joining(seat) => {}
             // A slow successor delays nothing but its own copy.
             Event::Late { seat } if self.replacements.contains_key(&seat) => {}
-            Event::Late { seat } => self.drive_late(seat),
-            Event::Hangs { lane, seat } => self.drive_hangs(Some(lane), seat),
-            Event::Answers { lane, seat } => self.drive_answers(Some(lane), seat),
+            Event::Late { seat } => {
+                if self.suspicions.late(&mut self.cx, seat) {
+                    self.take_out(seat, OutReason::Slow, Vec::new());
+                }
+            }
+            Event::Hangs { lane, seat } => (self.suspicions).hangs(&self.cx, Some(lane), seat),
+            Event::Answers { lane, seat } => self.suspicions.answers(Some(lane), seat),
             Event::Clients { lane, ask } => self.clients_ask(lane, ask),
             Event::FillStepped {
                 group,
@@ -402,12 +406,15 @@ impl Pool {
                 newest,
             } => self.drive_old(seat, anchor, newest),
             Event::BlocksUnknown { group } => self.blocks_unknown(group),
-            Event::DrivesFail => self.fails_and_stays(),
+            Event::DrivesFail => self.stalls.fails_and_stays(now),
             Event::WantsRoom { freed, .. } => self.room_wanted(freed),
             Event::Room(ref report) => self.room_reported((**report).clone()),
-            Event::Stalled { lane, fault } => self.lane_stalled(lane, fault),
+            Event::Stalled { lane, fault } => (self.stalls).lane_stalled(&mut self.cx, lane, fault),
             Event::Resumed { lane } => {
-                self.lane_resumed(lane);
+                if self.stalls.lane_resumed(&mut self.cx, lane) {
+                    self.requeue_fills();
+                    self.write_refused_cell_pages();
+                }
                 self.cx.retry_labels();
             }
         }
@@ -427,8 +434,8 @@ impl Pool {
             WriteEnd::Over(what) => what,
         };
         let seat = what.seat();
-        if self.is_hanging(seat) && !self.cx.writes.is_writing(seat) {
-            self.drive_answers(None, seat);
+        if !self.cx.writes.is_writing(seat) {
+            self.suspicions.answers(None, seat);
         }
         match what {
             PoolWrite::Label { seat } => self.cx.label_written(seat, outcome),
@@ -436,6 +443,38 @@ impl Pool {
                 self.cell_page_written(seat, first_row, outcome);
             }
             PoolWrite::WipeJournal { seat } => self.journal_wiped(seat, outcome),
+        }
+        self.advance();
+    }
+
+    /// When to call [`handle_timeout`](Self::handle_timeout).
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let scrub = self.cx.facts.scrub.every_days > 0;
+        let times = [
+            self.suspicions.poll_timeout(),
+            suspicion::own_writes_at(&self.cx),
+            self.cx.labels.retry_at(),
+            self.stalls.try_at(),
+            self.meter.grant_at(),
+            self.rooms.poll_timeout(),
+            scrub.then(|| self.cx.now + SCRUB_PLAN_INTERVAL),
+        ];
+        times.into_iter().flatten().min()
+    }
+
+    /// The clock has reached [`poll_timeout`](Self::poll_timeout).
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.cx.now = now;
+        self.suspicions.trust_again(&mut self.cx);
+        self.give_up_journal_wipes();
+        self.suspicions.check_own_writes(&self.cx);
+        for seat in self.suspicions.decide(&mut self.cx) {
+            if self.cx.group_that_needs(seat).is_none() {
+                self.take_out(seat, OutReason::Hung, Vec::new());
+            } else {
+                self.suspicions.cannot_be_spared(&mut self.cx, seat);
+            }
         }
         self.advance();
     }
@@ -514,7 +553,12 @@ impl Pool {
 
     fn advance_once(&mut self) {
         self.cx.retry_labels_when_due();
-        self.try_again_when_due();
+        if let Some(TryAgain { fills }) = self.stalls.try_again(&mut self.cx) {
+            if fills {
+                self.requeue_fills();
+            }
+            self.write_refused_cell_pages();
+        }
         self.ask_for_room_when_due();
         self.pump_fills();
         self.pump_resync();

@@ -5,6 +5,7 @@ use format::seeded::{self, SeededFault};
 use plan::action::{Command, IoKind};
 use uuid::Uuid;
 
+use super::context::Context;
 use super::{
     LeaveError, NewDrive, OnDurable, OutReason, Pool, PoolAction, PoolError, Report, SeatFacts,
     SeatState, Ticket, is_recoverable,
@@ -13,6 +14,39 @@ use super::{
 /// Failed reads, counted with a half-life of ten minutes, after which a drive is put out, if it can be spared. A guess
 /// in the range that other systems use.
 const READ_FAULTS_MAX: u64 = 16;
+
+/// Which drives cannot be spared.
+impl Context {
+    /// A group that can be read now, and could not be read without the seat's drive.
+    pub(crate) fn group_that_needs(&mut self, seat: Seat) -> Option<u64> {
+        self.group_that_needs_one_of(&[seat])
+    }
+
+    /// A group that can be read now, and could not be read without these drives.
+    pub(crate) fn group_that_needs_one_of(&mut self, seats: &[Seat]) -> Option<u64> {
+        self.group_that_needs_beside(&[], seats)
+    }
+
+    /// The same, given that the drives in `gone` are out anyway.
+    pub(crate) fn group_that_needs_beside(&mut self, gone: &[Seat], seats: &[Seat]) -> Option<u64> {
+        let all = [gone, seats].concat();
+        let tolerance = usize::from(self.geometry.code().tolerance());
+        let (placement, geometry, plans) = (&self.placement, &self.geometry, &mut self.plans);
+        let there = seats.iter().filter(|seat| !gone.contains(seat));
+        let on_them = there.flat_map(|&seat| placement.columns_on(seat));
+        let needing = on_them.map(|(group, _)| group).filter(|&group| {
+            // Most groups can spare the drives: these are only counted.
+            placement.absent_without(group, &all) > tolerance && {
+                let mut can_read = |without| {
+                    let readable = placement.readable(group, without);
+                    is_recoverable(geometry, plans, group, &readable)
+                };
+                !can_read(&all) && can_read(gone)
+            }
+        });
+        placement.groups().first(needing)
+    }
+}
 
 impl Pool {
     /// A lane reports a drive operation that failed.
@@ -57,15 +91,15 @@ impl Pool {
         // A drive without which data could not be read stays, also if it is gone: drives that vanish together mostly
         // return together, with all their data. While other drives refuse to record that one is out, no more drives
         // are put out: they may fail for a common reason.
-        let spared = !self.cx.labels.is_refused() && self.group_that_needs(seat).is_none();
+        let spared = !self.cx.labels.is_refused() && self.cx.group_that_needs(seat).is_none();
         let trusts = fault == Fault::Gone && seeded::is(SeededFault::GoneForGood);
         if spared || trusts {
             self.take_out_for(seat, fault);
             return;
         }
-        self.fails_and_stays();
+        self.stalls.fails_and_stays(self.cx.now);
         if waiting {
-            if self.refuses_newly(seat, fault) {
+            if self.stalls.refuses_newly(self.cx.now, seat, fault) {
                 self.cx.report(Report::DriveKept {
                     seat,
                     kind,
@@ -75,37 +109,6 @@ impl Pool {
             }
             self.cx.tell_lanes(&Command::SeatKept(seat));
         }
-    }
-
-    /// A group that can be read now, and could not be read without the seat's drive.
-    pub(super) fn group_that_needs(&mut self, seat: Seat) -> Option<u64> {
-        self.group_that_needs_one_of(&[seat])
-    }
-
-    /// A group that can be read now, and could not be read without these drives.
-    pub(super) fn group_that_needs_one_of(&mut self, seats: &[Seat]) -> Option<u64> {
-        self.group_that_needs_beside(&[], seats)
-    }
-
-    /// The same, given that the drives in `gone` are out anyway.
-    pub(super) fn group_that_needs_beside(&mut self, gone: &[Seat], seats: &[Seat]) -> Option<u64> {
-        let all = [gone, seats].concat();
-        let tolerance = usize::from(self.cx.geometry.code().tolerance());
-        let (placement, geometry, plans) =
-            (&self.cx.placement, &self.cx.geometry, &mut self.cx.plans);
-        let there = seats.iter().filter(|seat| !gone.contains(seat));
-        let on_them = there.flat_map(|&seat| placement.columns_on(seat));
-        let needing = on_them.map(|(group, _)| group).filter(|&group| {
-            // Most groups can spare the drives: these are only counted.
-            placement.absent_without(group, &all) > tolerance && {
-                let mut can_read = |without| {
-                    let readable = placement.readable(group, without);
-                    is_recoverable(geometry, plans, group, &readable)
-                };
-                !can_read(&all) && can_read(gone)
-            }
-        });
-        placement.groups().first(needing)
     }
 
     /// From the next generation on the seat's drive is out. Once that is durable, the lanes get `SeatOut` and `effects`
@@ -166,6 +169,24 @@ impl Pool {
             self.vanished.insert(facts.drive);
         }
         self.take_out(seat, OutReason::IoErrors, Vec::new());
+    }
+
+    /// Whether the seat's drive is slow, and is read only if no other drive can supply the data.
+    #[must_use]
+    pub fn is_suspect(&self, seat: Seat) -> bool {
+        self.suspicions.is_suspect(seat)
+    }
+
+    /// Whether the seat's drive does not answer, and stays because it cannot be spared.
+    #[must_use]
+    pub fn is_hanging(&self, seat: Seat) -> bool {
+        self.suspicions.is_hanging(seat)
+    }
+
+    /// Whether cells that could not be filled, as drives that stay did not work, are tried again within seconds.
+    #[must_use]
+    pub const fn retries_fills(&self) -> bool {
+        self.stalls.retries_fills()
     }
 
     /// Whether a drive went out because it was gone.
@@ -367,7 +388,7 @@ impl Pool {
         if !self.cx.labels.has(seat) {
             return Err(PoolError::AlreadyOut { seat });
         }
-        if !force && let Some(group) = self.group_that_needs(seat) {
+        if !force && let Some(group) = self.cx.group_that_needs(seat) {
             return Err(PoolError::WouldLose { seat, group });
         }
         self.take_out(seat, reason, vec![OnDurable::Done(ticket, Ok(()))]);

@@ -111,7 +111,7 @@ impl Pool {
     pub(crate) fn fill_failed(&mut self, key: Key, target: Cell, fault: Fault) {
         let stalled = self.stalls.is_stalled();
         if (self.fills).lane_failed(&mut self.cx, key, target, fault, stalled) {
-            self.fill_waits_for_drives();
+            self.stalls.fill_failed(self.cx.now);
         }
         self.fills_may_have_ended();
     }
