@@ -1,7 +1,6 @@
 //! Drives that return: which of their content counts. `docs/design/catch-up.md` has the reasoning.
 
 use block::{Fault, Instant, Outcome, Seat};
-use format::seeded::{self, SeededFault};
 use format::{Anchor, Label, RING_HEAD_BYTES};
 use uuid::Uuid;
 
@@ -118,8 +117,7 @@ impl Pool {
     ) -> Result<(), PoolError> {
         self.cx.now = now;
         if self.is_draining(seat) {
-            // Lanes report that they have operations in flight, not how many.
-            let operations = u64::from(self.draining.get(&seat).copied().unwrap_or(1));
+            let operations = self.draining.operations(seat);
             return Err(PoolError::StillBusy { seat, operations });
         }
         let holds = self.judge(seat, proof);
@@ -211,42 +209,7 @@ impl Pool {
     /// blocks could overwrite new ones.
     #[must_use]
     pub fn is_draining(&self, seat: Seat) -> bool {
-        let mut moved = self.moved.iter().filter(|(now, _)| *now == seat);
-        !seeded::is(SeededFault::FillDuringInstall)
-            && (self.leaves(seat) || moved.any(|&(_, then)| self.leaves(then)))
-    }
-
-    /// Whether operations are in flight on a drive that was in the seat when they began, and went out there.
-    fn leaves(&self, seat: Seat) -> bool {
-        let own = self.cx.writes.is_forgotten(seat);
-        own || self.draining.contains_key(&seat)
-    }
-
-    /// The drives in two seats have changed places. One that is out may still carry out operations.
-    pub(super) fn exchange_draining(&mut self, a: Seat, b: Seat) {
-        for (now, _) in &mut self.moved {
-            *now = match *now {
-                now if now == a => b,
-                now if now == b => a,
-                now => now,
-            };
-        }
-        for (then, now) in [(a, b), (b, a)] {
-            if self.leaves(then) {
-                self.moved.push((now, then));
-            }
-        }
-    }
-
-    /// The drive that is out in seat `then` has changed places with the drive in seat `now`, which is in use from now
-    /// on.
-    pub(super) fn moves(&mut self, then: Seat, now: Seat) {
-        let before = std::mem::take(&mut self.moved);
-        self.moved = before
-            .into_iter()
-            .filter(|&(_, then)| self.is_draining(then))
-            .collect();
-        self.moved.push((now, then));
+        self.draining.is_draining(&self.cx.writes, seat)
     }
 
     /// A cell was filled except for blocks that no drive has.
@@ -266,16 +229,6 @@ impl Pool {
         groups.extend(self.losses.iter().map(|range| range.group));
         for group in groups {
             self.scrub_for(group);
-        }
-    }
-
-    /// A lane has no operation in flight any more on a drive that is out.
-    pub(super) fn seat_drained(&mut self, seat: Seat) {
-        if let Some(left) = self.draining.get_mut(&seat) {
-            *left -= 1;
-            if *left == 0 {
-                self.draining.remove(&seat);
-            }
         }
     }
 

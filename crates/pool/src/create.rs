@@ -14,11 +14,14 @@ use plan::{Geometry, GeometryError, Regions};
 use uuid::Uuid;
 
 use super::clients::Clients;
+use super::closing::Closing;
 use super::context::Context;
+use super::draining::Draining;
 use super::elastic::{Elastic, ElasticError};
 use super::fill::Fills;
 use super::grow::Growth;
 use super::initialize::Initialization;
+use super::journal::JournalNeeds;
 use super::loss::listed;
 use super::resync::Resync;
 use super::room::Rooms;
@@ -543,22 +546,19 @@ impl Pool {
             vanished: BTreeSet::new(),
             without_spare: BTreeSet::new(),
             journal_wipes: BTreeMap::new(),
-            draining: BTreeMap::new(),
+            draining: Draining::default(),
             replacements: BTreeMap::new(),
             promotions: BTreeMap::new(),
             asked: super::replace::Asked::default(),
-            moved: Vec::new(),
             unrecovered: BTreeSet::new(),
             resync: Resync::default(),
             growth: Growth::default(),
             leaving: super::leave::Leaving::default(),
             new_volumes: Vec::new(),
             initialization: Initialization::default(),
-            journal_sources: BTreeSet::new(),
-            journal_lanes: BTreeMap::new(),
-            empty_lanes: BTreeSet::new(),
+            journal: JournalNeeds::default(),
+            closing: Closing::default(),
             recovering: None,
-            checkpointing: None,
             scrub: Scrub::default(),
             elastic: Elastic::default(),
             suspicions: Suspicions::default(),

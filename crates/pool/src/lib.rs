@@ -18,8 +18,10 @@ mod catchup;
 mod cells;
 mod check;
 mod clients;
+mod closing;
 mod context;
 mod create;
+mod draining;
 mod elastic;
 mod error;
 mod fill;
@@ -67,11 +69,14 @@ use uuid::Uuid;
 
 use self::catchup::JournalWipe;
 use self::clients::Clients;
+use self::closing::Closing;
 use self::context::Context;
+use self::draining::Draining;
 use self::elastic::Elastic;
 use self::fill::Fills;
 use self::grow::Growth;
 use self::initialize::Initialization;
+use self::journal::JournalNeeds;
 use self::leave::Leaving;
 use self::placement::Key;
 use self::recovery::Recovering;
@@ -212,17 +217,13 @@ pub struct Pool {
     without_spare: BTreeSet<Seat>,
     /// Drives that are brought in once their journal is overwritten.
     journal_wipes: BTreeMap<Seat, JournalWipe>,
-    /// Drives that are out: how many lanes have yet to report that they have no operation in flight on the drive.
-    draining: BTreeMap<Seat, u32>,
+    draining: Draining,
     /// Working drives that are being replaced, by the successor's temporary seat.
     replacements: BTreeMap<Seat, Replacement>,
     /// Successors that have their seat in the facts but not yet in the lanes, by that seat.
     promotions: BTreeMap<Seat, Promotion>,
     /// Checkpoints that were requested from lanes for replacements.
     asked: Asked,
-    /// Drives that have changed seats since they went out: (present seat, seat by which the lanes and their operations
-    /// name the drive).
-    moved: Vec<(Seat, Seat)>,
     /// Data that is lost.
     losses: Losses,
     /// Groups with blocks that could not be recovered when a drive returned.
@@ -232,16 +233,10 @@ pub struct Pool {
     leaving: Leaving,
     new_volumes: Vec<NewVolume>,
     initialization: Initialization,
-    /// During an opening: drives that are out and that have a part of the journal.
-    journal_sources: BTreeSet<Seat>,
-    /// Drives that are out: the lanes whose journal may need the drive.
-    journal_lanes: BTreeMap<Seat, BTreeSet<u16>>,
-    /// While the pool is closed: the lanes whose journal holds nothing.
-    empty_lanes: BTreeSet<u16>,
+    journal: JournalNeeds,
+    closing: Closing,
     /// Set while lanes read their journals.
     recovering: Option<Recovering>,
-    /// Lanes that have yet to complete their checkpoint before the pool is closed.
-    checkpointing: Option<BTreeSet<u16>>,
     scrub: Scrub,
     elastic: Elastic,
     suspicions: Suspicions,
@@ -322,7 +317,7 @@ impl Pool {
                 column,
                 blocks,
             } => self.blocks_unrecovered(group, column, blocks),
-            Event::SeatDrained { seat, .. } => self.seat_drained(seat),
+            Event::SeatDrained { seat, .. } => self.draining.drained(seat),
             Event::Zeroed { group, outcome } => self.zeroed(group, outcome),
             Event::WantsInitialized { group } => self.wants_initialized(group),
             Event::Resynced { group, outcome } => self.resynced(group, outcome),
@@ -341,10 +336,12 @@ impl Pool {
             Event::Checkpointed { lane } => self.lane_checkpointed(lane),
             Event::JournalLeft { lane, seat } => {
                 self.lane_has_left(lane, seat);
-                self.journal_left(lane, seat);
+                if self.journal.left(&mut self.cx, lane, seat) {
+                    self.cx.commit(vec![OnDurable::SeatSpare(seat)]);
+                }
             }
             Event::JournalEmpty { lane } => {
-                self.empty_lanes.insert(lane);
+                self.closing.is_empty_in(lane);
             }
             Event::Scrubbed {
                 group,
@@ -524,19 +521,8 @@ impl Pool {
         if !self.elastic.is_idle() {
             self.cx.tell_lanes(&Command::StopConverting { group: None });
         }
-        self.checkpoint_to_close();
+        (self.closing).checkpoint(&mut self.cx, !self.elastic.is_idle());
         self.advance();
-    }
-
-    /// While the pool is being closed: a checkpoint of each lane, which leaves its journal empty. Conversions have ended
-    /// before, because they log.
-    fn checkpoint_to_close(&mut self) {
-        let waits = self.cx.closing.is_some() && self.checkpointing.is_none();
-        if waits && self.cx.facts.regions.is_some() && self.elastic.is_idle() {
-            self.empty_lanes.clear();
-            self.checkpointing = Some((0..self.cx.geometry.lanes()).collect());
-            self.cx.tell_lanes(&Command::Checkpoint);
-        }
     }
 
     /// Advances everything that can proceed.
@@ -578,7 +564,7 @@ impl Pool {
         if self.cx.closing.is_some() {
             self.note_scrub();
         }
-        self.checkpoint_to_close();
+        (self.closing).checkpoint(&mut self.cx, !self.elastic.is_idle());
         let quiet = self.fills.in_flight() == 0
             && self.elastic.is_idle()
             && self.cx.writes.is_idle()
@@ -586,12 +572,11 @@ impl Pool {
             && self.initialization.is_idle()
             && self.resync.in_flight() == 0
             && self.scrub.in_flight() == 0
-            && self.checkpointing.as_ref().is_none_or(BTreeSet::is_empty);
+            && self.closing.is_checkpointed();
         if quiet && let Some(ticket) = self.cx.closing.take() {
             // Parity that has not been resynced yet is left to the next opening.
             self.cx.facts.clean = !self.resync.resyncing();
-            self.cx.facts.journal_empty =
-                self.empty_lanes.len() == usize::from(self.cx.geometry.lanes());
+            self.cx.facts.journal_empty = self.closing.is_journal_empty(self.cx.geometry.lanes());
             self.cx.commit(vec![OnDurable::Done(ticket, Ok(()))]);
         }
     }

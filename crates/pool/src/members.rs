@@ -130,7 +130,7 @@ impl Pool {
         let known = was != SeatState::Waiting || succeeds.is_some();
         self.cx.facts.seats[seat.index()].state = SeatState::Out { since, reason };
         self.cx.seats_changed();
-        self.journal_may_need(seat);
+        self.journal.goes_out(&mut self.cx, seat);
         self.drop_table(seat);
         self.fills_lost_seat(seat);
         self.cx.forget_writes(seat);
@@ -143,7 +143,7 @@ impl Pool {
         let vacates = succeeds.is_some();
         first.extend(succeeds.map(OnDurable::Report));
         if known {
-            *self.draining.entry(seat).or_default() += u32::from(self.cx.geometry.lanes());
+            (self.draining).begins(seat, self.cx.geometry.lanes());
         }
         if known && seeded::is(SeededFault::SeatOutEarly) {
             self.cx.tell_lanes(&Command::SeatOut(seat));
@@ -217,7 +217,7 @@ impl Pool {
         if seat.0 >= self.cx.geometry.layout().drives()
             || self.is_vacant(seat)
             || self.leaving() == Some(seat)
-            || self.journal_needs(seat)
+            || self.cx.journal_needs(seat)
             || self.fills.stopped
             || self.journal_wipes.contains_key(&seat)
             || self.cx.placement.is_expected_back(seat)
@@ -251,7 +251,7 @@ impl Pool {
             self.cx.facts.set_numbers(seats, [spare, number]);
             self.cx.seats_changed();
             self.suspicions.swap(seat, waiting);
-            self.moves(seat, waiting);
+            self.draining.moves(&self.cx.writes, seat, waiting);
             // A label may be on its way to it.
             self.drive_moves(waiting, seat);
             self.cx.placement.exchange_tables(waiting, seat);

@@ -703,7 +703,7 @@ impl Pool {
     /// batch survives losses, which are as many as a stripe survives.
     fn may_have_the_journal(&self, away: &[Seat]) -> bool {
         let needed = away.iter().filter(|seat| {
-            self.cx.facts.seats[seat.index()].in_journal && !self.journal_sources.contains(seat)
+            self.cx.facts.seats[seat.index()].in_journal && !self.journal.sources.contains(seat)
         });
         needed.count() > usize::from(self.cx.geometry.code().tolerance())
     }
@@ -717,7 +717,7 @@ impl Pool {
             .collect::<BTreeSet<Seat>>();
         if needed.len() > usize::from(self.cx.geometry.code().tolerance()) {
             let found = candidates.keys().copied();
-            self.journal_sources = found.filter(|seat| needed.contains(seat)).collect();
+            self.journal.sources = found.filter(|seat| needed.contains(seat)).collect();
         }
     }
 
@@ -772,7 +772,7 @@ impl Pool {
             facts.seats[seat.index()] = candidates[seat].facts.clone();
         }
         let mut pool = build(facts, self.cx.labels.generation()).ok()?;
-        pool.journal_sources.clone_from(&self.journal_sources);
+        pool.journal.sources.clone_from(&self.journal.sources);
         let stale = pool.cx.placement.load(&pool.cx.facts, &tables);
         if back.is_empty() || pool.waits_for_drives() {
             return None;

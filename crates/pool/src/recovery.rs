@@ -24,13 +24,13 @@ impl Pool {
             then,
         });
         let (sources, others): (Vec<Seat>, Vec<Seat>) =
-            { self.cx.seats_gone() }.partition(|seat| self.journal_sources.contains(seat));
+            { self.cx.seats_gone() }.partition(|seat| self.journal.sources.contains(seat));
         let gone = others.into_iter().filter(|seat| {
             let facts = &self.cx.facts.seats[seat.index()];
             !facts.in_journal || facts.is_given_up()
         });
         let gone = gone.collect();
-        self.journal_is_read();
+        self.journal.is_read(&mut self.cx);
         self.limit_lanes();
         self.cx.tell_lanes(&Command::Recover {
             incarnation: self.cx.labels.generation(),

@@ -256,9 +256,7 @@ impl Pool {
     pub(super) fn lane_checkpointed(&mut self, lane: u16) {
         let asked = self.asked.lanes.get_mut(&lane);
         let Some(asked) = asked.and_then(std::collections::VecDeque::pop_front) else {
-            if let Some(lanes) = &mut self.checkpointing {
-                lanes.remove(&lane);
-            }
+            self.closing.checkpointed(lane);
             return;
         };
         let mut ended = None;
@@ -441,7 +439,7 @@ impl Pool {
         self.fills_lost_seat(with);
         self.cx.forget_writes(with);
         self.suspicions.forget(with);
-        *self.draining.entry(with).or_default() += u32::from(self.cx.geometry.lanes());
+        (self.draining).begins(with, self.cx.geometry.lanes());
         let mut first = vec![OnDurable::Lanes(Command::SeatOut(with))];
         if let Some((old, drive)) = promotion.old {
             let number = match promotion.forgets_old {
@@ -464,7 +462,7 @@ impl Pool {
             self.cx.facts.seats[seat.index()].state = state;
             self.cx.seats_changed();
             self.fills_lost_seat(seat);
-            *self.draining.entry(seat).or_default() += u32::from(self.cx.geometry.lanes());
+            (self.draining).begins(seat, self.cx.geometry.lanes());
             first.insert(0, OnDurable::Lanes(Command::SeatOut(seat)));
             first.push(OnDurable::Report(Report::DriveOut {
                 seat,

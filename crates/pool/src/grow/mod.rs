@@ -476,7 +476,7 @@ impl Pool {
         self.cx.labels.exchange(a, b);
         self.suspicions.swap(a, b);
         self.cx.placement.exchange_tables(a, b);
-        self.exchange_draining(a, b);
+        self.draining.exchange(&self.cx.writes, a, b);
         self.cx.seats_changed();
         self.cx.act(PoolAction::Swap(a, b));
     }
