@@ -28,7 +28,7 @@ impl Pool {
         if all {
             self.cx
                 .placement
-                .check(|seat| self.promotions.contains_key(&seat), kind::MOVES);
+                .check(|seat| self.replacements.is_promoted(seat), kind::MOVES);
         }
         self.check_volumes();
         self.elastic.check();
@@ -37,7 +37,8 @@ impl Pool {
         for seat in self.cx.labels.drives() {
             let state = self.cx.facts.seats[seat.index()].state;
             // Until the lanes switch to it, a successor is listed under its previous seat.
-            let out = matches!(state, SeatState::Out { .. }) && self.promoted_to(seat).is_none();
+            let out = matches!(state, SeatState::Out { .. })
+                && self.replacements.promoted_to(seat).is_none();
             assert!(!out, "drive {seat} gets labels, and is {state:?}");
         }
     }

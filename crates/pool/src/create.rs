@@ -23,6 +23,7 @@ use super::grow::Growth;
 use super::initialize::Initialization;
 use super::journal::JournalNeeds;
 use super::loss::listed;
+use super::replace::Replacements;
 use super::resync::Resync;
 use super::room::Rooms;
 use super::scrub::Scrub;
@@ -547,9 +548,7 @@ impl Pool {
             without_spare: BTreeSet::new(),
             journal_wipes: BTreeMap::new(),
             draining: Draining::default(),
-            replacements: BTreeMap::new(),
-            promotions: BTreeMap::new(),
-            asked: super::replace::Asked::default(),
+            replacements: Replacements::default(),
             unrecovered: BTreeSet::new(),
             resync: Resync::default(),
             growth: Growth::default(),

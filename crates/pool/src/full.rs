@@ -26,8 +26,9 @@ impl Pool {
     /// Whether a drive has refused a write for lack of space, and therefore stays.
     pub(super) fn stays_although_full(&self, seat: Seat, fault: Fault) -> bool {
         // While a promotion is on its way to the labels, lanes use the old drive.
-        let joined = self.promotions.contains_key(&seat) || self.cx.labels.is_labelled(seat);
-        let succeeds = self.replacements.contains_key(&seat) || self.promoted_to(seat).is_some();
+        let joined = self.replacements.is_promoted(seat) || self.cx.labels.is_labelled(seat);
+        let succeeds =
+            self.replacements.is_successor(seat) || self.replacements.promoted_to(seat).is_some();
         fault == Fault::Full && joined && !succeeds && !seeded::is(SeededFault::FullGoesOut)
     }
 

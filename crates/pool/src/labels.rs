@@ -474,7 +474,7 @@ impl Pool {
         } else {
             // A successor without this label does not take its seat.
             for &seat in failed.keys() {
-                self.forget_promotion(seat);
+                self.replacements.label_failed(&mut self.cx, seat);
             }
             for effect in self.cx.take_durable() {
                 self.carry_out(effect);

@@ -252,7 +252,7 @@ impl Pool {
         }
         for other in self.cx.layout_seats() {
             let filling = self.cx.facts.seats[other.index()].state == SeatState::Filling;
-            let replaced = self.promotions.contains_key(&other) || self.successor(other).is_some();
+            let replaced = self.replacements.is_promoted(other) || self.successor(other).is_some();
             if filling || replaced {
                 return Err(LeaveError::Filling { seat: other });
             }
@@ -291,7 +291,7 @@ impl Pool {
         ticket: Ticket,
     ) -> Result<(), PoolError> {
         self.cx.now = now;
-        self.check_seat(seat)?;
+        self.cx.check_seat(seat)?;
         if self.cx.closing.is_some() {
             return Err(PoolError::Closing);
         }
@@ -322,7 +322,7 @@ impl Pool {
         );
         let whole = states.all(|state| out || state == SeatState::Current);
         let state = self.cx.facts.seats[seat.index()].state;
-        let replaced = self.promotions.contains_key(&seat) || self.successor(seat).is_some();
+        let replaced = self.replacements.is_promoted(seat) || self.successor(seat).is_some();
         if !whole || replaced || !out && state != SeatState::Current {
             self.leaving.asked = None;
             let error = LeaveError::CalledOff;
@@ -430,8 +430,7 @@ impl Pool {
             && self.cx.labels.is_settled()
             && self.initialization.is_idle()
             && self.new_volumes.is_empty()
-            && self.replacements.is_empty()
-            && self.promotions.is_empty()
+            && self.replacements.is_idle()
             && !self.cx.placement.is_any_writing();
         if !at_rest || self.leaving_waits_for_room() {
             return;

@@ -80,7 +80,7 @@ use self::journal::JournalNeeds;
 use self::leave::Leaving;
 use self::placement::Key;
 use self::recovery::Recovering;
-use self::replace::{Asked, Promotion, Replacement};
+use self::replace::Replacements;
 use self::resync::Resync;
 use self::room::Rooms;
 use self::scrub::{Found, SCRUB_PLAN_INTERVAL, Scrub};
@@ -218,12 +218,7 @@ pub struct Pool {
     /// Drives that are brought in once their journal is overwritten.
     journal_wipes: BTreeMap<Seat, JournalWipe>,
     draining: Draining,
-    /// Working drives that are being replaced, by the successor's temporary seat.
-    replacements: BTreeMap<Seat, Replacement>,
-    /// Successors that have their seat in the facts but not yet in the lanes, by that seat.
-    promotions: BTreeMap<Seat, Promotion>,
-    /// Checkpoints that were requested from lanes for replacements.
-    asked: Asked,
+    replacements: Replacements,
     /// Data that is lost.
     losses: Losses,
     /// Groups with blocks that could not be recovered when a drive returned.
@@ -278,7 +273,7 @@ impl Pool {
             Event::Late { seat } | Event::Hangs { seat, .. }
                 if self.cx.placement.is_joining(seat) => {}
             // A slow successor delays nothing but its own copy.
-            Event::Late { seat } if self.replacements.contains_key(&seat) => {}
+            Event::Late { seat } if self.replacements.is_successor(seat) => {}
             Event::Late { seat } => {
                 if self.suspicions.late(&mut self.cx, seat) {
                     self.take_out(seat, OutReason::Slow, Vec::new());
@@ -333,7 +328,11 @@ impl Pool {
                 batches,
                 outcome,
             } => self.lane_recovered(lane, batches, outcome),
-            Event::Checkpointed { lane } => self.lane_checkpointed(lane),
+            Event::Checkpointed { lane } => {
+                if !self.replacements.checkpointed(&mut self.cx, lane) {
+                    self.closing.checkpointed(lane);
+                }
+            }
             Event::JournalLeft { lane, seat } => {
                 self.lane_has_left(lane, seat);
                 if self.journal.left(&mut self.cx, lane, seat) {
@@ -604,7 +603,7 @@ impl Pool {
             OnDurable::SeatSpare(seat) => self.seat_spare(seat),
             OnDurable::Readmit(seat, columns) => self.fills.readmit(&mut self.cx, seat, columns),
             OnDurable::Succeed(seat) => self.promoted(seat),
-            OnDurable::Vacate(seat) => self.vacate(seat),
+            OnDurable::Vacate(seat) => self.cx.vacate(seat),
             OnDurable::Released(seat) => self.released(seat),
             OnDurable::Grow(geometry) => self.grown(geometry),
             OnDurable::Requeue => self.requeue_fills(),

@@ -6,6 +6,7 @@ use plan::action::{Command, IoKind};
 use uuid::Uuid;
 
 use super::context::Context;
+use super::replace::{self, GoesOut, Promotion};
 use super::{
     LeaveError, NewDrive, OnDurable, OutReason, Pool, PoolAction, PoolError, Report, SeatFacts,
     SeatState, Ticket, is_recoverable,
@@ -48,6 +49,65 @@ impl Context {
     }
 }
 
+/// Seats of the facts.
+impl Context {
+    /// The drive of a seat is that of another seat from now on, and with it what is written to it.
+    pub(crate) fn drive_moves(&mut self, from: Seat, to: Seat) {
+        self.labels.rename(from, to);
+        self.writes.rename(from, to);
+    }
+
+    /// Whether a seat of the layout has no drive because its drive was removed, or is so when the labels say so.
+    pub(crate) fn is_vacant(&self, seat: Seat) -> bool {
+        let in_layout = seat.0 < self.geometry.layout().drives();
+        in_layout && self.facts.seats[seat.index()].is_removed(seat)
+    }
+
+    pub(crate) fn check_seat(&self, seat: Seat) -> Result<(), PoolError> {
+        if seat.index() < self.facts.seats.len() {
+            return Ok(());
+        }
+        Err(PoolError::NoSeat {
+            seat,
+            last: u16::try_from(self.facts.seats.len() - 1).expect("seats are 16 bits"),
+        })
+    }
+
+    /// Gives a drive a seat beyond the layout's. The drive waits there for any seat, or with `replaces` to succeed the
+    /// drive of that seat.
+    pub(crate) fn seat_behind(
+        &mut self,
+        drive: NewDrive,
+        replaces: Option<Seat>,
+    ) -> Result<Seat, PoolError> {
+        let needed_bytes = self.facts.used_bytes();
+        let size_bytes = drive.size_bytes;
+        if size_bytes < needed_bytes {
+            return Err(PoolError::DriveTooSmall {
+                size_bytes,
+                needed_bytes,
+            });
+        }
+        let seat = Seat(u16::try_from(self.facts.seats.len()).expect("seats are 16 bits"));
+        self.facts.seats.push(SeatFacts {
+            drive: drive.uuid,
+            path: drive.path,
+            size_bytes,
+            domain: drive.domain,
+            bay: drive.bay,
+            state: SeatState::Waiting,
+            holds: None,
+            replaces: replaces.map(|seat| seat.0),
+            found_bytes: None,
+            number: self.facts.new_number(seat),
+            in_journal: false,
+        });
+        self.seats_changed();
+        self.labels.join(seat);
+        Ok(seat)
+    }
+}
+
 impl Pool {
     /// A lane reports a drive operation that failed.
     pub(super) fn drive_fault(
@@ -84,7 +144,7 @@ impl Pool {
                 return;
             }
             // If another drive can take its place, keep this one as a source until everything it can read is copied.
-            if fault != Fault::Gone && self.hand_over(seat) {
+            if fault != Fault::Gone && self.replacements.hand_over(&mut self.cx, seat) {
                 return;
             }
         }
@@ -112,17 +172,36 @@ impl Pool {
     }
 
     /// From the next generation on the seat's drive is out. Once that is durable, the lanes get `SeatOut` and `effects`
-    /// are carried out.
+    /// are carried out. If the drive is being replaced, its successor takes the seat with the columns that it has. If it is a
+    /// successor that has the seat in the facts alone, the seat goes back to the old drive.
     pub(super) fn take_out(&mut self, seat: Seat, reason: OutReason, mut effects: Vec<OnDurable>) {
-        let seat = self.promoted_to(seat).unwrap_or(seat);
-        if !self.cx.labels.has(seat) && !self.promotions.contains_key(&seat) {
+        let seat = self.replacements.promoted_to(seat).unwrap_or(seat);
+        if !self.cx.labels.has(seat) && !self.replacements.is_promoted(seat) {
             return;
         }
-        if let Some(effects) = self.successor_steps_in(seat, reason, &mut effects) {
-            self.cx.commit(effects);
-            return;
-        }
-        let succeeds = self.replacement_ends(seat);
+        let lanes = self.cx.geometry.lanes();
+        let succeeds = match self.replacements.goes_out(&mut self.cx, seat, reason) {
+            GoesOut::Alone(succeeds) => succeeds,
+            GoesOut::SuccessorStepsIn(steps_in) => {
+                self.fills.superseded(steps_in.with);
+                self.seat_is_lost(seat);
+                let effects = self.replacements.step_in(&mut self.cx, steps_in, effects);
+                self.cx.commit(effects);
+                return;
+            }
+            GoesOut::SuccessorFails(promotion) => {
+                self.seat_is_lost(promotion.with);
+                self.draining.begins(promotion.with, lanes);
+                let (effects, lost) =
+                    replace::give_back(&mut self.cx, seat, *promotion, reason, effects);
+                if let Some(seat) = lost {
+                    self.fills.lose_seat(&mut self.cx, seat);
+                    self.draining.begins(seat, lanes);
+                }
+                self.cx.commit(effects);
+                return;
+            }
+        };
         self.cx.labels.leave(seat);
         self.cx.placement.return_ends(seat);
         let since = self.cx.labels.next_generation();
@@ -131,10 +210,7 @@ impl Pool {
         self.cx.facts.seats[seat.index()].state = SeatState::Out { since, reason };
         self.cx.seats_changed();
         self.journal.goes_out(&mut self.cx, seat);
-        self.drop_table(seat);
-        self.fills_lost_seat(seat);
-        self.cx.forget_writes(seat);
-        self.suspicions.forget(seat);
+        self.seat_is_lost(seat);
         let mut first = vec![OnDurable::Report(Report::DriveOut {
             seat,
             reason,
@@ -143,7 +219,7 @@ impl Pool {
         let vacates = succeeds.is_some();
         first.extend(succeeds.map(OnDurable::Report));
         if known {
-            (self.draining).begins(seat, self.cx.geometry.lanes());
+            self.draining.begins(seat, lanes);
         }
         if known && seeded::is(SeededFault::SeatOutEarly) {
             self.cx.tell_lanes(&Command::SeatOut(seat));
@@ -159,6 +235,119 @@ impl Pool {
         }
         first.push(OnDurable::Requeue);
         self.cx.commit(first);
+    }
+
+    /// Nothing of the seat's drive counts any more.
+    fn seat_is_lost(&mut self, seat: Seat) {
+        self.drop_table(seat);
+        self.fills.lose_seat(&mut self.cx, seat);
+        self.cx.forget_writes(seat);
+        self.suspicions.forget(seat);
+    }
+
+    /// Replaces a working drive by another one: everything is copied to the new drive, and the old one stays in use
+    /// until the copy is complete. Done when the copy has begun. The driver has attached the new drive to the seat
+    /// behind the last one.
+    ///
+    /// # Errors
+    /// When the seat does not exist, its drive is not complete or has a successor already, or the new drive is too
+    /// small.
+    pub fn replace_drive(
+        &mut self,
+        now: block::Instant,
+        seat: Seat,
+        drive: NewDrive,
+        ticket: Ticket,
+    ) -> Result<(), PoolError> {
+        self.cx.now = now;
+        self.cx.check_seat(seat)?;
+        if self.cx.state(seat) != SeatState::Current || self.replacements.is_promoted(seat) {
+            return Err(PoolError::NotCurrent { seat });
+        }
+        if let Some(with) = self.successor(seat) {
+            return Err(PoolError::BeingReplaced { seat, with });
+        }
+        if self.leaving().is_none()
+            && let Some(leaves) = self.is_to_leave()
+        {
+            // A removal begins with drives that are all whole.
+            let other = Some(leaves);
+            let error = LeaveError::Busy { other };
+            return Err(PoolError::Leave { error });
+        }
+        let with = self.cx.seat_behind(drive, Some(seat))?;
+        let done = vec![OnDurable::Done(ticket, Ok(()))];
+        let reason = OutReason::FailedByAdministrator;
+        (self.replacements).begin(&mut self.cx, seat, with, reason, done);
+        self.advance();
+        Ok(())
+    }
+
+    /// The seat of the successor of a seat's drive, if there is one.
+    #[must_use]
+    pub fn successor(&self, seat: Seat) -> Option<Seat> {
+        self.cx.placement.successor(seat)
+    }
+
+    /// Whether a drive is being replaced, and the replacement can proceed.
+    pub(super) fn is_replacing(&self) -> bool {
+        let stopped = self.fills.stopped || !self.cx.recovered;
+        !stopped && self.replacements.can_proceed()
+    }
+
+    pub(super) fn pump_replacements(&mut self) {
+        if self.fills.stopped || !self.cx.recovered {
+            return;
+        }
+        let copies = !self.fills.none_is_filled() || !self.initialization.is_idle();
+        for with in self.replacements.pump(&mut self.cx, copies) {
+            // A copy for a volume that has been deleted may still be under way.
+            self.fills.superseded(with);
+        }
+    }
+
+    /// The facts that give a successor its seat are durable: the lanes switch to it, and the old drive is detached.
+    pub(super) fn promoted(&mut self, seat: Seat) {
+        let Some(promotion) = self.replacements.promoted(&mut self.cx, seat) else {
+            return;
+        };
+        let complete = promotion.is_complete();
+        let Promotion {
+            with,
+            filled,
+            forgets_old,
+            report,
+            ..
+        } = promotion;
+        if complete {
+            self.drop_table(seat);
+            self.cx.forget_writes(seat);
+            self.suspicions.forget(seat);
+        }
+        self.suspicions.forget(with);
+        self.cx.drive_moves(with, seat);
+        (self.cx.placement).twin_moves(with, seat, &filled, complete);
+        let commands = (0..self.cx.geometry.lanes()).map(|lane| {
+            let here = filled.iter().map(|record| record.key);
+            let here = here.filter(|&(group, _)| self.cx.geometry.lane_of(group) == lane);
+            Command::Succeed {
+                seat,
+                with,
+                filled: (!complete).then(|| here.collect()),
+            }
+        });
+        let commands = commands.collect();
+        self.cx.act(PoolAction::Succeed(seat, with, commands));
+        self.cx.report(report);
+        if !complete {
+            for record in filled {
+                let page = self.cx.placement.enter_again(record.on(seat));
+                self.cx.write_cell_page(page);
+            }
+        }
+        if forgets_old {
+            self.cx.vacate(with);
+        }
     }
 
     /// Takes a drive out because an operation on it failed.
@@ -215,7 +404,7 @@ impl Pool {
     /// that has is rebuilt on the others. Not while the journal needs the drive that is out, either: if others go, too, an opening finds it by its seat and counts on it again.
     pub(super) fn seat_spare(&mut self, seat: Seat) {
         if seat.0 >= self.cx.geometry.layout().drives()
-            || self.is_vacant(seat)
+            || self.cx.is_vacant(seat)
             || self.leaving() == Some(seat)
             || self.cx.journal_needs(seat)
             || self.fills.stopped
@@ -253,7 +442,7 @@ impl Pool {
             self.suspicions.swap(seat, waiting);
             self.draining.moves(&self.cx.writes, seat, waiting);
             // A label may be on its way to it.
-            self.drive_moves(waiting, seat);
+            self.cx.drive_moves(waiting, seat);
             self.cx.placement.exchange_tables(waiting, seat);
             self.cx.act(PoolAction::Swap(seat, waiting));
             let takes_over = Report::SpareTakesOver {
@@ -270,12 +459,6 @@ impl Pool {
         !self.cx.facts.seats[seat.index()].is_given_up() && self.lost_groups() > 0
     }
 
-    /// The drive of a seat is that of another seat from now on, and with it what is written to it.
-    pub(super) fn drive_moves(&mut self, from: Seat, to: Seat) {
-        self.cx.labels.rename(from, to);
-        self.cx.writes.rename(from, to);
-    }
-
     /// The drive in the seat is in use from the next generation on; its cells are absent.
     fn bring_in(&mut self, seat: Seat, mut effects: Vec<OnDurable>) {
         self.cx.facts.seats[seat.index()].state = SeatState::Filling;
@@ -290,22 +473,6 @@ impl Pool {
         self.cx.commit(effects);
     }
 
-    /// Whether a seat of the layout has no drive because its drive was removed, or is so when the labels say so.
-    fn is_vacant(&self, seat: Seat) -> bool {
-        let in_layout = seat.0 < self.cx.geometry.layout().drives();
-        in_layout && self.cx.facts.seats[seat.index()].is_removed(seat)
-    }
-
-    pub(super) fn check_seat(&self, seat: Seat) -> Result<(), PoolError> {
-        if seat.index() < self.cx.facts.seats.len() {
-            return Ok(());
-        }
-        Err(PoolError::NoSeat {
-            seat,
-            last: u16::try_from(self.cx.facts.seats.len() - 1).expect("seats are 16 bits"),
-        })
-    }
-
     /// Whether a drive of this size may take the seat.
     ///
     /// A seat whose drive is going out is free once all lanes have processed that. Before that, a lane would send
@@ -314,8 +481,8 @@ impl Pool {
     /// # Errors
     /// When the seat does not exist or is in use, or the drive is too small.
     pub fn check_free(&self, seat: Seat, size_bytes: u64) -> Result<(), PoolError> {
-        self.check_seat(seat)?;
-        if self.is_vacant(seat) {
+        self.cx.check_seat(seat)?;
+        if self.cx.is_vacant(seat) {
             let last = u16::try_from(self.cx.facts.seats.len() - 1).expect("seats are 16 bits");
             return Err(PoolError::NoSeat { seat, last });
         }
@@ -358,7 +525,7 @@ impl Pool {
         ticket: Ticket,
     ) -> Result<(), PoolError> {
         self.cx.now = now;
-        self.check_seat(seat)?;
+        self.cx.check_seat(seat)?;
         let state = self.cx.facts.seats[seat.index()].state;
         if let SeatState::Out { since, .. } = state
             && reason == OutReason::FailedByAdministrator
@@ -471,7 +638,7 @@ impl Pool {
         ticket: Ticket,
     ) -> Result<(), PoolError> {
         self.cx.now = now;
-        self.seat_behind(drive, None)?;
+        self.cx.seat_behind(drive, None)?;
         let mut then = vec![OnDurable::Done(ticket, Ok(()))];
         then.extend(self.vacant_seats().into_iter().map(OnDurable::SeatSpare));
         self.cx.commit(then);
@@ -515,40 +682,6 @@ impl Pool {
         }
     }
 
-    /// Gives a drive a seat beyond the layout's. The drive waits there for any seat, or with `replaces` to succeed the
-    /// drive of that seat.
-    pub(super) fn seat_behind(
-        &mut self,
-        drive: NewDrive,
-        replaces: Option<Seat>,
-    ) -> Result<Seat, PoolError> {
-        let needed_bytes = self.needed_bytes();
-        let size_bytes = drive.size_bytes;
-        if size_bytes < needed_bytes {
-            return Err(PoolError::DriveTooSmall {
-                size_bytes,
-                needed_bytes,
-            });
-        }
-        let seat = Seat(u16::try_from(self.cx.facts.seats.len()).expect("seats are 16 bits"));
-        self.cx.facts.seats.push(SeatFacts {
-            drive: drive.uuid,
-            path: drive.path,
-            size_bytes,
-            domain: drive.domain,
-            bay: drive.bay,
-            state: SeatState::Waiting,
-            holds: None,
-            replaces: replaces.map(|seat| seat.0),
-            found_bytes: None,
-            number: self.cx.facts.new_number(seat),
-            in_journal: false,
-        });
-        self.cx.seats_changed();
-        self.cx.labels.join(seat);
-        Ok(seat)
-    }
-
     /// Seats whose every allocated column is at home become current.
     pub(super) fn complete_seats(&mut self) {
         // Groups that are being made blank belong to volumes soon, and may have a column to fill.
@@ -571,7 +704,7 @@ impl Pool {
             // A successor that steps in gets its records when it has the seat.
             if joins
                 || leaves
-                || self.promotions.contains_key(&seat)
+                || self.replacements.is_promoted(seat)
                 || self.cx.placement.is_any_writing()
                 || self.cx.placement.lacks_columns(seat)
             {
@@ -608,7 +741,7 @@ impl Pool {
         ticket: Ticket,
     ) -> Result<(), PoolError> {
         self.cx.now = now;
-        self.check_seat(seat)?;
+        self.cx.check_seat(seat)?;
         let facts = &self.cx.facts.seats[seat.index()];
         let out = matches!(facts.state, SeatState::Out { .. });
         if seat.0 < self.cx.geometry.layout().drives() || !(facts.is_free() || out) {
@@ -637,7 +770,7 @@ impl Pool {
         ticket: Ticket,
     ) -> Result<(), PoolError> {
         self.cx.now = now;
-        self.check_seat(seat)?;
+        self.cx.check_seat(seat)?;
         let drive = self.cx.facts.seats[seat.index()].drive;
         self.cx.facts.bad_blocks.remove(&drive);
         self.suspicions.reads_forgiven(seat);

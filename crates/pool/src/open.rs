@@ -645,7 +645,7 @@ impl Opening {
         }
         pool.give_up(&given_up);
         let mut effects = pool.opening_effects();
-        effects.extend(pool.reopen_replacements());
+        effects.extend(pool.replacements.reopen(&mut pool.cx));
         pool.cx.facts.clean = false;
         pool.cx.facts.journal_empty = false;
         for cell in stale {

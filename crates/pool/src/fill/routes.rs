@@ -1,6 +1,6 @@
 //! What the pool passes on to the machine of moves, and from it.
 
-use block::{Fault, Instant, Seat};
+use block::{Fault, Instant};
 use layout::Cell;
 use plan::action::Command;
 
@@ -55,14 +55,14 @@ impl Pool {
     pub(crate) fn requeue_fills(&mut self) {
         self.cx.placement.forget_leaving_plan();
         self.leaving.may_have_room();
-        self.replacements_again();
+        self.replacements.try_again();
         self.fills.requeue(&mut self.cx);
         self.fills_may_have_ended();
     }
 
     /// Queues columns of a drive that leaves, whose cells are planned.
     pub(crate) fn queue_fills(&mut self) {
-        self.replacements_again();
+        self.replacements.try_again();
         self.fills.queue(&mut self.cx, true);
         self.fills_may_have_ended();
     }
@@ -101,7 +101,7 @@ impl Pool {
         match (self.fills).lane_filled(&mut self.cx, key, target, copied_bytes) {
             AfterFill::Done => {}
             AfterFill::OnSuccessor(key, target) => {
-                self.successor_has(key, target);
+                (self.replacements).successor_has(&mut self.cx, key, target);
                 self.fills.is_on_successor(&mut self.cx, key);
             }
         }
@@ -136,10 +136,5 @@ impl Pool {
                 "column {column} of group {group} is made blank in spare space, and its home drive is complete"
             );
         }
-    }
-
-    /// A drive is out: fills onto it fail, and cells that were recorded there are gone.
-    pub(crate) fn fills_lost_seat(&mut self, seat: Seat) {
-        self.fills.lose_seat(&mut self.cx, seat);
     }
 }

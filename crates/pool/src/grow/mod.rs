@@ -179,7 +179,7 @@ impl Pool {
         let fresh = !drives.is_empty();
         for drive in drives {
             joining.push(drive.uuid);
-            self.seat_behind(drive, None)?;
+            self.cx.seat_behind(drive, None)?;
         }
         self.growth.joining = Some(Box::new(Joining {
             drives: joining,
@@ -225,7 +225,7 @@ impl Pool {
                     return Err(GrowError::NotWhole { seat, out });
                 }
             }
-            if self.promotions.contains_key(&seat) || self.successor(seat).is_some() {
+            if self.replacements.is_promoted(seat) || self.successor(seat).is_some() {
                 return Err(GrowError::Replacing { seat });
             }
         }
@@ -351,7 +351,7 @@ impl Pool {
     fn growth_fails(&self, drives: &[Uuid]) -> bool {
         let whole = |seat: Seat| {
             let complete = self.cx.facts.seats[seat.index()].state == SeatState::Current;
-            complete && self.successor(seat).is_none() && !self.promotions.contains_key(&seat)
+            complete && self.successor(seat).is_none() && !self.replacements.is_promoted(seat)
         };
         let waits = |drive: &Uuid| {
             let mut seats = self.cx.facts.seats.iter();
@@ -491,8 +491,7 @@ impl Pool {
             && self.fills.is_idle()
             && self.cx.labels.is_settled()
             && self.initialization.is_idle()
-            && self.replacements.is_empty()
-            && self.promotions.is_empty();
+            && self.replacements.is_idle();
         if !at_rest || self.cx.placement.is_incomplete() || self.cx.placement.is_any_writing() {
             return;
         }
