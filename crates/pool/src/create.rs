@@ -13,6 +13,7 @@ use layout::Scheme;
 use plan::{Geometry, GeometryError, Regions};
 use uuid::Uuid;
 
+use super::catchup::JournalWipes;
 use super::clients::Clients;
 use super::closing::Closing;
 use super::context::Context;
@@ -546,7 +547,7 @@ impl Pool {
             meter: Meter::default(),
             vanished: BTreeSet::new(),
             without_spare: BTreeSet::new(),
-            journal_wipes: BTreeMap::new(),
+            journal_wipes: JournalWipes::default(),
             draining: Draining::default(),
             replacements: Replacements::default(),
             unrecovered: BTreeSet::new(),

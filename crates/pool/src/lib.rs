@@ -56,7 +56,7 @@ mod volumes;
 mod work;
 mod writes;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use block::{Instant, Outcome, Seat};
@@ -67,7 +67,7 @@ use plan::action::{Command, Event, IoId};
 use plan::{Geometry, Losses, SubStripePlans};
 use uuid::Uuid;
 
-use self::catchup::JournalWipe;
+use self::catchup::JournalWipes;
 use self::clients::Clients;
 use self::closing::Closing;
 use self::context::Context;
@@ -216,7 +216,7 @@ pub struct Pool {
     /// Seats that no spare takes because data cannot be read without the drives that are out.
     without_spare: BTreeSet<Seat>,
     /// Drives that are brought in once their journal is overwritten.
-    journal_wipes: BTreeMap<Seat, JournalWipe>,
+    journal_wipes: JournalWipes,
     draining: Draining,
     replacements: Replacements,
     /// Data that is lost.

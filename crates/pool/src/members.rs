@@ -408,7 +408,7 @@ impl Pool {
             || self.leaving() == Some(seat)
             || self.cx.journal_needs(seat)
             || self.fills.stopped
-            || self.journal_wipes.contains_key(&seat)
+            || self.journal_wipes.has(seat)
             || self.cx.placement.is_expected_back(seat)
             || self.cx.seats_gone().all(|gone| gone != seat)
         {
@@ -497,7 +497,7 @@ impl Pool {
         if self.cx.labels.is_going_out(seat) {
             return Err(PoolError::GoingOut { seat });
         }
-        if self.journal_wipes.contains_key(&seat) {
+        if self.journal_wipes.has(seat) {
             let operations = 1;
             return Err(PoolError::StillBusy { seat, operations });
         }
@@ -713,7 +713,7 @@ impl Pool {
             self.cx.facts.seats[seat.index()].state = SeatState::Current;
             self.cx.facts.seats[seat.index()].holds = None;
             self.cx.seats_changed();
-            let caught_up = self.return_ends(seat);
+            let caught_up = self.cx.return_ends(seat);
             self.cx.placement.complete(seat);
             let mut effects = vec![OnDurable::Lanes(Command::SeatCurrent(seat))];
             effects.extend(caught_up.map(OnDurable::Report));

@@ -342,7 +342,7 @@ impl Pool {
             if seeded::is(SeededFault::LabelsBeforeEntries) {
                 self.switch();
             }
-        } else if self.cx.labels.is_settled() && self.journal_wipes.is_empty() {
+        } else if self.cx.labels.is_settled() && self.journal_wipes.is_idle() {
             self.switch();
         }
     }
