@@ -86,6 +86,9 @@ impl Record {
     }
 }
 
+/// The plan for columns of the drive that leaves.
+pub(crate) const LEAVING: &str = "leaving";
+
 /// Where the columns of a drive that leaves go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LeavingPlan {
@@ -128,8 +131,8 @@ pub(crate) struct Placement {
     returns: BTreeMap<Seat, Return>,
     /// The seat whose drive leaves.
     leaving: Option<Seat>,
-    /// Where its columns with content go; empty before that is planned.
-    leaving_to: BTreeMap<Key, Cell>,
+    /// Cells that were planned for columns, by what planned them ([`Self::plan`]).
+    plans: BTreeMap<&'static str, BTreeMap<Key, Cell>>,
     /// Seats that are being filled: the row at which a column was missing last.
     missing: BTreeMap<Seat, u64>,
     /// Only while invariants are checked.
@@ -157,7 +160,7 @@ impl Placement {
             twins: BTreeMap::new(),
             returns: BTreeMap::new(),
             leaving: None,
-            leaving_to: BTreeMap::new(),
+            plans: BTreeMap::new(),
             missing: BTreeMap::new(),
             walked: None,
         };
@@ -337,13 +340,13 @@ impl Placement {
     /// Plans where the columns go that are on the drive that leaves, unless some that were planned are still there: then
     /// these could not be copied.
     pub(crate) fn plan_leaving(&mut self, seat: Seat) -> LeavingPlan {
-        if self.leaving_to.keys().any(|&key| self.leaves(key)) {
+        if self.columns_planned(LEAVING).any(|key| self.leaves(key)) {
             return LeavingPlan::Stands;
         }
         let Some(planned) = self.moves_away_from(seat) else {
             return LeavingPlan::NoRoom;
         };
-        self.leaving_to = planned.into_iter().collect();
+        self.plan(LEAVING, planned.into_iter().collect());
         LeavingPlan::New
     }
 
@@ -361,13 +364,24 @@ impl Placement {
 
     /// Membership has changed: where columns go that leave is planned again.
     pub(crate) fn forget_leaving_plan(&mut self) {
-        self.leaving_to.clear();
+        self.plan(LEAVING, BTreeMap::new());
     }
 
-    /// The cell that was planned for a column of the drive that leaves, if it is free.
-    pub(crate) fn planned(&self, key: Key) -> Option<Cell> {
-        let planned = self.leaving_to.get(&key).copied();
-        planned.filter(|&cell| !self.is_used(cell))
+    /// Cells are planned for columns; a plan by the same name does not count any more. What a plan is for, a kind of move
+    /// says.
+    pub(crate) fn plan(&mut self, name: &'static str, moves: BTreeMap<Key, Cell>) {
+        self.plans.insert(name, moves);
+    }
+
+    /// The cell that was planned for a column.
+    pub(crate) fn planned(&self, name: &'static str, key: Key) -> Option<Cell> {
+        self.plans.get(name)?.get(&key).copied()
+    }
+
+    /// Columns with a plan.
+    pub(crate) fn columns_planned(&self, name: &'static str) -> impl Iterator<Item = Key> + '_ {
+        let plan = self.plans.get(name).into_iter();
+        plan.flat_map(|plan| plan.keys().copied())
     }
 
     /// The seat whose drive leaves.

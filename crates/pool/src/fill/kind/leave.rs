@@ -3,9 +3,10 @@
 
 use format::PoolFacts;
 use layout::Cell;
+use layout::pool::Elsewhere;
 
 use super::{MoveKind, PartOf};
-use crate::placement::{Key, Placement};
+use crate::placement::{Key, LEAVING, Placement};
 
 #[derive(Debug)]
 pub(super) struct Leave;
@@ -26,7 +27,7 @@ impl MoveKind for Leave {
     }
 
     fn target(&self, places: &Placement, key: Key) -> Option<Cell> {
-        places.planned(key)
+        { places.planned(LEAVING, key) }.filter(|&cell| !places.is_used(cell))
     }
 
     fn part_of(&self, _facts: &PoolFacts) -> PartOf {

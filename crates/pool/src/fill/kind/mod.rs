@@ -17,6 +17,10 @@ mod copy_back;
 mod leave;
 mod rebuild;
 mod replace;
+/// The example of `docs/howto/add-a-kind-of-move.md`, which is compiled and tested here.
+#[cfg(test)]
+#[path = "../../../../../docs/howto/visit.rs"]
+mod visit;
 
 use std::fmt;
 
@@ -88,6 +92,8 @@ pub(crate) const MOVE_KINDS: &[&dyn MoveKind] = &[
     &leave::Leave,
     &copy_back::CopyBack,
     &replace::Replace,
+    #[cfg(test)]
+    &visit::Visit,
 ];
 
 /// A kind of the table, by its rank there.
