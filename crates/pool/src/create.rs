@@ -19,7 +19,7 @@ use super::elastic::{Elastic, ElasticError};
 use super::fill::Fills;
 use super::grow::Growth;
 use super::initialize::Initialization;
-use super::loss::listed;
+use super::loss::LossList;
 use super::resync::Resync;
 use super::room::Rooms;
 use super::scrub::Scrub;
@@ -532,7 +532,7 @@ impl Pool {
     /// A pool with these facts and all drives that are in use or wait, and nothing in flight.
     pub(super) fn assemble(geometry: Geometry, facts: PoolFacts, generation: u64) -> Self {
         let group_blocks = geometry.group_data_bytes() / block::BLOCK_BYTES;
-        let losses = listed(&facts.losses, &facts.volumes, group_blocks);
+        let losses = LossList::of(&facts, group_blocks);
         let lanes = geometry.lanes();
         Self {
             cx: Context::new(geometry, facts, generation),
@@ -548,7 +548,6 @@ impl Pool {
             promotions: BTreeMap::new(),
             asked: super::replace::Asked::default(),
             moved: Vec::new(),
-            unrecovered: BTreeSet::new(),
             resync: Resync::default(),
             growth: Growth::default(),
             leaving: super::leave::Leaving::default(),

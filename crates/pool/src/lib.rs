@@ -14,6 +14,7 @@
 //!                                   lane: Fill … ──► Filled ──► cell table, flushed ──► Settle
 //! ```
 
+mod care;
 mod catchup;
 mod cells;
 mod check;
@@ -62,7 +63,7 @@ use format::Form;
 use format::runs::Runs;
 use layout::Cell;
 use plan::action::{Command, Event, IoId};
-use plan::{Geometry, Losses, SubStripePlans};
+use plan::{Geometry, SubStripePlans};
 use uuid::Uuid;
 
 use self::catchup::JournalWipe;
@@ -73,6 +74,7 @@ use self::fill::Fills;
 use self::grow::Growth;
 use self::initialize::Initialization;
 use self::leave::Leaving;
+use self::loss::LossList;
 use self::placement::Key;
 use self::recovery::Recovering;
 use self::replace::{Asked, Promotion, Replacement};
@@ -224,9 +226,7 @@ pub struct Pool {
     /// name the drive).
     moved: Vec<(Seat, Seat)>,
     /// Data that is lost.
-    losses: Losses,
-    /// Groups with blocks that could not be recovered when a drive returned.
-    unrecovered: BTreeSet<u64>,
+    losses: LossList,
     resync: Resync,
     growth: Growth,
     leaving: Leaving,
@@ -298,7 +298,7 @@ impl Pool {
                 self.fill_verified(read_bytes, verified_blocks);
                 self.fill_stepped(group, column, bytes);
             }
-            Event::WantsToMove { lane, bytes } => self.wants_to_move(lane, bytes),
+            Event::WantsToMove { lane, bytes } => self.meter.wants_to_move(lane, bytes),
             Event::Copied { group, column } => self.fill_copied(group, column),
             Event::Filled {
                 group,
@@ -317,11 +317,16 @@ impl Pool {
                 group,
                 column,
                 blocks,
-            } => self.blocks_unrecovered(group, column, blocks),
+            } => {
+                let scrub = &mut self.scrub;
+                scrub.blocks_unrecovered(&mut self.cx, group, column, blocks);
+            }
             Event::SeatDrained { seat, .. } => self.seat_drained(seat),
             Event::Zeroed { group, outcome } => self.zeroed(group, outcome),
             Event::WantsInitialized { group } => self.wants_initialized(group),
-            Event::Resynced { group, outcome } => self.resynced(group, outcome),
+            Event::Resynced { group, outcome } => {
+                self.resync.resynced(&mut self.cx, group, outcome);
+            }
             Event::StripeLost { group, stripe, .. } => {
                 self.cx.report(Report::StripeLost {
                     group,
@@ -356,7 +361,8 @@ impl Pool {
                     mended,
                     lost,
                 };
-                self.scrubbed(group, found, outcome);
+                self.scrub.scrubbed(&mut self.cx, group, found, outcome);
+                self.end_scrub();
             }
             Event::Converted {
                 group,
@@ -365,15 +371,15 @@ impl Pool {
                 ..
             } => self.converted(group, forms, outcome),
             Event::GroupsChanged(ref groups) => self.forms_may_have_changed(groups),
-            Event::BlocksLost(range) => self.blocks_lost(range),
-            Event::BlocksFound(range) => self.blocks_found(range),
+            Event::BlocksLost(range) => self.losses.lost(&mut self.cx, range),
+            Event::BlocksFound(range) => self.losses.found(&mut self.cx, range),
             Event::BlockBad {
                 seat,
                 offset,
                 blocks,
                 ..
             } => {
-                self.count_bad(seat, blocks);
+                self.cx.count_bad(seat, blocks);
                 self.cx.report(Report::BlockBad {
                     seat,
                     blocks,
@@ -394,14 +400,22 @@ impl Pool {
                     blocks,
                 });
             }
-            Event::PageLost { group, column } => self.page_lost(group, column),
-            Event::PageMended { seat, damaged, .. } => self.page_mended(seat, damaged),
+            Event::PageLost { group, column } => {
+                let scrub = &mut self.scrub;
+                scrub.page_lost(&mut self.cx, group, column, self.fills.is_idle());
+            }
+            Event::PageMended { seat, damaged, .. } => {
+                self.scrub.page_mended(&mut self.cx, seat, damaged);
+            }
             Event::DriveOld {
                 seat,
                 anchor,
                 newest,
-            } => self.drive_old(seat, anchor, newest),
-            Event::BlocksUnknown { group } => self.blocks_unknown(group),
+            } => self.scrub.drive_old(&mut self.cx, seat, anchor, newest),
+            Event::BlocksUnknown { group } => {
+                let scrub = &mut self.scrub;
+                scrub.blocks_unknown(&self.cx, group, self.fills.is_idle());
+            }
             Event::DrivesFail => self.fails_and_stays(),
             Event::WantsRoom { freed, .. } => self.room_wanted(freed),
             Event::Room(ref report) => self.room_reported((**report).clone()),
@@ -471,7 +485,7 @@ impl Pool {
     /// Whether parity is being computed again.
     #[must_use]
     pub fn is_resyncing(&self) -> bool {
-        self.resync.resyncing()
+        !self.resync.is_idle()
     }
 
     /// Closes the pool: fills in flight are abandoned, and the facts record "clean". The driver has stopped all
@@ -481,7 +495,7 @@ impl Pool {
         self.cx.closing = Some(ticket);
         self.call_off_growth(PoolError::Closing);
         self.stop_fills();
-        self.stop_scrub();
+        self.scrub.stop(&mut self.cx);
         if !self.elastic.is_idle() {
             self.cx.tell_lanes(&Command::StopConverting { group: None });
         }
@@ -517,13 +531,13 @@ impl Pool {
         self.try_again_when_due();
         self.ask_for_room_when_due();
         self.pump_fills();
-        self.pump_resync();
-        self.pump_scrub();
+        self.resync.pump(&mut self.cx);
+        self.scrub.pump(&mut self.cx);
         self.pump_elastic();
         self.pump_zeroing();
         self.pump_initialization();
         self.pump_replacements();
-        self.pump_meter();
+        self.meter.pump(&mut self.cx);
         self.complete_seats();
         self.pump_growth();
         self.pump_leaving();
@@ -532,7 +546,7 @@ impl Pool {
 
     fn finish_closing(&mut self) {
         if self.cx.closing.is_some() {
-            self.note_scrub();
+            self.scrub.note(&mut self.cx);
         }
         self.checkpoint_to_close();
         let quiet = self.fills.in_flight() == 0
@@ -545,7 +559,7 @@ impl Pool {
             && self.checkpointing.as_ref().is_none_or(BTreeSet::is_empty);
         if quiet && let Some(ticket) = self.cx.closing.take() {
             // Parity that has not been resynced yet is left to the next opening.
-            self.cx.facts.clean = !self.resync.resyncing();
+            self.cx.facts.clean = self.resync.is_idle();
             self.cx.facts.journal_empty =
                 self.empty_lanes.len() == usize::from(self.cx.geometry.lanes());
             self.cx.commit(vec![OnDurable::Done(ticket, Ok(()))]);
@@ -580,7 +594,7 @@ impl Pool {
             OnDurable::Grow(geometry) => self.grown(geometry),
             OnDurable::Requeue => self.requeue_fills(),
             OnDurable::Recover { fresh, then } => self.recover_lanes(fresh, then),
-            OnDurable::Resync => self.begin_resync(),
+            OnDurable::Resync => self.resync.begin(&mut self.cx),
             OnDurable::CopiesAgree => self.cx.tell_lanes(&Command::CopiesAgree),
             OnDurable::VolumesChanged => self.cx.act(PoolAction::VolumesChanged),
             OnDurable::Freed(groups) => {
