@@ -355,26 +355,6 @@ impl Pool {
     pub fn is_draining(&self, seat: Seat) -> bool {
         self.draining.is_draining(&self.cx.writes, seat)
     }
-
-    /// A cell was filled except for blocks that no drive has.
-    pub(super) fn blocks_unrecovered(&mut self, group: u64, column: u16, blocks: u64) {
-        self.unrecovered.insert(group);
-        self.cx.report(Report::BlocksUnrecovered {
-            group,
-            column,
-            columns: 1,
-            blocks,
-        });
-    }
-
-    /// Cells have been filled: blocks that could not be reconstructed before perhaps can be now.
-    pub(super) fn repair_unrecovered(&mut self) {
-        let mut groups = std::mem::take(&mut self.unrecovered);
-        groups.extend(self.losses.iter().map(|range| range.group));
-        for group in groups {
-            self.scrub_for(group);
-        }
-    }
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ use super::fill::Fills;
 use super::grow::Growth;
 use super::initialize::Initialization;
 use super::journal::JournalNeeds;
-use super::loss::listed;
+use super::loss::LossList;
 use super::replace::Replacements;
 use super::resync::Resync;
 use super::room::Rooms;
@@ -537,7 +537,7 @@ impl Pool {
     /// A pool with these facts and all drives that are in use or wait, and nothing in flight.
     pub(super) fn assemble(geometry: Geometry, facts: PoolFacts, generation: u64) -> Self {
         let group_blocks = geometry.group_data_bytes() / block::BLOCK_BYTES;
-        let losses = listed(&facts.losses, &facts.volumes, group_blocks);
+        let losses = LossList::of(&facts, group_blocks);
         let lanes = geometry.lanes();
         Self {
             cx: Context::new(geometry, facts, generation),
@@ -550,7 +550,6 @@ impl Pool {
             journal_wipes: JournalWipes::default(),
             draining: Draining::default(),
             replacements: Replacements::default(),
-            unrecovered: BTreeSet::new(),
             resync: Resync::default(),
             growth: Growth::default(),
             leaving: super::leave::Leaving::default(),

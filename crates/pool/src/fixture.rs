@@ -106,6 +106,19 @@ pub(crate) fn reports(cx: &mut Context) -> Vec<Report> {
     reports.collect()
 }
 
+/// The administrators' commands that have ended since the last call.
+pub(crate) fn done(cx: &mut Context) -> Vec<(Ticket, Result<(), super::PoolError>)> {
+    let actions = std::mem::take(&mut cx.actions).into_iter();
+    let (done, others): (Vec<_>, Vec<_>) =
+        actions.partition(|action| matches!(action, PoolAction::Done(..)));
+    cx.actions = others.into();
+    let done = done.into_iter().filter_map(|action| match action {
+        PoolAction::Done(ticket, outcome) => Some((ticket, outcome)),
+        _ => None,
+    });
+    done.collect()
+}
+
 /// A drive is out, by the facts.
 pub(crate) fn is_out(cx: &mut Context, seat: Seat, reason: super::OutReason) {
     let since = cx.labels.next_generation();

@@ -186,7 +186,7 @@ impl Pool {
             // long as that.
             if self.cx.facts.steer.paused {
                 self.fills.abandon_in(&mut self.cx, group);
-                self.let_scrub_go(group);
+                self.scrub.let_go(&mut self.cx, group);
                 self.let_conversion_go(group);
             }
             return false;
@@ -223,7 +223,7 @@ impl Pool {
     /// Fails if too few drives have the blank pages of a group. Drives that went out meanwhile were left out, however
     /// many: if they return, neither their pages nor their blocks are those of a blank group.
     fn is_kept_blank(&self, group: u64) -> Outcome {
-        match self.is_lost(group, &mut SubStripePlans::default()) {
+        match self.cx.is_lost(group, &mut SubStripePlans::default()) {
             true => Err(Fault::Lost),
             false => Ok(()),
         }

@@ -14,6 +14,7 @@
 //!                                   lane: Fill … ──► Filled ──► cell table, flushed ──► Settle
 //! ```
 
+mod care;
 mod catchup;
 mod cells;
 mod check;
@@ -64,7 +65,7 @@ use format::Form;
 use format::runs::Runs;
 use layout::Cell;
 use plan::action::{Command, Event, IoId};
-use plan::{Geometry, Losses, SubStripePlans};
+use plan::{Geometry, SubStripePlans};
 use uuid::Uuid;
 
 use self::catchup::JournalWipes;
@@ -78,6 +79,7 @@ use self::grow::Growth;
 use self::initialize::Initialization;
 use self::journal::JournalNeeds;
 use self::leave::Leaving;
+use self::loss::LossList;
 use self::placement::Key;
 use self::recovery::Recovering;
 use self::replace::Replacements;
@@ -220,9 +222,7 @@ pub struct Pool {
     draining: Draining,
     replacements: Replacements,
     /// Data that is lost.
-    losses: Losses,
-    /// Groups with blocks that could not be recovered when a drive returned.
-    unrecovered: BTreeSet<u64>,
+    losses: LossList,
     resync: Resync,
     growth: Growth,
     leaving: Leaving,
@@ -292,7 +292,7 @@ impl Pool {
                 self.fills.lane_verified(read_bytes, verified_blocks);
                 (self.fills).lane_stepped(&self.cx, (group, column), bytes);
             }
-            Event::WantsToMove { lane, bytes } => self.wants_to_move(lane, bytes),
+            Event::WantsToMove { lane, bytes } => self.meter.wants_to_move(lane, bytes),
             Event::Copied { group, column } => self.fills.copied((group, column)),
             Event::Filled {
                 group,
@@ -311,11 +311,16 @@ impl Pool {
                 group,
                 column,
                 blocks,
-            } => self.blocks_unrecovered(group, column, blocks),
+            } => {
+                let scrub = &mut self.scrub;
+                scrub.blocks_unrecovered(&mut self.cx, group, column, blocks);
+            }
             Event::SeatDrained { seat, .. } => self.draining.drained(seat),
             Event::Zeroed { group, outcome } => self.zeroed(group, outcome),
             Event::WantsInitialized { group } => self.wants_initialized(group),
-            Event::Resynced { group, outcome } => self.resynced(group, outcome),
+            Event::Resynced { group, outcome } => {
+                self.resync.resynced(&mut self.cx, group, outcome);
+            }
             Event::StripeLost { group, stripe, .. } => {
                 self.cx.report(Report::StripeLost {
                     group,
@@ -356,7 +361,8 @@ impl Pool {
                     mended,
                     lost,
                 };
-                self.scrubbed(group, found, outcome);
+                self.scrub.scrubbed(&mut self.cx, group, found, outcome);
+                self.end_scrub();
             }
             Event::Converted {
                 group,
@@ -365,15 +371,15 @@ impl Pool {
                 ..
             } => self.converted(group, forms, outcome),
             Event::GroupsChanged(ref groups) => self.forms_may_have_changed(groups),
-            Event::BlocksLost(range) => self.blocks_lost(range),
-            Event::BlocksFound(range) => self.blocks_found(range),
+            Event::BlocksLost(range) => self.losses.lost(&mut self.cx, range),
+            Event::BlocksFound(range) => self.losses.found(&mut self.cx, range),
             Event::BlockBad {
                 seat,
                 offset,
                 blocks,
                 ..
             } => {
-                self.count_bad(seat, blocks);
+                self.cx.count_bad(seat, blocks);
                 self.cx.report(Report::BlockBad {
                     seat,
                     blocks,
@@ -394,14 +400,22 @@ impl Pool {
                     blocks,
                 });
             }
-            Event::PageLost { group, column } => self.page_lost(group, column),
-            Event::PageMended { seat, damaged, .. } => self.page_mended(seat, damaged),
+            Event::PageLost { group, column } => {
+                let scrub = &mut self.scrub;
+                scrub.page_lost(&mut self.cx, group, column, self.fills.is_idle());
+            }
+            Event::PageMended { seat, damaged, .. } => {
+                self.scrub.page_mended(&mut self.cx, seat, damaged);
+            }
             Event::DriveOld {
                 seat,
                 anchor,
                 newest,
-            } => self.drive_old(seat, anchor, newest),
-            Event::BlocksUnknown { group } => self.blocks_unknown(group),
+            } => self.scrub.drive_old(&mut self.cx, seat, anchor, newest),
+            Event::BlocksUnknown { group } => {
+                let scrub = &mut self.scrub;
+                scrub.blocks_unknown(&self.cx, group, self.fills.is_idle());
+            }
             Event::DrivesFail => self.stalls.fails_and_stays(now),
             Event::WantsRoom { freed, .. } => self.room_wanted(freed),
             Event::Room(ref report) => self.room_reported((**report).clone()),
@@ -506,7 +520,7 @@ impl Pool {
     /// Whether parity is being computed again.
     #[must_use]
     pub fn is_resyncing(&self) -> bool {
-        self.resync.resyncing()
+        !self.resync.is_idle()
     }
 
     /// Closes the pool: fills in flight are abandoned, and the facts record "clean". The driver has stopped all
@@ -516,7 +530,7 @@ impl Pool {
         self.cx.closing = Some(ticket);
         self.call_off_growth(PoolError::Closing);
         self.fills.abandon_all(&mut self.cx);
-        self.stop_scrub();
+        self.scrub.stop(&mut self.cx);
         if !self.elastic.is_idle() {
             self.cx.tell_lanes(&Command::StopConverting { group: None });
         }
@@ -546,13 +560,13 @@ impl Pool {
         }
         self.ask_for_room_when_due();
         self.pump_fills();
-        self.pump_resync();
-        self.pump_scrub();
+        self.resync.pump(&mut self.cx);
+        self.scrub.pump(&mut self.cx);
         self.pump_elastic();
         self.pump_zeroing();
         self.pump_initialization();
         self.pump_replacements();
-        self.pump_meter();
+        self.meter.pump(&mut self.cx);
         self.complete_seats();
         self.pump_growth();
         self.pump_leaving();
@@ -561,7 +575,7 @@ impl Pool {
 
     fn finish_closing(&mut self) {
         if self.cx.closing.is_some() {
-            self.note_scrub();
+            self.scrub.note(&mut self.cx);
         }
         (self.closing).checkpoint(&mut self.cx, !self.elastic.is_idle());
         let quiet = self.fills.in_flight() == 0
@@ -574,7 +588,7 @@ impl Pool {
             && self.closing.is_checkpointed();
         if quiet && let Some(ticket) = self.cx.closing.take() {
             // Parity that has not been resynced yet is left to the next opening.
-            self.cx.facts.clean = !self.resync.resyncing();
+            self.cx.facts.clean = self.resync.is_idle();
             self.cx.facts.journal_empty = self.closing.is_journal_empty(self.cx.geometry.lanes());
             self.cx.commit(vec![OnDurable::Done(ticket, Ok(()))]);
         }
@@ -608,7 +622,7 @@ impl Pool {
             OnDurable::Grow(geometry) => self.grown(geometry),
             OnDurable::Requeue => self.requeue_fills(),
             OnDurable::Recover { fresh, then } => self.recover_lanes(fresh, then),
-            OnDurable::Resync => self.begin_resync(),
+            OnDurable::Resync => self.resync.begin(&mut self.cx),
             OnDurable::CopiesAgree => self.cx.tell_lanes(&Command::CopiesAgree),
             OnDurable::VolumesChanged => self.cx.act(PoolAction::VolumesChanged),
             OnDurable::Freed(groups) => {

@@ -783,7 +783,7 @@ impl Pool {
         let groups: BTreeSet<u64> = columns.map(|(group, _)| group).collect();
         for group in groups {
             // Copies of pages may be older there, or torn: they are compared.
-            pool.scrub_for(group);
+            pool.scrub.scrub_for(&pool.cx, group, pool.fills.is_idle());
         }
         for seat in back {
             pool.cx.report(Report::DriveTakenBack { seat });

@@ -60,9 +60,7 @@ impl Pool {
         self.cx.recovered = failed.is_none();
         if self.cx.recovered {
             self.start_rooms();
-            self.tell_lost();
-            self.tell_steer();
-            self.resume_scrub();
+            self.care_begins();
             self.count_forms();
         }
         for effect in then {

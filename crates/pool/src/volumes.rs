@@ -216,7 +216,7 @@ impl Pool {
         });
         let freed = self.written_of(&before, &volume.extents);
         self.cx.facts.volumes[index] = volume;
-        self.forget_lost();
+        self.losses.forget(&mut self.cx);
         self.forget_uninitialized();
         self.groups_freed(freed, ticket);
         Ok(())
@@ -236,7 +236,7 @@ impl Pool {
         let index = self.volume_index(name)?;
         let volume = self.cx.facts.volumes.remove(index);
         let freed = self.written_of(&volume.extents, &[]);
-        self.forget_lost();
+        self.losses.forget(&mut self.cx);
         self.forget_uninitialized();
         self.requeue_fills();
         self.groups_freed(freed, ticket);
