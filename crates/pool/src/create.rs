@@ -534,6 +534,7 @@ impl Pool {
         let group_blocks = geometry.group_data_bytes() / block::BLOCK_BYTES;
         let losses = listed(&facts.losses, &facts.volumes, group_blocks);
         let lanes = geometry.lanes();
+        let leaving = super::leave::Leaving::new(&facts);
         Self {
             cx: Context::new(geometry, facts, generation),
             losses,
@@ -551,7 +552,7 @@ impl Pool {
             unrecovered: BTreeSet::new(),
             resync: Resync::default(),
             growth: Growth::default(),
-            leaving: super::leave::Leaving::default(),
+            leaving,
             new_volumes: Vec::new(),
             initialization: Initialization::default(),
             journal_sources: BTreeSet::new(),
