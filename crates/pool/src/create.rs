@@ -539,6 +539,7 @@ impl Pool {
         let group_blocks = geometry.group_data_bytes() / block::BLOCK_BYTES;
         let losses = LossList::of(&facts, group_blocks);
         let lanes = geometry.lanes();
+        let leaving = super::leave::Leaving::new(&facts);
         Self {
             cx: Context::new(geometry, facts, generation),
             losses,
@@ -552,7 +553,7 @@ impl Pool {
             replacements: Replacements::default(),
             resync: Resync::default(),
             growth: Growth::default(),
-            leaving: super::leave::Leaving::default(),
+            leaving,
             new_volumes: Vec::new(),
             initialization: Initialization::default(),
             journal: JournalNeeds::default(),

@@ -1,8 +1,10 @@
 //! What unit tests of the pool's machines share: the context of a small pool, and what the machines ask for.
 
+use std::collections::BTreeSet;
+
 use block::{Instant, Seat};
-use format::VolumeFacts;
-use plan::action::Command;
+use format::{LABEL_OFFSETS, VolumeFacts};
+use plan::action::{Command, Event};
 use uuid::Uuid;
 
 use super::context::Context;
@@ -15,7 +17,12 @@ pub(crate) fn drive(number: u128) -> NewDrive {
 
 /// A pool of so many drives. Its first labels are written, and its lanes have read their journals.
 pub(crate) fn pool(scheme: &str, drives: u16) -> Pool {
-    let spec = PoolSpec {
+    opened(&spec(scheme, drives))
+}
+
+/// What such a pool is created from.
+pub(crate) fn spec(scheme: &str, drives: u16) -> PoolSpec {
+    PoolSpec {
         name: "p".to_owned(),
         uuid: Uuid::from_u128(99),
         scheme: scheme.parse().unwrap(),
@@ -27,8 +34,12 @@ pub(crate) fn pool(scheme: &str, drives: u16) -> Pool {
         free_stripes: Some(0),
         drives: (0..u128::from(drives)).map(drive).collect(),
         spares: Vec::new(),
-    };
-    let mut pool = create(&spec, Ticket(0)).unwrap();
+    }
+}
+
+/// The pool of a specification, as [`pool`].
+pub(crate) fn opened(spec: &PoolSpec) -> Pool {
+    let mut pool = create(spec, Ticket(0)).unwrap();
     for _ in 0..2 {
         settle(&mut pool);
         for lane in 0..pool.geometry().lanes() {
@@ -58,12 +69,123 @@ pub(crate) fn settle(pool: &mut Pool) -> Vec<PoolAction> {
     others
 }
 
+/// A pool of so many drives, with a volume `v` of the first `groups` groups, all of which have content.
+pub(crate) fn filled(spec: &PoolSpec, groups: u64) -> Pool {
+    let mut pool = opened(spec);
+    let volume = volume("v", vec![(0, groups)], &pool.cx);
+    pool.cx.facts.volumes.push(volume);
+    pool.cx.groups_changed();
+    pool
+}
+
+/// Takes the pool's next action. Drives and lanes answer at once: writes end, cells are filled and settle, and no journal
+/// needs a drive.
+pub(crate) fn step(pool: &mut Pool) -> Option<PoolAction> {
+    let action = pool.poll_action()?;
+    match &action {
+        PoolAction::WriteDurably { id, .. } => {
+            pool.handle_completion(Instant::ZERO, *id, super::Half::Flush, Ok(()));
+        }
+        PoolAction::Lane(lane, command) => {
+            for event in answers(*lane, command) {
+                pool.handle_event(Instant::ZERO, &event);
+            }
+        }
+        _ => {}
+    }
+    Some(action)
+}
+
+fn answers(lane: u16, command: &Command) -> Vec<Event> {
+    match *command {
+        Command::Settle { group, column, .. } => vec![Event::Settled { group, column }],
+        Command::Fill {
+            group,
+            column,
+            target,
+            ..
+        } => vec![Event::Filled {
+            group,
+            column,
+            target,
+            copied_bytes: 0,
+        }],
+        Command::Leave(Some(seat)) => vec![Event::JournalLeft { lane, seat }],
+        Command::SeatOut(seat) => vec![
+            Event::SeatDrained { lane, seat },
+            Event::JournalLeft { lane, seat },
+        ],
+        _ => Vec::new(),
+    }
+}
+
+/// The changes of a machine's state, as the drawing in the head of its file has them.
+pub(crate) struct Walk {
+    state: fn(&Pool) -> &'static str,
+    changes: BTreeSet<String>,
+}
+
+impl Walk {
+    pub(crate) fn new(state: fn(&Pool) -> &'static str) -> Self {
+        let changes = BTreeSet::new();
+        Self { state, changes }
+    }
+
+    /// An input, whatever follows from it at once.
+    pub(crate) fn input<R>(
+        &mut self,
+        pool: &mut Pool,
+        event: &str,
+        input: impl FnOnce(&mut Pool) -> R,
+    ) -> R {
+        let from = (self.state)(pool);
+        let result = input(pool);
+        self.note(from, event, (self.state)(pool));
+        result
+    }
+
+    /// Answers actions up to a state; returns them.
+    pub(crate) fn until(&mut self, pool: &mut Pool, state: &str) -> Vec<PoolAction> {
+        let mut actions = Vec::new();
+        while (self.state)(pool) != state {
+            let from = (self.state)(pool);
+            let action = step(pool).unwrap_or_else(|| panic!("it stays {from}, not {state}"));
+            let event = match &action {
+                PoolAction::WriteDurably { offset, .. } if LABEL_OFFSETS.contains(offset) => {
+                    "label"
+                }
+                PoolAction::WriteDurably { .. } => "entry",
+                PoolAction::Lane(_, Command::Settle { .. }) => "settled",
+                PoolAction::Lane(_, Command::Fill { .. }) => "filled",
+                PoolAction::Lane(_, Command::Leave(_)) => "journal_left",
+                _ => "other",
+            };
+            self.note(from, event, (self.state)(pool));
+            actions.push(action);
+        }
+        actions
+    }
+
+    fn note(&mut self, from: &str, event: &str, to: &str) {
+        if from != to {
+            let change = format!("//! {from} ── {event} ──► {to}");
+            self.changes.insert(change);
+        }
+    }
+
+    /// The drawing of a file is what has been seen.
+    pub(crate) fn assert_drawn_in(self, file: &str) {
+        let head = file.lines().filter(|line| line.starts_with("//! "));
+        let head = head
+            .filter(|line| line.contains(" ──► "))
+            .map(str::to_owned);
+        assert_eq!(head.collect::<BTreeSet<_>>(), self.changes);
+    }
+}
+
 /// The context of such a pool, with a volume `v` of the first `groups` groups, all of which have content.
 pub(crate) fn context(scheme: &str, drives: u16, groups: u64) -> Context {
-    let mut cx = pool(scheme, drives).cx;
-    cx.facts.volumes.push(volume("v", vec![(0, groups)], &cx));
-    cx.groups_changed();
-    cx
+    filled(&spec(scheme, drives), groups).cx
 }
 
 /// A volume of these runs of groups.

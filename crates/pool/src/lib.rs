@@ -339,7 +339,7 @@ impl Pool {
                 }
             }
             Event::JournalLeft { lane, seat } => {
-                self.lane_has_left(lane, seat);
+                self.leaving.lane_has_left(&self.cx, lane, seat);
                 if self.journal.left(&mut self.cx, lane, seat) {
                     self.cx.commit(vec![OnDurable::SeatSpare(seat)]);
                 }
@@ -528,7 +528,7 @@ impl Pool {
     pub fn close(&mut self, now: Instant, ticket: Ticket) {
         self.cx.now = now;
         self.cx.closing = Some(ticket);
-        self.call_off_growth(PoolError::Closing);
+        self.growth.call_off(&mut self.cx, PoolError::Closing);
         self.fills.abandon_all(&mut self.cx);
         self.scrub.stop(&mut self.cx);
         if !self.elastic.is_idle() {
@@ -618,15 +618,15 @@ impl Pool {
             OnDurable::Readmit(seat, columns) => self.fills.readmit(&mut self.cx, seat, columns),
             OnDurable::Succeed(seat) => self.promoted(seat),
             OnDurable::Vacate(seat) => self.cx.vacate(seat),
-            OnDurable::Released(seat) => self.released(seat),
-            OnDurable::Grow(geometry) => self.grown(geometry),
+            OnDurable::Released(seat) => self.leaving.released(&mut self.cx, seat),
+            OnDurable::Grow(geometry) => self.growth.grown(&mut self.cx, geometry),
             OnDurable::Requeue => self.requeue_fills(),
             OnDurable::Recover { fresh, then } => self.recover_lanes(fresh, then),
             OnDurable::Resync => self.resync.begin(&mut self.cx),
             OnDurable::CopiesAgree => self.cx.tell_lanes(&Command::CopiesAgree),
             OnDurable::VolumesChanged => self.cx.act(PoolAction::VolumesChanged),
             OnDurable::Freed(groups) => {
-                self.note_freed(&groups);
+                self.leaving.note_freed(&groups);
                 self.discard_freed(&groups);
             }
             OnDurable::Initialized(groups) => self.tell_initialized(&groups, Ok(())),

@@ -154,6 +154,11 @@ impl Replacements {
         self.promotions.contains_key(&seat)
     }
 
+    /// The seats that have a successor in the facts that lanes do not use yet.
+    pub(super) fn promoted_seats(&self) -> impl Iterator<Item = Seat> + '_ {
+        self.promotions.keys().copied()
+    }
+
     /// The seat that a successor has in the facts, but not yet in the lanes.
     pub(super) fn promoted_to(&self, with: Seat) -> Option<Seat> {
         let mut all = self.promotions.iter();
