@@ -46,6 +46,9 @@ use crate::work::Recent;
 /// fewer (`lane/jobs/pace.rs`).
 pub(super) const FILLS_PER_DRIVE: u64 = 11;
 
+/// Fills that may copy at a time, however little memory there is for them.
+const FILLS_MIN: u64 = 2;
+
 /// Cells of a class among which the next one is chosen. More than a few hundred gain nothing.
 const SCAN_AHEAD: usize = 256;
 
@@ -78,8 +81,18 @@ impl Class {
 pub(super) struct Limits {
     /// That copy at a time.
     pub(super) copying: u64,
+    /// Buffers of all that copy: one of a step's length for each drive that a fill reads or writes.
+    pub(super) buffers: u64,
     /// That use one drive at a time.
     pub(super) per_drive: u64,
+}
+
+/// Buffers that fills take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Buffers {
+    copying: u64,
+    /// With those of fills that have copied and wait for a checkpoint, as many as they took.
+    all: u64,
 }
 
 /// A cell that a lane fills.
@@ -270,6 +283,19 @@ impl Fills {
             .count() as u64
     }
 
+    /// Buffers of the fills that do not yield to one of this urgency.
+    fn buffers(&self, urgency: usize) -> Buffers {
+        let mut buffers = Buffers::default();
+        for fill in self.in_flight.values() {
+            if fill.urgency >= urgency {
+                let of_fill = fill.sources.len() as u64 + 1;
+                buffers.all += of_fill;
+                buffers.copying += if fill.copied { 0 } else { of_fill };
+            }
+        }
+        buffers
+    }
+
     /// Bytes that are at their targets, of cells that do not count as filled yet.
     pub(super) fn stepped_bytes(&self, cell_bytes: u64) -> u64 {
         let copying = self.in_flight.values().map(|fill| fill.stepped_bytes);
@@ -390,17 +416,22 @@ impl Fills {
     ) -> Option<(Class, Key)> {
         self.waiting.iter().find_map(|(&class, keys)| {
             let urgency = class.urgency();
+            let (copying, used) = (self.copying(urgency), self.buffers(urgency));
             // As many again may wait for a checkpoint: the pages of these are in memory.
-            if self.copying(urgency) >= limits.copying
-                || self.filling(urgency) >= 2 * limits.copying
-            {
+            let filling = self.filling(urgency);
+            if copying >= limits.copying || filling >= 2 * limits.copying {
                 return None;
             }
+            let few = copying < FILLS_MIN && filling < 2 * FILLS_MIN;
             let near = keys.iter().take(SCAN_AHEAD).map(|&key| choice(key));
-            // All drives of a cell may have one fill more of this urgency.
+            // All drives of a cell may have one fill more of this urgency, and its buffers have room.
             let have_room = |choice: &FillChoice| {
+                let buffers = choice.seats.len() as u64;
+                let has_buffers = used.copying + buffers <= limits.buffers
+                    && used.all + buffers <= 2 * limits.buffers;
                 let mut seats = choice.seats.iter();
-                seats.all(|&seat| self.busy(seat, urgency) < limits.per_drive)
+                (has_buffers || few)
+                    && seats.all(|&seat| self.busy(seat, urgency) < limits.per_drive)
             };
             let mut cells = near.filter(have_room);
             let fills = FillLoads {
@@ -678,6 +709,7 @@ mod tests {
     const fn at_most(copying: u64) -> Limits {
         Limits {
             copying,
+            buffers: u64::MAX / 2,
             per_drive: FILLS_PER_DRIVE,
         }
     }
@@ -857,6 +889,60 @@ mod tests {
             Some((LOST_TWO, (101, 0))),
             "as if no other copied"
         );
+    }
+
+    /// How many fills of so many drives each begin beside each other, with buffers for `buffers` drives.
+    fn beside(drives: u16, buffers: u64) -> usize {
+        let limits = Limits {
+            buffers,
+            ..at_most(u64::MAX / 2)
+        };
+        let mut fills = Fills::default();
+        for group in 0..100 {
+            fills.wait(class("copy_back"), (group, 0));
+        }
+        // No two have a drive in common.
+        let apart = |key: Key| FillChoice {
+            seats: { 0..drives }
+                .map(|drive| Seat(u16::try_from(key.0).unwrap() * 100 + drive))
+                .collect(),
+            ..choice(key)
+        };
+        while let Some((class, key)) = fills.next(limits, apart) {
+            let (target, sources) = (at(drives), apart(key).seats.split_off(1));
+            fills.choose(class, key);
+            fills.begin((class, key), target, sources, 0);
+        }
+        fills.in_flight()
+    }
+
+    #[test]
+    fn a_fill_takes_a_buffer_for_each_of_its_drives() {
+        assert_eq!(beside(2, 40), 20);
+        assert_eq!(beside(10, 40), 4);
+        assert_eq!(beside(10, 45), 4);
+        assert_eq!(beside(50, 40), 2, "two may copy, however wide they are");
+    }
+
+    #[test]
+    fn fills_that_have_copied_count_for_as_many_buffers_again() {
+        let limits = Limits {
+            buffers: 6,
+            ..at_most(u64::MAX / 2)
+        };
+        let mut fills = Fills::default();
+        for group in 0..4 {
+            fills.begin((LOST_ONE, (group, 0)), at(1), vec![Seat(0), Seat(2)], 0);
+            fills.copied((group, 0));
+        }
+        fills.wait(LOST_ONE, (100, 0));
+        let other = |key: Key| FillChoice {
+            seats: vec![Seat(7), Seat(8), Seat(9)],
+            ..choice(key)
+        };
+        assert_eq!(fills.next(limits, other), None);
+        fills.end((0, 0));
+        assert_eq!(fills.next(limits, other), Some((LOST_ONE, (100, 0))));
     }
 
     #[test]
