@@ -18,7 +18,6 @@ use super::context::Context;
 use super::elastic::{Elastic, ElasticError};
 use super::fill::Fills;
 use super::grow::Growth;
-use super::initialize::Initialization;
 use super::loss::listed;
 use super::resync::Resync;
 use super::room::Rooms;
@@ -552,8 +551,7 @@ impl Pool {
             resync: Resync::default(),
             growth: Growth::default(),
             leaving: super::leave::Leaving::default(),
-            new_volumes: Vec::new(),
-            initialization: Initialization::default(),
+            volumes: super::volumes::Volumes::default(),
             journal_sources: BTreeSet::new(),
             journal_lanes: BTreeMap::new(),
             empty_lanes: BTreeSet::new(),

@@ -15,13 +15,14 @@ use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 
 use block::{Fault, Outcome};
-use format::runs;
-use format::seeded::{self, SeededFault};
-use plan::SubStripePlans;
+use format::runs::{self, Runs};
 use plan::action::Command;
 
+use super::context::Context;
+use super::freed::remove_all;
 use super::loss::owner;
-use super::{OnDurable, Pool, SeatState};
+use super::volumes::{Changed, Output, can_be_made_blank};
+use super::{OnDurable, SeatState};
 
 /// Maximum of groups in a region: with cells of 16 MiB a gibibyte of data and more, for a flush and a label.
 const REGION_MAX: u64 = 16;
@@ -80,14 +81,130 @@ impl Initialization {
         self.count
     }
 
-    /// A group is blank, or could not be made so. Returns its region, if this was the last group of the region.
-    fn ended(&mut self, group: u64, outcome: Outcome) -> Option<Region> {
+    /// As [`Volumes::wants_initialized`](super::volumes::Volumes::wants_initialized).
+    pub(super) fn wanted(&mut self, cx: &Context, group: u64) {
+        let Some(start) = next_uninitialized(cx, group) else {
+            return;
+        };
+        if self.has(start) {
+            return;
+        }
+        let run = runs::run_of(&cx.facts.uninitialized, start).expect("it is in one");
+        let count = self.grow(start);
+        let mut groups = start..run.end.min(start + count);
+        let bytes_max = match cx.facts.layout_table {
+            Some(_) => RUNS_BYTES_MAX_BESIDE_TABLE,
+            None => RUNS_BYTES_MAX,
+        };
+        let runs = cx.facts.uninitialized.len() as u64;
+        if runs * run_bytes(cx.geometry.groups()) >= bytes_max {
+            groups = without_split(groups, &run);
+        }
+        for other in self.unrecorded() {
+            if other.end <= start {
+                groups.start = groups.start.max(other.end);
+            } else {
+                groups.end = groups.end.min(other.start);
+            }
+        }
+        self.end = groups.end;
+        self.waiting.extend(groups.clone());
+        self.regions.push(Region {
+            left: groups.clone().collect(),
+            groups,
+            fault: None,
+        });
+    }
+
+    /// Starts waiting groups, or records those that are blank.
+    pub(super) fn pump(
+        &mut self,
+        cx: &mut Context,
+        is_in_use: impl Fn(u64) -> bool,
+        replacing: bool,
+        outputs: &mut Vec<Output>,
+    ) {
+        if cx.labels.is_refused() {
+            self.refuse_regions(cx);
+        }
+        // Each label costs a flush of every drive. While writes go on all over a volume there is always one more group:
+        // groups that come now follow when labels have recorded those before.
+        if !cx.labels.is_settled() || !self.blank.is_empty() {
+            outputs.extend(self.record_blank(cx, replacing).map(Output::Changed));
+            return;
+        }
+        for group in std::mem::take(&mut self.waiting) {
+            let room = self.in_flight.len() < IN_FLIGHT_MAX;
+            if room && can_be_made_blank(cx, group, is_in_use(group), outputs) {
+                self.in_flight.insert(group);
+                outputs.push(Output::Zero(group));
+            } else {
+                self.waiting.push_back(group);
+            }
+        }
+    }
+
+    /// Drives refuse labels, so no label can record blank groups: the waiting writes fail, like writes to other groups.
+    fn refuse_regions(&mut self, cx: &mut Context) {
+        let in_flight = &self.in_flight;
+        let waits = |region: &mut Region| {
+            let mut groups = region.groups.clone();
+            let whole = groups.all(|group| region.left.contains(&group));
+            whole && in_flight.is_disjoint(&region.left)
+        };
+        let refused: Vec<Region> = self.regions.extract_if(.., waits).collect();
+        for Region { groups, .. } in refused {
+            self.waiting.retain(|group| !groups.contains(group));
+            cx.tell_initialized(&groups, Err(Fault::Full));
+        }
+    }
+
+    /// A group is blank, or could not be made so.
+    pub(super) fn ended(
+        &mut self,
+        cx: &mut Context,
+        group: u64,
+        outcome: Outcome,
+        replacing: bool,
+    ) -> Option<Changed> {
+        let region = self.ended_region(group, outcome)?;
+        if let Some(fault) = region.fault {
+            cx.tell_initialized(&region.groups, Err(fault));
+            return None;
+        }
+        self.blank.push(region.groups);
+        self.record_blank(cx, replacing)
+    }
+
+    /// A group has ended. Returns its region, if this was the last group of the region.
+    fn ended_region(&mut self, group: u64, outcome: Outcome) -> Option<Region> {
         self.in_flight.remove(&group);
         let mut regions = self.regions.iter_mut();
         let index = regions.position(|region| region.left.remove(&group))?;
         let region = &mut self.regions[index];
         region.fault = region.fault.or(outcome.err());
         region.left.is_empty().then(|| self.regions.remove(index))
+    }
+
+    /// Records the regions that are blank, if no group is in flight.
+    fn record_blank(&mut self, cx: &mut Context, replacing: bool) -> Option<Changed> {
+        if !self.in_flight.is_empty() || self.blank.is_empty() {
+            return None;
+        }
+        let regions = std::mem::take(&mut self.blank);
+        for groups in &regions {
+            runs::remove(&mut cx.facts.uninitialized, groups);
+        }
+        cx.groups_changed();
+        let whole = |state| matches!(state, SeatState::Current | SeatState::Waiting);
+        Some(Changed {
+            freed: None,
+            // Columns of drives that are out have to be filled from now on, and those of one that leaves have to move.
+            refill: !cx.facts.seats.iter().all(|seat| whole(seat.state))
+                || replacing
+                || cx.facts.leaves.is_some(),
+            effects: regions.into_iter().map(OnDurable::Initialized).collect(),
+        })
     }
 }
 
@@ -107,188 +224,39 @@ fn without_split(groups: Range<u64>, run: &Range<u64>) -> Range<u64> {
     }
 }
 
-impl Pool {
-    /// A lane reports that groups that were never written are to be written, or soon will be.
-    pub(super) fn wants_initialized(&mut self, group: u64) {
-        let Some(start) = self.next_uninitialized(group) else {
-            return;
-        };
-        if self.initialization.has(start) {
-            return;
-        }
-        let run = runs::run_of(&self.cx.facts.uninitialized, start).expect("it is in one");
-        let count = self.initialization.grow(start);
-        let mut groups = start..run.end.min(start + count);
-        let bytes_max = match self.cx.facts.layout_table {
-            Some(_) => RUNS_BYTES_MAX_BESIDE_TABLE,
-            None => RUNS_BYTES_MAX,
-        };
-        let runs = self.cx.facts.uninitialized.len() as u64;
-        if runs * run_bytes(self.cx.geometry.groups()) >= bytes_max {
-            groups = without_split(groups, &run);
-        }
-        for other in self.initialization.unrecorded() {
-            if other.end <= start {
-                groups.start = groups.start.max(other.end);
-            } else {
-                groups.end = groups.end.min(other.start);
-            }
-        }
-        self.initialization.end = groups.end;
-        self.initialization.waiting.extend(groups.clone());
-        self.initialization.regions.push(Region {
-            left: groups.clone().collect(),
-            groups,
-            fault: None,
-        });
+/// The group itself if it was never written, otherwise the next one of its volume that was never written.
+fn next_uninitialized(cx: &Context, group: u64) -> Option<u64> {
+    let uninitialized = &cx.facts.uninitialized;
+    if runs::run_of(uninitialized, group).is_some() {
+        return Some(group);
     }
+    let index = uninitialized.partition_point(|&(first, _)| first <= group);
+    let &(next, _) = uninitialized.get(index)?;
+    let volume = |group| owner(&cx.facts.volumes, group).map(|volume| volume.uuid);
+    (volume(group)? == volume(next)?).then_some(next)
+}
 
-    /// The group itself if it was never written, otherwise the next one of its volume that was never written.
-    fn next_uninitialized(&self, group: u64) -> Option<u64> {
-        let uninitialized = &self.cx.facts.uninitialized;
-        if runs::run_of(uninitialized, group).is_some() {
-            return Some(group);
-        }
-        let index = uninitialized.partition_point(|&(first, _)| first <= group);
-        let &(next, _) = uninitialized.get(index)?;
-        let volume = |group| owner(&self.cx.facts.volumes, group).map(|volume| volume.uuid);
-        (volume(group)? == volume(next)?).then_some(next)
-    }
-
-    /// Starts waiting groups. Not while labels are being written: they may bring in a drive that the lanes do not use
-    /// yet, and its pages would be left out.
-    pub(super) fn pump_initialization(&mut self) {
-        if self.cx.labels.is_refused() {
-            self.refuse_regions();
-        }
-        // Each label costs a flush of every drive. While writes go on all over a volume there is always one more group:
-        // groups that come now follow when labels have recorded those before.
-        if !self.cx.labels.is_settled() || !self.initialization.blank.is_empty() {
-            return self.record_blank();
-        }
-        for group in std::mem::take(&mut self.initialization.waiting) {
-            let room = self.initialization.in_flight.len() < IN_FLIGHT_MAX;
-            if room && self.can_be_made_blank(group) {
-                self.initialization.in_flight.insert(group);
-                self.cx.tell_lane(group, Command::Zero { group });
-            } else {
-                self.initialization.waiting.push_back(group);
-            }
-        }
-    }
-
-    /// Whether a group can be made blank now. Not while lanes still fill or scrub it, for a volume that had the group
-    /// before: they use its old pages. And not before its columns are at home, if their home drives are complete: if the
-    /// drive with a spare cell left, the pool would take the column for one that is at home, where it was not written.
-    pub(super) fn can_be_made_blank(&mut self, group: u64) -> bool {
-        if self.is_in_use(group) {
-            // While moves are paused no fill, no scrub and no conversion takes a step, and writes must not wait for as
-            // long as that.
-            if self.cx.facts.steer.paused {
-                self.let_fills_go(group);
-                self.let_scrub_go(group);
-                self.let_conversion_go(group);
-            }
-            return false;
-        }
-        seeded::is(SeededFault::BlankInSpareSpace) || self.bring_home(group)
-    }
-
-    fn is_in_use(&self, group: u64) -> bool {
-        self.fills.is_filling(group)
-            || self.scrub.is_scrubbing(group)
-            || self.elastic.is_converting(group)
-    }
-
-    /// Drives refuse labels, so no label can record blank groups: the waiting writes fail, like writes to other groups.
-    fn refuse_regions(&mut self) {
-        let initialization = &mut self.initialization;
-        let in_flight = &initialization.in_flight;
-        let waits = |region: &mut Region| {
-            let whole = region
-                .groups
-                .clone()
-                .all(|group| region.left.contains(&group));
-            whole && in_flight.is_disjoint(&region.left)
-        };
-        let refused: Vec<Region> = initialization.regions.extract_if(.., waits).collect();
-        for Region { groups, .. } in refused {
-            self.initialization
-                .waiting
-                .retain(|group| !groups.contains(group));
-            self.tell_initialized(&groups, Err(Fault::Full));
-        }
-    }
-
-    /// Fails if too few drives have the blank pages of a group. Drives that went out meanwhile were left out, however
-    /// many: if they return, neither their pages nor their blocks are those of a blank group.
-    fn is_kept_blank(&self, group: u64) -> Outcome {
-        match self.is_lost(group, &mut SubStripePlans::default()) {
-            true => Err(Fault::Lost),
-            false => Ok(()),
-        }
-    }
-
-    /// A group that is not part of a new volume has been made blank.
-    pub(super) fn made_blank(&mut self, group: u64, outcome: Outcome) {
-        let outcome = outcome.and_then(|()| self.is_kept_blank(group));
-        let Some(region) = self.initialization.ended(group, outcome) else {
-            return;
-        };
-        if let Some(fault) = region.fault {
-            self.tell_initialized(&region.groups, Err(fault));
-            return;
-        }
-        self.initialization.blank.push(region.groups);
-        self.record_blank();
-    }
-
-    /// Records the regions that are blank, if no group is in flight.
-    fn record_blank(&mut self) {
-        if !self.initialization.in_flight.is_empty() || self.initialization.blank.is_empty() {
-            return;
-        }
-        let regions = std::mem::take(&mut self.initialization.blank);
-        for groups in &regions {
-            runs::remove(&mut self.cx.facts.uninitialized, groups);
-        }
-        self.cx.groups_changed();
-        let whole = |state| matches!(state, SeatState::Current | SeatState::Waiting);
-        if !self.cx.facts.seats.iter().all(|seat| whole(seat.state))
-            || self.is_replacing()
-            || self.leaving().is_some()
-        {
-            // Columns of drives that are out have to be filled from now on, and those of one that leaves have to move.
-            self.requeue_fills();
-        }
-        self.cx
-            .commit(regions.into_iter().map(OnDurable::Initialized).collect());
-    }
-
+impl Context {
     /// Lanes continue with the writes that wait for these groups, or fail them.
     pub(super) fn tell_initialized(&mut self, groups: &Range<u64>, outcome: Outcome) {
         let groups = groups.clone();
-        self.cx
-            .tell_lanes(&Command::Initialized { groups, outcome });
+        self.tell_lanes(&Command::Initialized { groups, outcome });
     }
 
     /// A volume gets space. The lanes get this before the labels do, so before anything can use the space. If the
     /// labels never get it, the space is never used.
-    pub(super) fn leave_uninitialized(&mut self, extents: &[(u64, u64)]) {
+    pub(super) fn leave_uninitialized(&mut self, extents: &Runs) {
         for &(first, count) in extents {
-            runs::insert(&mut self.cx.facts.uninitialized, &(first..first + count));
+            runs::insert(&mut self.facts.uninitialized, &(first..first + count));
         }
-        self.cx.groups_changed();
-        self.cx
-            .tell_lanes(&Command::Uninitialized(extents.to_vec()));
+        self.groups_changed();
+        self.tell_lanes(&Command::Uninitialized(extents.clone()));
     }
 
-    /// Groups have been taken from volumes.
-    pub(super) fn forget_uninitialized(&mut self) {
-        for (first, count) in self.free_runs() {
-            runs::remove(&mut self.cx.facts.uninitialized, &(first..first + count));
-        }
-        self.cx.groups_changed();
+    /// Groups have been taken from volumes; `free` are those that no volume has.
+    pub(super) fn forget_uninitialized(&mut self, free: &Runs) {
+        remove_all(&mut self.facts.uninitialized, free);
+        self.groups_changed();
     }
 }
 

@@ -428,8 +428,7 @@ impl Pool {
             && self.growth.is_idle()
             && self.fills.is_idle()
             && self.cx.labels.is_settled()
-            && self.initialization.is_idle()
-            && self.new_volumes.is_empty()
+            && self.volumes.is_idle()
             && self.replacements.is_empty()
             && self.promotions.is_empty()
             && !self.cx.placement.is_any_writing();

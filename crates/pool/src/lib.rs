@@ -71,7 +71,6 @@ use self::context::Context;
 use self::elastic::Elastic;
 use self::fill::Fills;
 use self::grow::Growth;
-use self::initialize::Initialization;
 use self::leave::Leaving;
 use self::placement::Key;
 use self::recovery::Recovering;
@@ -82,7 +81,7 @@ use self::scrub::{Found, Scrub};
 use self::stall::Stalls;
 use self::steer::Meter;
 use self::suspicion::Suspicions;
-use self::volumes::NewVolume;
+use self::volumes::Volumes;
 use self::writes::{PoolWrite, WriteEnd};
 
 pub use catchup::{Proof, Rejected};
@@ -230,8 +229,7 @@ pub struct Pool {
     resync: Resync,
     growth: Growth,
     leaving: Leaving,
-    new_volumes: Vec<NewVolume>,
-    initialization: Initialization,
+    volumes: Volumes,
     /// During an opening: drives that are out and that have a part of the journal.
     journal_sources: BTreeSet<Seat>,
     /// Drives that are out: the lanes whose journal may need the drive.
@@ -320,7 +318,7 @@ impl Pool {
             } => self.blocks_unrecovered(group, column, blocks),
             Event::SeatDrained { seat, .. } => self.seat_drained(seat),
             Event::Zeroed { group, outcome } => self.zeroed(group, outcome),
-            Event::WantsInitialized { group } => self.wants_initialized(group),
+            Event::WantsInitialized { group } => self.volumes.wants_initialized(&self.cx, group),
             Event::Resynced { group, outcome } => self.resynced(group, outcome),
             Event::StripeLost { group, stripe, .. } => {
                 self.cx.report(Report::StripeLost {
@@ -452,8 +450,7 @@ impl Pool {
             && self.cx.labels.is_idle()
             && self.fills.is_idle()
             && self.resync.is_idle()
-            && self.new_volumes.is_empty()
-            && self.initialization.is_idle()
+            && self.volumes.is_idle()
             && self.recovering.is_none()
             && self.scrub.is_idle()
             && self.elastic.is_idle()
@@ -520,8 +517,7 @@ impl Pool {
         self.pump_resync();
         self.pump_scrub();
         self.pump_elastic();
-        self.pump_zeroing();
-        self.pump_initialization();
+        self.pump_volumes();
         self.pump_replacements();
         self.pump_meter();
         self.complete_seats();
@@ -539,7 +535,7 @@ impl Pool {
             && self.elastic.is_idle()
             && self.cx.writes.is_idle()
             && self.cx.labels.is_idle()
-            && self.initialization.is_idle()
+            && !self.volumes.is_initializing()
             && self.resync.in_flight() == 0
             && self.scrub.in_flight() == 0
             && self.checkpointing.as_ref().is_none_or(BTreeSet::is_empty);
@@ -587,7 +583,7 @@ impl Pool {
                 self.note_freed(&groups);
                 self.discard_freed(&groups);
             }
-            OnDurable::Initialized(groups) => self.tell_initialized(&groups, Ok(())),
+            OnDurable::Initialized(groups) => self.cx.tell_initialized(&groups, Ok(())),
             OnDurable::Done(ticket, outcome) => self.cx.done(ticket, outcome),
             OnDurable::Report(report) => self.cx.report(report),
         }

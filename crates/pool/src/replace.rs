@@ -219,7 +219,7 @@ impl Pool {
                 Phase::Copying => {
                     // Groups that are being made blank will soon have columns to copy.
                     self.fills.none_is_filled()
-                        && self.initialization.is_idle()
+                        && !self.volumes.is_initializing()
                         && !replacement.blocked
                         && !self.cx.placement.is_joining(with)
                 }

@@ -1,11 +1,22 @@
 //! Volumes: space in units of groups. New space reads as zeros: in pools with the feature `lazy-initialization` because
 //! it was never written (`initialize.rs`), in others because it is zeroed before.
+//!
+//! Input: what administrators ask for, groups that lanes are about to write, the end of zeroing, and which groups are in
+//! use. Output: [`Output`] and [`Changed`], which `Pool` routes. Changes of the facts that concern no other machine are
+//! committed here.
+//!
+//! Invariant: no group belongs to two volumes, those that are being made included.
 
-use block::{BLOCK_BYTES, Fault, Outcome};
-use format::{INTERLEAVED_VOLUMES, LAZY_INITIALIZATION, runs};
+use block::{BLOCK_BYTES, Fault, Instant, Outcome};
+use format::runs::{self, Runs};
+use format::seeded::{self, SeededFault};
+use format::{INTERLEAVED_VOLUMES, LAZY_INITIALIZATION};
+use plan::SubStripePlans;
 use plan::action::Command;
 use uuid::Uuid;
 
+use super::context::Context;
+use super::initialize::Initialization;
 use super::space::{VolumeSpace, interleave_for};
 use super::{OnDurable, Pool, PoolError, Ticket, VolumeFacts};
 
@@ -16,23 +27,67 @@ const ZEROING_MAX: usize = 16;
 
 /// Space being zeroed for a volume that is created or grown.
 #[derive(Clone, Debug)]
-pub(super) struct NewVolume {
+struct NewVolume {
     ticket: Ticket,
     /// The volume as it will be.
     volume: VolumeFacts,
-    /// Groups still to be zeroed.
+    /// Groups still to be zeroed, the first one last.
     waiting: Vec<u64>,
     in_flight: usize,
     fault: Option<Fault>,
 }
 
 impl NewVolume {
-    fn groups(&self) -> impl Iterator<Item = u64> + '_ {
-        self.volume
-            .extents
-            .iter()
-            .flat_map(|&(first, count)| first..first + count)
+    /// Zeroes all groups of `volume` except the first `ready` ones.
+    fn new(volume: VolumeFacts, ready: u64, ticket: Ticket) -> Self {
+        let skip = usize::try_from(ready).expect("a number of groups");
+        let mut waiting: Vec<u64> = groups_of(&volume).skip(skip).collect();
+        waiting.reverse();
+        Self {
+            ticket,
+            volume,
+            waiting,
+            in_flight: 0,
+            fault: None,
+        }
     }
+}
+
+fn groups_of(volume: &VolumeFacts) -> impl Iterator<Item = u64> {
+    let extents = volume.extents.iter();
+    extents.flat_map(|&(first, count)| first..first + count)
+}
+
+/// What `Pool` does for groups that are to be made blank, in the order of the outputs.
+#[derive(Clone, Debug)]
+pub(super) enum Output {
+    /// A lane makes the group blank.
+    Zero(u64),
+    /// A fill, a scrub or a conversion has the group, and lets it go: moves are paused, and writes must not wait for as
+    /// long as that.
+    LetGo(u64),
+    /// Columns of the group were left behind in spare space: they are recorded at home first.
+    BringHome(u64),
+    Changed(Changed),
+}
+
+/// The facts say something else about volumes. `Pool` carries out what follows, and then commits the facts.
+#[derive(Clone, Debug)]
+#[must_use]
+pub(super) struct Changed {
+    /// Groups that a volume has given up, of those that were ever written; `None` if volumes only get groups.
+    pub(super) freed: Option<Runs>,
+    /// Columns have to be filled from now on, or need not be any more.
+    pub(super) refill: bool,
+    /// Carried out when the facts are durable.
+    pub(super) effects: Vec<OnDurable>,
+}
+
+/// Volumes that are being made, and groups that are being made blank.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Volumes {
+    new: Vec<NewVolume>,
+    initialization: Initialization,
 }
 
 /// Whether this is a valid name for a volume or pool.
@@ -42,69 +97,415 @@ pub(super) fn is_name(name: &str) -> bool {
     (1..=64).contains(&name.len()) && name.bytes().all(good) && !name.starts_with(['.', '-'])
 }
 
-impl Pool {
-    /// Groups that no volume has, as runs: first and count.
-    pub(super) fn free_runs(&self) -> Vec<(u64, u64)> {
-        let being_made = self.new_volumes.iter().flat_map(|new| &new.volume.extents);
-        let mut used: Vec<(u64, u64)> = self
-            .cx
-            .facts
-            .volumes
-            .iter()
+/// Questions.
+impl Volumes {
+    pub(super) fn is_idle(&self) -> bool {
+        self.new.is_empty() && !self.is_initializing()
+    }
+
+    /// Whether groups that were never written are being made blank.
+    pub(super) fn is_initializing(&self) -> bool {
+        !self.initialization.is_idle()
+    }
+
+    /// Groups that no volume has, as runs: first and count. `lasting`: how many groups volumes can get.
+    pub(super) fn free_runs(&self, cx: &Context, lasting: u64) -> Runs {
+        let being_made = self.new.iter().map(|new| &new.volume);
+        let volumes = cx.facts.volumes.iter().chain(being_made);
+        let mut used: Vec<(u64, u64)> = volumes
             .flat_map(|volume| &volume.extents)
-            .chain(being_made)
             .copied()
             .collect();
         used.sort_unstable();
-        let groups = self.growth.lasting(self.cx.geometry.groups());
-        let free = runs::without(0..groups, &used).into_iter();
+        let free = runs::without(0..lasting, &used).into_iter();
         free.map(|run| (run.start, run.end - run.start)).collect()
     }
 
-    /// Bytes of user data that new volumes can have.
-    #[must_use]
-    pub fn free_bytes(&self) -> u64 {
-        let groups: u64 = self.free_runs().iter().map(|&(_, count)| count).sum();
-        groups * self.cx.geometry.group_data_bytes()
+    fn free_groups(&self, cx: &Context, lasting: u64) -> u64 {
+        let free = self.free_runs(cx, lasting);
+        free.iter().map(|&(_, count)| count).sum()
     }
 
     /// First-fit runs of free groups for `bytes` more user data.
-    fn allocate(&self, bytes: u64) -> Result<Vec<(u64, u64)>, PoolError> {
-        let group_bytes = self.cx.geometry.group_data_bytes();
+    fn allocate(&self, cx: &Context, lasting: u64, bytes: u64) -> Result<Runs, PoolError> {
+        let group_bytes = cx.geometry.group_data_bytes();
         let wanted = bytes.div_ceil(group_bytes);
-        let free = self.free_runs();
-        let free_groups: u64 = free.iter().map(|&(_, count)| count).sum();
-        if wanted > free_groups {
+        let free = self.free_groups(cx, lasting);
+        if wanted > free {
             return Err(PoolError::NoSpace {
                 wanted_bytes: bytes,
                 wanted,
                 group_bytes,
-                free: free_groups,
-                total: self.growth.lasting(self.cx.geometry.groups()),
-                free_bytes: free_groups * group_bytes,
+                free,
+                total: lasting,
+                free_bytes: free * group_bytes,
             });
         }
-        let mut extents = Vec::new();
-        let mut left = wanted;
-        for (first, count) in free {
-            let take = count.min(left);
-            if take > 0 {
-                extents.push((first, take));
-                left -= take;
-            }
-        }
+        let mut extents = self.free_runs(cx, lasting);
+        keep_first(&mut extents, wanted);
         Ok(extents)
     }
+}
 
-    fn volume_index(&self, name: &str) -> Result<usize, PoolError> {
-        self.cx
-            .facts
-            .volumes
-            .iter()
-            .position(|volume| volume.name == name)
-            .ok_or_else(|| PoolError::NoVolume {
-                name: name.to_owned(),
-            })
+/// Keeps the first `groups` of these runs.
+fn keep_first(extents: &mut Runs, mut groups: u64) {
+    extents.retain_mut(|(_, count)| {
+        *count = (*count).min(groups);
+        groups -= *count;
+        *count > 0
+    });
+}
+
+fn volume_index(cx: &Context, name: &str) -> Result<usize, PoolError> {
+    let mut volumes = cx.facts.volumes.iter();
+    let index = volumes.position(|volume| volume.name == name);
+    index.ok_or_else(|| PoolError::NoVolume {
+        name: name.to_owned(),
+    })
+}
+
+/// The facts have the volumes as changed: makes that durable.
+fn commit(cx: &mut Context, ticket: Ticket) {
+    cx.commit(vec![
+        OnDurable::VolumesChanged,
+        OnDurable::Done(ticket, Ok(())),
+    ]);
+}
+
+/// What administrators ask for.
+impl Volumes {
+    /// As [`Pool::create_volume`].
+    pub(super) fn create(
+        &mut self,
+        cx: &mut Context,
+        lasting: u64,
+        name: &str,
+        uuid: Uuid,
+        size_bytes: u64,
+        ticket: Ticket,
+    ) -> Result<(), PoolError> {
+        if cx.closing.is_some() {
+            return Err(PoolError::Closing);
+        }
+        let owned = || name.to_owned();
+        if !is_name(name) {
+            return Err(PoolError::VolumeName { name: owned() });
+        }
+        let being_made = self.new.iter().any(|new| new.volume.name == name);
+        if being_made || volume_index(cx, name).is_ok() {
+            return Err(PoolError::VolumeExists { name: owned() });
+        }
+        if size_bytes == 0 {
+            return Err(PoolError::NoSize);
+        }
+        let count = cx.facts.volumes.len() + self.new.len();
+        if count >= VOLUMES_MAX {
+            return Err(PoolError::TooManyVolumes { count });
+        }
+        let volume = VolumeFacts {
+            name: owned(),
+            uuid,
+            size_bytes: size_bytes.next_multiple_of(BLOCK_BYTES),
+            extents: self.allocate(cx, lasting, size_bytes)?,
+            interleave: { cx.facts.has(INTERLEAVED_VOLUMES) }
+                .then(|| interleave_for(&cx.geometry))
+                .flatten(),
+        };
+        if cx.facts.has(LAZY_INITIALIZATION) {
+            cx.leave_uninitialized(&volume.extents);
+            cx.facts.volumes.push(volume);
+            cx.groups_changed();
+            commit(cx, ticket);
+        } else {
+            self.new.push(NewVolume::new(volume, 0, ticket));
+        }
+        Ok(())
+    }
+
+    /// As [`Pool::resize_volume`]. Returns what follows if the volume is not larger than before.
+    pub(super) fn resize(
+        &mut self,
+        cx: &mut Context,
+        lasting: u64,
+        name: &str,
+        size_bytes: u64,
+        ticket: Ticket,
+    ) -> Result<Option<Changed>, PoolError> {
+        let index = volume_index(cx, name)?;
+        if size_bytes == 0 {
+            return Err(PoolError::NoSize);
+        }
+        let mut volume = cx.facts.volumes[index].clone();
+        let group_bytes = cx.geometry.group_data_bytes();
+        let have: u64 = volume.extents.iter().map(|&(_, count)| count).sum();
+        let wanted = size_bytes.div_ceil(group_bytes);
+        volume.size_bytes = size_bytes.next_multiple_of(BLOCK_BYTES);
+        if wanted > have {
+            let more = self.allocate(cx, lasting, (wanted - have) * group_bytes)?;
+            volume.extents.extend(&more);
+            if cx.facts.has(LAZY_INITIALIZATION) {
+                cx.leave_uninitialized(&more);
+                cx.facts.volumes[index] = volume;
+                cx.groups_changed();
+                commit(cx, ticket);
+            } else {
+                self.new.push(NewVolume::new(volume, have, ticket));
+            }
+            return Ok(None);
+        }
+        let before = volume.extents.clone();
+        let kept = VolumeSpace::new(group_bytes, &volume).groups_kept(size_bytes);
+        keep_first(&mut volume.extents, kept);
+        let freed = cx.written_of(&before, &volume.extents);
+        cx.facts.volumes[index] = volume;
+        Ok(Some(self.gives_up(cx, lasting, freed, false, ticket)))
+    }
+
+    /// As [`Pool::delete_volume`].
+    pub(super) fn delete(
+        &mut self,
+        cx: &mut Context,
+        lasting: u64,
+        name: &str,
+        ticket: Ticket,
+    ) -> Result<Changed, PoolError> {
+        let index = volume_index(cx, name)?;
+        let volume = cx.facts.volumes.remove(index);
+        let freed = cx.written_of(&volume.extents, &[]);
+        Ok(self.gives_up(cx, lasting, freed, true, ticket))
+    }
+
+    /// A volume has given up groups.
+    fn gives_up(
+        &self,
+        cx: &mut Context,
+        lasting: u64,
+        freed: Runs,
+        refill: bool,
+        ticket: Ticket,
+    ) -> Changed {
+        cx.forget_uninitialized(&self.free_runs(cx, lasting));
+        Changed {
+            refill,
+            effects: vec![
+                OnDurable::VolumesChanged,
+                OnDurable::Freed(freed.clone()),
+                OnDurable::Done(ticket, Ok(())),
+            ],
+            freed: Some(freed),
+        }
+    }
+
+    /// As [`Pool::rename_volume`].
+    pub(super) fn rename(
+        &self,
+        cx: &mut Context,
+        name: &str,
+        new: &str,
+        ticket: Ticket,
+    ) -> Result<(), PoolError> {
+        let index = volume_index(cx, name)?;
+        let owned = || new.to_owned();
+        if !is_name(new) {
+            return Err(PoolError::VolumeName { name: owned() });
+        }
+        let being_made = |other: &NewVolume| [name, new].contains(&other.volume.name.as_str());
+        if volume_index(cx, new).is_ok() || self.new.iter().any(being_made) {
+            return Err(PoolError::VolumeExists { name: owned() });
+        }
+        cx.facts.volumes[index].name = owned();
+        commit(cx, ticket);
+        Ok(())
+    }
+}
+
+/// Groups that are to be made blank.
+impl Volumes {
+    /// A lane reports that groups that were never written are to be written, or soon will be.
+    pub(super) fn wants_initialized(&mut self, cx: &Context, group: u64) {
+        self.initialization.wanted(cx, group);
+    }
+
+    /// Starts waiting groups. Not while labels are being written: they may bring in a drive that the lanes do not use
+    /// yet, and its pages would be left out. `is_in_use`: a lane fills, scrubs or converts the group. `replacing`: a drive
+    /// is being replaced.
+    pub(super) fn pump(
+        &mut self,
+        cx: &mut Context,
+        is_in_use: impl Fn(u64) -> bool,
+        replacing: bool,
+    ) -> Vec<Output> {
+        let mut outputs = Vec::new();
+        if cx.labels.is_settled() {
+            self.pump_zeroing(cx, &is_in_use, &mut outputs);
+        }
+        self.initialization
+            .pump(cx, &is_in_use, replacing, &mut outputs);
+        outputs
+    }
+
+    fn pump_zeroing(
+        &mut self,
+        cx: &Context,
+        is_in_use: impl Fn(u64) -> bool,
+        outputs: &mut Vec<Output>,
+    ) {
+        let mut begun = Vec::new();
+        for new in &mut self.new {
+            for index in (0..new.waiting.len()).rev() {
+                if new.in_flight >= ZEROING_MAX || new.fault.is_some() {
+                    break;
+                }
+                let group = new.waiting[index];
+                if can_be_made_blank(cx, group, is_in_use(group), outputs) {
+                    new.in_flight += 1;
+                    begun.push(new.waiting.remove(index));
+                }
+            }
+        }
+        outputs.extend(begun.into_iter().map(Output::Zero));
+    }
+
+    /// A group reads as zeros, or could not be zeroed. `is_lost`: too few drives have its pages.
+    pub(super) fn zeroed(
+        &mut self,
+        cx: &mut Context,
+        group: u64,
+        outcome: Outcome,
+        is_lost: bool,
+        replacing: bool,
+    ) -> Option<Changed> {
+        let has = |new: &NewVolume| groups_of(&new.volume).any(|other| other == group);
+        let Some(index) = self.new.iter().position(has) else {
+            // Drives that went out meanwhile were left out, however many: if they return, neither their pages nor their
+            // blocks are those of a blank group.
+            let kept = if is_lost { Err(Fault::Lost) } else { Ok(()) };
+            let outcome = outcome.and(kept);
+            return self.initialization.ended(cx, group, outcome, replacing);
+        };
+        let new = &mut self.new[index];
+        new.in_flight -= 1;
+        if let Err(fault) = outcome {
+            new.fault = Some(fault);
+        }
+        let ended = new.in_flight == 0 && (new.waiting.is_empty() || new.fault.is_some());
+        ended
+            .then(|| self.new.remove(index))
+            .and_then(|new| finish(cx, new))
+    }
+}
+
+/// The space of a volume reads as zeros, or could not be zeroed.
+fn finish(cx: &mut Context, new: NewVolume) -> Option<Changed> {
+    if let Some(fault) = new.fault {
+        cx.done(new.ticket, Err(PoolError::Fault { fault }));
+        return None;
+    }
+    match volume_index(cx, &new.volume.name) {
+        Ok(index) => cx.facts.volumes[index] = new.volume,
+        Err(_) => cx.facts.volumes.push(new.volume),
+    }
+    cx.groups_changed();
+    Some(Changed {
+        freed: None,
+        // Groups given out while a drive is out have a column to fill.
+        refill: true,
+        effects: vec![
+            OnDurable::VolumesChanged,
+            OnDurable::Done(new.ticket, Ok(())),
+        ],
+    })
+}
+
+/// Whether a group can be made blank now. Not while lanes still fill or scrub it, for a volume that had the group
+/// before: they use its old pages. And not before its columns are at home, if their home drives are complete: if the
+/// drive with a spare cell left, the pool would take the column for one that is at home, where it was not written.
+pub(super) fn can_be_made_blank(
+    cx: &Context,
+    group: u64,
+    is_in_use: bool,
+    outputs: &mut Vec<Output>,
+) -> bool {
+    if is_in_use {
+        // While moves are paused no fill, no scrub and no conversion takes a step.
+        outputs.extend(cx.facts.steer.paused.then_some(Output::LetGo(group)));
+        return false;
+    }
+    let mut columns = cx.placement.columns();
+    let is_away = columns.any(|column| cx.placement.is_left_behind((group, column)));
+    if is_away && !seeded::is(SeededFault::BlankInSpareSpace) {
+        outputs.push(Output::BringHome(group));
+        return false;
+    }
+    true
+}
+
+/// What volumes ask of other machines.
+impl Pool {
+    /// How many groups volumes can get.
+    fn lasting_groups(&self) -> u64 {
+        self.growth.lasting(self.cx.geometry.groups())
+    }
+
+    fn volumes_changed(&mut self, changed: Changed) {
+        if changed.freed.is_some() {
+            self.forget_lost();
+        }
+        if changed.refill {
+            self.requeue_fills();
+        }
+        if let Some(freed) = &changed.freed {
+            self.leave_unscrubbed(freed);
+            self.forget_forms(freed);
+        }
+        self.cx.commit(changed.effects);
+    }
+
+    pub(super) fn pump_volumes(&mut self) {
+        let replacing = self.is_replacing();
+        let is_in_use = |group| {
+            self.fills.is_filling(group)
+                || self.scrub.is_scrubbing(group)
+                || self.elastic.is_converting(group)
+        };
+        for output in self.volumes.pump(&mut self.cx, is_in_use, replacing) {
+            match output {
+                Output::Zero(group) => self.cx.tell_lane(group, Command::Zero { group }),
+                Output::LetGo(group) => {
+                    self.let_fills_go(group);
+                    self.let_scrub_go(group);
+                    self.let_conversion_go(group);
+                }
+                Output::BringHome(group) => _ = self.bring_home(group),
+                Output::Changed(changed) => self.volumes_changed(changed),
+            }
+        }
+    }
+
+    pub(super) fn zeroed(&mut self, group: u64, outcome: Outcome) {
+        self.check_blank(group);
+        let is_lost = self.is_lost(group, &mut SubStripePlans::default());
+        let replacing = self.is_replacing();
+        let cx = &mut self.cx;
+        if let Some(changed) = self.volumes.zeroed(cx, group, outcome, is_lost, replacing) {
+            self.volumes_changed(changed);
+        }
+    }
+
+    /// The labels record these groups as free.
+    pub(super) fn discard_freed(&mut self, freed: &Runs) {
+        let free = self.volumes.free_runs(&self.cx, self.lasting_groups());
+        self.cx.discard_freed(freed, &free);
+    }
+}
+
+/// What administrators ask for.
+impl Pool {
+    /// Bytes of user data that new volumes can have.
+    #[must_use]
+    pub fn free_bytes(&self) -> u64 {
+        let groups = self.volumes.free_groups(&self.cx, self.lasting_groups());
+        groups * self.cx.geometry.group_data_bytes()
     }
 
     /// Creates a volume of `size_bytes`, rounded up to a block. Done when its space reads as zeros and the labels
@@ -114,62 +515,19 @@ impl Pool {
     /// When the name is taken or not allowed, or there is not enough space.
     pub fn create_volume(
         &mut self,
-        now: block::Instant,
+        now: Instant,
         name: &str,
         uuid: Uuid,
         size_bytes: u64,
         ticket: Ticket,
     ) -> Result<(), PoolError> {
         self.cx.now = now;
-        if self.cx.closing.is_some() {
-            return Err(PoolError::Closing);
-        }
-        if !is_name(name) {
-            return Err(PoolError::VolumeName {
-                name: name.to_owned(),
-            });
-        }
-        let being_made = self.new_volumes.iter().any(|new| new.volume.name == name);
-        if being_made || self.volume_index(name).is_ok() {
-            return Err(PoolError::VolumeExists {
-                name: name.to_owned(),
-            });
-        }
-        if size_bytes == 0 {
-            return Err(PoolError::NoSize);
-        }
-        let count = self.cx.facts.volumes.len() + self.new_volumes.len();
-        if count >= VOLUMES_MAX {
-            return Err(PoolError::TooManyVolumes { count });
-        }
-        let extents = self.allocate(size_bytes)?;
-        let volume = VolumeFacts {
-            name: name.to_owned(),
-            uuid,
-            size_bytes: size_bytes.next_multiple_of(BLOCK_BYTES),
-            extents,
-            interleave: { self.cx.facts.has(INTERLEAVED_VOLUMES) }
-                .then(|| interleave_for(&self.cx.geometry))
-                .flatten(),
-        };
-        if self.cx.facts.has(LAZY_INITIALIZATION) {
-            self.leave_uninitialized(&volume.extents);
-            self.cx.facts.volumes.push(volume);
-            self.cx.groups_changed();
-            self.volumes_changed(ticket);
-        } else {
-            self.zero_for(volume, 0, ticket);
-        }
-        Ok(())
-    }
-
-    /// The facts have the volumes as changed: make that durable in the labels.
-    fn volumes_changed(&mut self, ticket: Ticket) {
-        self.cx.commit(vec![
-            OnDurable::VolumesChanged,
-            OnDurable::Done(ticket, Ok(())),
-        ]);
+        let lasting = self.lasting_groups();
+        let cx = &mut self.cx;
+        self.volumes
+            .create(cx, lasting, name, uuid, size_bytes, ticket)?;
         self.advance();
+        Ok(())
     }
 
     /// Gives a volume another size. Growing zeroes the new space first, or marks it as never written. Shrinking loses
@@ -179,46 +537,19 @@ impl Pool {
     /// When there is no such volume, or not enough space.
     pub fn resize_volume(
         &mut self,
-        now: block::Instant,
+        now: Instant,
         name: &str,
         size_bytes: u64,
         ticket: Ticket,
     ) -> Result<(), PoolError> {
         self.cx.now = now;
-        let index = self.volume_index(name)?;
-        if size_bytes == 0 {
-            return Err(PoolError::NoSize);
+        let lasting = self.lasting_groups();
+        let cx = &mut self.cx;
+        let changed = self.volumes.resize(cx, lasting, name, size_bytes, ticket)?;
+        if let Some(changed) = changed {
+            self.volumes_changed(changed);
         }
-        let mut volume = self.cx.facts.volumes[index].clone();
-        let group_bytes = self.cx.geometry.group_data_bytes();
-        let have: u64 = volume.extents.iter().map(|&(_, count)| count).sum();
-        let wanted = size_bytes.div_ceil(group_bytes);
-        volume.size_bytes = size_bytes.next_multiple_of(BLOCK_BYTES);
-        if wanted > have {
-            let more = self.allocate((wanted - have) * group_bytes)?;
-            volume.extents.extend(&more);
-            if self.cx.facts.has(LAZY_INITIALIZATION) {
-                self.leave_uninitialized(&more);
-                self.cx.facts.volumes[index] = volume;
-                self.cx.groups_changed();
-                self.volumes_changed(ticket);
-            } else {
-                self.zero_for(volume, have, ticket);
-            }
-            return Ok(());
-        }
-        let before = volume.extents.clone();
-        let mut left = VolumeSpace::new(group_bytes, &volume).groups_kept(size_bytes);
-        volume.extents.retain_mut(|(_, count)| {
-            *count = (*count).min(left);
-            left -= *count;
-            *count > 0
-        });
-        let freed = self.written_of(&before, &volume.extents);
-        self.cx.facts.volumes[index] = volume;
-        self.forget_lost();
-        self.forget_uninitialized();
-        self.groups_freed(freed, ticket);
+        self.advance();
         Ok(())
     }
 
@@ -228,18 +559,15 @@ impl Pool {
     /// When there is no such volume.
     pub fn delete_volume(
         &mut self,
-        now: block::Instant,
+        now: Instant,
         name: &str,
         ticket: Ticket,
     ) -> Result<(), PoolError> {
         self.cx.now = now;
-        let index = self.volume_index(name)?;
-        let volume = self.cx.facts.volumes.remove(index);
-        let freed = self.written_of(&volume.extents, &[]);
-        self.forget_lost();
-        self.forget_uninitialized();
-        self.requeue_fills();
-        self.groups_freed(freed, ticket);
+        let lasting = self.lasting_groups();
+        let changed = self.volumes.delete(&mut self.cx, lasting, name, ticket)?;
+        self.volumes_changed(changed);
+        self.advance();
         Ok(())
     }
 
@@ -249,26 +577,14 @@ impl Pool {
     /// When there is no such volume, or the new name is taken or not allowed.
     pub fn rename_volume(
         &mut self,
-        now: block::Instant,
+        now: Instant,
         name: &str,
         new: &str,
         ticket: Ticket,
     ) -> Result<(), PoolError> {
         self.cx.now = now;
-        let index = self.volume_index(name)?;
-        if !is_name(new) {
-            return Err(PoolError::VolumeName {
-                name: new.to_owned(),
-            });
-        }
-        let being_made = |other: &NewVolume| [name, new].contains(&other.volume.name.as_str());
-        if self.volume_index(new).is_ok() || self.new_volumes.iter().any(being_made) {
-            return Err(PoolError::VolumeExists {
-                name: new.to_owned(),
-            });
-        }
-        new.clone_into(&mut self.cx.facts.volumes[index].name);
-        self.volumes_changed(ticket);
+        self.volumes.rename(&mut self.cx, name, new, ticket)?;
+        self.advance();
         Ok(())
     }
 
@@ -276,12 +592,7 @@ impl Pool {
     ///
     /// # Errors
     /// When the name is not allowed.
-    pub fn rename(
-        &mut self,
-        now: block::Instant,
-        name: &str,
-        ticket: Ticket,
-    ) -> Result<(), PoolError> {
+    pub fn rename(&mut self, now: Instant, name: &str, ticket: Ticket) -> Result<(), PoolError> {
         self.cx.now = now;
         if !is_name(name) {
             return Err(PoolError::PoolName {
@@ -292,86 +603,5 @@ impl Pool {
         self.cx.commit(vec![OnDurable::Done(ticket, Ok(()))]);
         self.advance();
         Ok(())
-    }
-
-    /// Zeroes all groups of `volume` except the first `ready` ones.
-    fn zero_for(&mut self, volume: VolumeFacts, ready: u64, ticket: Ticket) {
-        let mut new = NewVolume {
-            ticket,
-            volume,
-            waiting: Vec::new(),
-            in_flight: 0,
-            fault: None,
-        };
-        let skip = usize::try_from(ready).expect("a number of groups");
-        new.waiting = new.groups().skip(skip).collect();
-        new.waiting.reverse();
-        self.new_volumes.push(new);
-        self.advance();
-    }
-
-    /// Starts waiting groups; not while labels are being written, as in `pump_initialization`.
-    pub(super) fn pump_zeroing(&mut self) {
-        if !self.cx.labels.is_settled() {
-            return;
-        }
-        let mut commands = Vec::new();
-        let mut new_volumes = std::mem::take(&mut self.new_volumes);
-        for new in &mut new_volumes {
-            while new.in_flight < ZEROING_MAX
-                && new.fault.is_none()
-                && let Some(index) = new
-                    .waiting
-                    .iter()
-                    .rposition(|&group| self.can_be_made_blank(group))
-            {
-                new.in_flight += 1;
-                commands.push(new.waiting.remove(index));
-            }
-        }
-        self.new_volumes = new_volumes;
-        for group in commands {
-            self.cx.tell_lane(group, Command::Zero { group });
-        }
-    }
-
-    /// A group reads as zeros, or could not be zeroed.
-    pub(super) fn zeroed(&mut self, group: u64, outcome: Outcome) {
-        self.check_blank(group);
-        let Some(index) = self
-            .new_volumes
-            .iter()
-            .position(|new| new.groups().any(|other| other == group))
-        else {
-            self.made_blank(group, outcome);
-            return;
-        };
-        let new = &mut self.new_volumes[index];
-        new.in_flight -= 1;
-        if let Err(fault) = outcome {
-            new.fault = Some(fault);
-        }
-        if new.in_flight == 0 && (new.waiting.is_empty() || new.fault.is_some()) {
-            let new = self.new_volumes.remove(index);
-            self.finish_volume(new);
-        }
-    }
-
-    fn finish_volume(&mut self, new: NewVolume) {
-        if let Some(fault) = new.fault {
-            self.cx.done(new.ticket, Err(PoolError::Fault { fault }));
-            return;
-        }
-        match self.volume_index(&new.volume.name) {
-            Ok(index) => self.cx.facts.volumes[index] = new.volume,
-            Err(_) => self.cx.facts.volumes.push(new.volume),
-        }
-        self.cx.groups_changed();
-        // Groups given out while a drive is out have a column to fill.
-        self.requeue_fills();
-        self.cx.commit(vec![
-            OnDurable::VolumesChanged,
-            OnDurable::Done(new.ticket, Ok(())),
-        ]);
     }
 }

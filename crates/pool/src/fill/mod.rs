@@ -494,7 +494,7 @@ impl Pool {
     /// Seats whose every allocated column is at home become current.
     pub(super) fn complete_seats(&mut self) {
         // Groups that are being made blank belong to volumes soon, and may have a column to fill.
-        let makes_blank = !self.initialization.is_idle() || !self.new_volumes.is_empty();
+        let makes_blank = !self.volumes.is_idle();
         if !self.fills.none_waits() || self.cx.closing.is_some() || makes_blank {
             return;
         }

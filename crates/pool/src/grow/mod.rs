@@ -487,7 +487,7 @@ impl Pool {
             && self.cx.closing.is_none()
             && self.fills.is_idle()
             && self.cx.labels.is_settled()
-            && self.initialization.is_idle()
+            && !self.volumes.is_initializing()
             && self.replacements.is_empty()
             && self.promotions.is_empty();
         if !at_rest || self.cx.placement.is_incomplete() || self.cx.placement.is_any_writing() {
