@@ -13,8 +13,25 @@ pub(crate) fn drive(number: u128) -> NewDrive {
     NewDrive::new(Uuid::from_u128(number), format!("drive:{number}"), 64 << 20)
 }
 
+/// A drive for the elastic pool.
+pub(crate) fn elastic_drive(number: u128) -> NewDrive {
+    NewDrive {
+        physical_bytes: Some(20 << 20),
+        ..drive(number)
+    }
+}
+
 /// A pool of so many drives. Its first labels are written, and its lanes have read their journals.
 pub(crate) fn pool(scheme: &str, drives: u16) -> Pool {
+    pool_of(scheme, (0..u128::from(drives)).map(drive).collect())
+}
+
+/// An elastic pool of four drives.
+pub(crate) fn elastic_pool() -> Pool {
+    pool_of("elastic5", (0..4).map(elastic_drive).collect())
+}
+
+fn pool_of(scheme: &str, drives: Vec<NewDrive>) -> Pool {
     let spec = PoolSpec {
         name: "p".to_owned(),
         uuid: Uuid::from_u128(99),
@@ -25,7 +42,7 @@ pub(crate) fn pool(scheme: &str, drives: u16) -> Pool {
         lazy: false,
         interleave: false,
         free_stripes: Some(0),
-        drives: (0..u128::from(drives)).map(drive).collect(),
+        drives,
         spares: Vec::new(),
     };
     let mut pool = create(&spec, Ticket(0)).unwrap();
@@ -60,7 +77,15 @@ pub(crate) fn settle(pool: &mut Pool) -> Vec<PoolAction> {
 
 /// The context of such a pool, with a volume `v` of the first `groups` groups, all of which have content.
 pub(crate) fn context(scheme: &str, drives: u16, groups: u64) -> Context {
-    let mut cx = pool(scheme, drives).cx;
+    with_volume(pool(scheme, drives).cx, groups)
+}
+
+/// The same of the elastic pool.
+pub(crate) fn elastic_context(groups: u64) -> Context {
+    with_volume(elastic_pool().cx, groups)
+}
+
+fn with_volume(mut cx: Context, groups: u64) -> Context {
     cx.facts.volumes.push(volume("v", vec![(0, groups)], &cx));
     cx.groups_changed();
     cx

@@ -361,8 +361,8 @@ impl Pool {
                 forms,
                 outcome,
                 ..
-            } => self.converted(group, forms, outcome),
-            Event::GroupsChanged(ref groups) => self.forms_may_have_changed(groups),
+            } => self.elastic.converted(&self.cx, group, forms, outcome),
+            Event::GroupsChanged(ref groups) => self.elastic.may_have_changed(&self.cx, groups),
             Event::BlocksLost(range) => self.blocks_lost(range),
             Event::BlocksFound(range) => self.blocks_found(range),
             Event::BlockBad {
@@ -401,8 +401,10 @@ impl Pool {
             } => self.drive_old(seat, anchor, newest),
             Event::BlocksUnknown { group } => self.blocks_unknown(group),
             Event::DrivesFail => self.fails_and_stays(),
-            Event::WantsRoom { freed, .. } => self.room_wanted(freed),
-            Event::Room(ref report) => self.room_reported((**report).clone()),
+            Event::WantsRoom { freed, .. } => self.rooms.lane_wants(&mut self.cx, freed),
+            Event::Room(ref report) => {
+                self.rooms.lane_reports(&mut self.cx, (**report).clone());
+            }
             Event::Stalled { lane, fault } => self.lane_stalled(lane, fault),
             Event::Resumed { lane } => {
                 self.lane_resumed(lane);
@@ -479,9 +481,7 @@ impl Pool {
         self.call_off_growth(PoolError::Closing);
         self.stop_fills();
         self.stop_scrub();
-        if !self.elastic.is_idle() {
-            self.cx.tell_lanes(&Command::StopConverting { group: None });
-        }
+        self.elastic.stop(&mut self.cx);
         self.checkpoint_to_close();
         self.advance();
     }
@@ -512,7 +512,7 @@ impl Pool {
     fn advance_once(&mut self) {
         self.cx.retry_labels_when_due();
         self.try_again_when_due();
-        self.ask_for_room_when_due();
+        self.rooms.ask_when_due(&mut self.cx);
         self.pump_fills();
         self.pump_resync();
         self.pump_scrub();

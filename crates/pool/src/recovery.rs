@@ -31,7 +31,7 @@ impl Pool {
         });
         let gone = gone.collect();
         self.journal_is_read();
-        self.limit_lanes();
+        self.rooms.limit_lanes(&mut self.cx);
         self.cx.tell_lanes(&Command::Recover {
             incarnation: self.cx.labels.generation(),
             fresh,
@@ -59,11 +59,11 @@ impl Pool {
         };
         self.cx.recovered = failed.is_none();
         if self.cx.recovered {
-            self.start_rooms();
+            self.rooms.lanes_are_ready(&mut self.cx);
             self.tell_lost();
             self.tell_steer();
             self.resume_scrub();
-            self.count_forms();
+            self.elastic.count(&self.cx);
         }
         for effect in then {
             match (failed, effect) {

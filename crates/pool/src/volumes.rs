@@ -456,7 +456,7 @@ impl Pool {
         }
         if let Some(freed) = &changed.freed {
             self.leave_unscrubbed(freed);
-            self.forget_forms(freed);
+            self.elastic.forget(freed);
         }
         self.cx.commit(changed.effects);
     }
@@ -474,7 +474,7 @@ impl Pool {
                 Output::LetGo(group) => {
                     self.let_fills_go(group);
                     self.let_scrub_go(group);
-                    self.let_conversion_go(group);
+                    self.elastic.let_go(&mut self.cx, group);
                 }
                 Output::BringHome(group) => _ = self.bring_home(group),
                 Output::Changed(changed) => self.volumes_changed(changed),
