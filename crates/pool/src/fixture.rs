@@ -2,11 +2,14 @@
 
 use block::{Instant, Seat};
 use format::VolumeFacts;
+use layout::Cell;
 use plan::action::Command;
 use uuid::Uuid;
 
 use super::context::Context;
-use super::{NewDrive, Pool, PoolAction, PoolSpec, Report, Ticket, create};
+use super::placement::Key;
+use super::writes::{PoolWrite, WriteEnd};
+use super::{NewDrive, OnDurable, Pool, PoolAction, PoolError, PoolSpec, Report, Ticket, create};
 
 /// A drive of 64 MiB.
 pub(crate) fn drive(number: u128) -> NewDrive {
@@ -137,6 +140,49 @@ pub(crate) fn is_out(cx: &mut Context, seat: Seat, reason: super::OutReason) {
     cx.facts.seats[seat.index()].state = super::SeatState::Out { since, reason };
     cx.labels.leave(seat);
     cx.seats_changed();
+}
+
+/// The administrators' commands that have ended since the last call.
+pub(crate) fn ended(cx: &mut Context) -> Vec<(Ticket, Result<(), PoolError>)> {
+    let is_end = |action: &mut PoolAction| matches!(action, PoolAction::Done(..));
+    let actions: Vec<PoolAction> = cx.actions.iter().cloned().collect();
+    cx.actions.retain_mut(|action| !is_end(action));
+    let ended = actions.into_iter().filter_map(|action| match action {
+        PoolAction::Done(ticket, outcome) => Some((ticket, outcome)),
+        _ => None,
+    });
+    ended.collect()
+}
+
+/// All drives take the facts; returns what waited for that.
+pub(crate) fn durable(cx: &mut Context) -> Vec<OnDurable> {
+    let mut effects = Vec::new();
+    while !cx.labels.is_settled() {
+        let actions = std::mem::take(&mut cx.actions);
+        for action in actions {
+            let PoolAction::WriteDurably { id, .. } = action else {
+                cx.actions.push_back(action);
+                continue;
+            };
+            let written = cx.writes.ended(cx.now, id, super::Half::Flush, Ok(()));
+            if let WriteEnd::Over(PoolWrite::Label { seat }) = written {
+                cx.label_written(seat, Ok(()));
+            }
+        }
+        effects.extend(cx.take_written().into_iter().flatten());
+    }
+    effects
+}
+
+/// A column has been filled into this cell, and is used there.
+pub(crate) fn record(cx: &mut Context, key: Key, cell: Cell) {
+    cx.placement.claim(key, cell);
+    let page = { cx.placement.record(key, cell) }.expect("nothing else is being recorded");
+    let records = cx.placement.page_written(page.seat, page.first_row);
+    for record in records.unwrap() {
+        cx.placement.settle(record);
+    }
+    _ = cx.placement.settled(key);
 }
 
 mod tests {

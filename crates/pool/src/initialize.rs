@@ -4,6 +4,19 @@
 //!   create: never written ── first write, the lane waits ─► blank pages on the drives, flushed ─► labels ─► lane
 //! ```
 //!
+//! ```text
+//! never written ── wanted ──► waiting
+//! waiting ── begun ──► zeroing
+//! waiting ── refused ──► never written
+//! zeroing ── zeroed ──► blank
+//! zeroing ── failed ──► never written
+//! blank ── others ended ──► written
+//! ```
+//!
+//! Waiting: a fill, a scrub or a conversion of the group is let go first, and columns of it are brought home. Zeroing: its
+//! lane writes blank pages. Blank: no other group is in flight when the facts record it as written. The regions of drives
+//! that refuse labels are refused: no label can record them.
+//!
 //! A *region* of neighbouring groups is made blank at a time, because a flush and a label cost the same for all of it.
 //! When a part of the first group of a region has been written, the next region is begun, twice as long: so a stream
 //! waits once. Regions all over a volume are recorded together: groups are made blank and labels are written by turns.
@@ -263,6 +276,7 @@ impl Context {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixture;
 
     #[test]
     fn a_run_takes_no_more_bytes_than_are_counted_for_it() {
@@ -280,5 +294,265 @@ mod tests {
         assert_eq!(without_split(100..200, &run), run);
         assert_eq!(without_split(110..112, &run), 100..112);
         assert_eq!(without_split(150..152, &run), 150..200);
+    }
+
+    /// Groups that were never written: 0 to 3 and 8 to 39 of one volume, 44 and 45 of another.
+    #[derive(Clone)]
+    struct Lab {
+        cx: Context,
+        initialization: Initialization,
+    }
+
+    impl Lab {
+        fn new() -> Self {
+            let mut cx = fixture::context("raid6", 6, 0);
+            let volumes = [("v", vec![(0, 40)]), ("w", vec![(44, 2)])];
+            let volumes = volumes.map(|(name, extents)| fixture::volume(name, extents, &cx));
+            cx.facts.volumes = volumes.into();
+            cx.facts.volumes[1].uuid = uuid::Uuid::from_u128(70);
+            cx.facts.uninitialized = vec![(0, 4), (8, 32), (44, 2)];
+            cx.groups_changed();
+            Self {
+                cx,
+                initialization: Initialization::default(),
+            }
+        }
+
+        /// A lane wants a group; returns the groups that the lanes make blank now.
+        fn wants(&mut self, group: u64) -> Vec<u64> {
+            self.initialization.wanted(&self.cx, group);
+            self.pump()
+        }
+
+        fn pump(&mut self) -> Vec<u64> {
+            let (mut outputs, cx) = (Vec::new(), &mut self.cx);
+            self.initialization.pump(cx, |_| false, false, &mut outputs);
+            let zeros = outputs.into_iter().map(|output| match output {
+                Output::Zero(group) => group,
+                other => panic!("{other:?}"),
+            });
+            zeros.collect()
+        }
+
+        fn ended(&mut self, group: u64, outcome: Outcome) -> Option<Changed> {
+            self.initialization
+                .ended(&mut self.cx, group, outcome, false)
+        }
+
+        /// What lanes hear about regions.
+        fn told(&mut self) -> Vec<(Range<u64>, Outcome)> {
+            let commands = fixture::commands(&mut self.cx);
+            let commands = commands.into_iter().filter(|&(lane, _)| lane == 0);
+            let told = commands.map(|(_, command)| match command {
+                Command::Initialized { groups, outcome } => (groups, outcome),
+                other => panic!("{other:?}"),
+            });
+            told.collect()
+        }
+
+        /// Where a group is by the drawing at the head of the file.
+        fn state(&self, group: u64) -> &'static str {
+            let of = &self.initialization;
+            match group {
+                group if of.waiting.contains(&group) => "waiting",
+                group if of.in_flight.contains(&group) => "zeroing",
+                group if of.blank.iter().any(|groups| groups.contains(&group)) => "blank",
+                group if self.cx.placement.groups().has(group) => "written",
+                _ => "never written",
+            }
+        }
+    }
+
+    /// The regions that labels are to record: first group and end.
+    fn recorded(changed: Option<Changed>) -> Vec<(u64, u64)> {
+        let effects = changed.map_or(Vec::new(), |changed| changed.effects);
+        let groups = effects.into_iter().map(|effect| match effect {
+            OnDurable::Initialized(groups) => (groups.start, groups.end),
+            other => panic!("{other:?}"),
+        });
+        groups.collect()
+    }
+
+    #[test]
+    fn the_states_of_a_group_are_those_of_the_drawing() {
+        // A group of another region is in flight at first.
+        const OTHER: u64 = 20;
+        type Event = (&'static str, fn(&mut Lab));
+        let events: [Event; 6] = [
+            ("wanted", |lab| lab.initialization.wanted(&lab.cx, 0)),
+            ("begun", |lab| _ = lab.pump()),
+            ("zeroed", |lab| _ = lab.ended(0, Ok(()))),
+            ("failed", |lab| _ = lab.ended(0, Err(Fault::Lost))),
+            ("others ended", |lab| _ = lab.ended(OTHER, Ok(()))),
+            ("refused", |lab| {
+                lab.initialization.refuse_regions(&mut lab.cx);
+            }),
+        ];
+        let mut first = Lab::new();
+        assert_eq!(first.wants(OTHER), [OTHER]);
+        let mut known = vec![("never written", first)];
+        let mut drawn = BTreeSet::new();
+        let mut at = 0;
+        while let Some((from, lab)) = known.get(at).cloned() {
+            at += 1;
+            for (event, happens) in events {
+                // Lanes report only what they were to do.
+                if ["zeroed", "failed"].contains(&event) && from != "zeroing" {
+                    continue;
+                }
+                let mut after = lab.clone();
+                happens(&mut after);
+                let to = after.state(0);
+                if to != from {
+                    drawn.insert(format!("//! {from} ── {event} ──► {to}"));
+                }
+                if known.iter().all(|&(name, _)| name != to) {
+                    known.push((to, after));
+                }
+            }
+        }
+        let head = include_str!("initialize.rs").lines();
+        let head = head.filter(|line| line.starts_with("//! ") && line.contains(" ──► "));
+        let head: BTreeSet<String> = head.map(str::to_owned).collect();
+        assert_eq!(head, drawn);
+    }
+
+    #[test]
+    fn a_group_loses_its_mark_when_it_is_blank() {
+        let mut lab = Lab::new();
+        assert_eq!(lab.wants(2), [2]);
+        assert_eq!(lab.cx.facts.uninitialized[0], (0, 4));
+        let changed = lab.ended(2, Ok(()));
+        assert!(changed.as_ref().is_some_and(|changed| !changed.refill));
+        assert_eq!(recorded(changed), [(2, 3)]);
+        assert_eq!(
+            lab.cx.facts.uninitialized,
+            [(0, 2), (3, 1), (8, 32), (44, 2)]
+        );
+        assert!(lab.initialization.is_idle() && lab.told().is_empty());
+    }
+
+    #[test]
+    fn the_regions_of_a_stream_are_twice_as_long_each_time() {
+        let mut lab = Lab::new();
+        let mut lengths = Vec::new();
+        let mut next = 8;
+        while next < 40 {
+            let groups = lab.wants(next);
+            lengths.push(groups.len());
+            next = groups.last().unwrap() + 1;
+            for group in groups {
+                lab.ended(group, Ok(()));
+            }
+        }
+        assert_eq!(lengths, [1, 2, 4, 8, 16, 1]);
+    }
+
+    #[test]
+    fn a_write_elsewhere_makes_one_group_blank() {
+        let mut lab = Lab::new();
+        for group in [8, 9, 10] {
+            lab.wants(group);
+        }
+        assert_eq!(lab.initialization.count, 2, "10 is in the second region");
+        assert_eq!(lab.wants(30), [30]);
+    }
+
+    #[test]
+    fn behind_a_group_with_content_the_next_one_of_the_same_volume_is_made_blank() {
+        let mut lab = Lab::new();
+        assert_eq!(lab.wants(5), [8]);
+        lab.cx.facts.uninitialized = vec![(44, 2)];
+        assert!(lab.wants(39).is_empty(), "group 44 is another volume's");
+        assert_eq!(lab.wants(44), [44]);
+    }
+
+    #[test]
+    fn a_group_is_made_blank_once_however_often_it_is_wanted() {
+        let mut lab = Lab::new();
+        assert_eq!(lab.wants(8), [8]);
+        assert!(lab.wants(8).is_empty());
+        lab.ended(8, Ok(()));
+        assert_eq!(lab.wants(8), [9, 10], "the next ones of the volume");
+    }
+
+    #[test]
+    fn regions_that_are_under_way_together_are_recorded_together() {
+        let mut lab = Lab::new();
+        assert_eq!((lab.wants(0), lab.wants(20)), (vec![0], vec![20]));
+        assert!(lab.ended(0, Ok(())).is_none());
+        assert_eq!(recorded(lab.ended(20, Ok(()))), [(0, 1), (20, 21)]);
+    }
+
+    #[test]
+    fn groups_that_come_while_others_are_blank_wait_until_labels_have_recorded_those() {
+        let mut lab = Lab::new();
+        lab.wants(0);
+        lab.wants(20);
+        lab.ended(0, Ok(()));
+        assert!(lab.wants(30).is_empty());
+        let changed = lab.ended(20, Ok(())).expect("nothing is in flight");
+        lab.cx.commit(changed.effects);
+        assert!(lab.pump().is_empty(), "labels are being written");
+        assert_eq!(fixture::durable(&mut lab.cx).len(), 2);
+        assert_eq!(lab.pump(), [30]);
+    }
+
+    #[test]
+    fn a_fault_fails_the_writes_to_the_whole_region_and_its_groups_keep_the_mark() {
+        let mut lab = Lab::new();
+        lab.wants(8);
+        lab.ended(8, Ok(()));
+        assert_eq!(lab.wants(9), [9, 10]);
+        assert!(lab.ended(9, Err(Fault::Lost)).is_none());
+        assert!(lab.told().is_empty());
+        assert!(lab.ended(10, Ok(())).is_none());
+        assert_eq!(lab.told(), [(9..11, Err(Fault::Lost))]);
+        assert_eq!(lab.cx.facts.uninitialized[1], (9, 31));
+        assert!(lab.initialization.is_idle());
+    }
+
+    #[test]
+    fn no_more_than_a_few_groups_are_made_blank_at_a_time() {
+        let mut lab = Lab::new();
+        let begun = (8..40).rev().map(|group| lab.wants(group).len());
+        assert_eq!(begun.sum::<usize>(), IN_FLIGHT_MAX);
+        assert_eq!(lab.initialization.waiting.len(), 16);
+    }
+
+    #[test]
+    fn while_drives_refuse_labels_waiting_groups_fail_and_those_in_flight_do_not() {
+        let mut lab = Lab::new();
+        lab.wants(0);
+        lab.initialization.wanted(&lab.cx, 20);
+        lab.initialization.refuse_regions(&mut lab.cx);
+        assert_eq!(lab.told(), [(20..21, Err(Fault::Full))]);
+        assert_eq!((lab.state(0), lab.state(20)), ("zeroing", "never written"));
+    }
+
+    #[test]
+    fn columns_are_to_be_filled_if_a_drive_is_out_or_leaves() {
+        let refill = |change: fn(&mut Context)| {
+            let mut lab = Lab::new();
+            lab.wants(0);
+            change(&mut lab.cx);
+            lab.ended(0, Ok(())).expect("it is blank").refill
+        };
+        assert!(!refill(|_| {}));
+        assert!(refill(|cx| cx.facts.leaves = Some(3)));
+        assert!(refill(|cx| {
+            fixture::is_out(cx, block::Seat(3), crate::OutReason::Hung);
+        }));
+    }
+
+    #[test]
+    fn lanes_know_of_new_space_before_labels_do() {
+        let mut lab = Lab::new();
+        lab.cx.leave_uninitialized(&vec![(4, 2)]);
+        let told = fixture::commands(&mut lab.cx);
+        assert_eq!(told[0].1, Command::Uninitialized(vec![(4, 2)]));
+        assert_eq!(lab.cx.facts.uninitialized, [(0, 6), (8, 32), (44, 2)]);
+        lab.cx.forget_uninitialized(&vec![(5, 20)]);
+        assert_eq!(lab.cx.facts.uninitialized, [(0, 5), (25, 15), (44, 2)]);
     }
 }

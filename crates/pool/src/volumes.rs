@@ -605,3 +605,268 @@ impl Pool {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::fixture;
+
+    const TICKET: Ticket = Ticket(5);
+
+    /// Volumes of a pool that has the volume `v` of the first two groups.
+    struct Lab {
+        cx: Context,
+        volumes: Volumes,
+        lasting: u64,
+        /// Groups that lanes fill, scrub or convert.
+        used: BTreeSet<u64>,
+    }
+
+    impl Lab {
+        fn new() -> Self {
+            let cx = fixture::context("raid6", 6, 2);
+            Self {
+                lasting: cx.geometry.groups(),
+                cx,
+                volumes: Volumes::default(),
+                used: BTreeSet::new(),
+            }
+        }
+
+        fn bytes(&self, groups: u64) -> u64 {
+            groups * self.cx.geometry.group_data_bytes()
+        }
+
+        fn create(&mut self, name: &str, groups: u64) -> Result<(), PoolError> {
+            let (uuid, bytes) = (Uuid::from_u128(8), self.bytes(groups));
+            let (cx, lasting) = (&mut self.cx, self.lasting);
+            self.volumes.create(cx, lasting, name, uuid, bytes, TICKET)
+        }
+
+        fn resize(&mut self, name: &str, groups: u64) -> Option<Changed> {
+            let bytes = self.bytes(groups);
+            let (cx, lasting) = (&mut self.cx, self.lasting);
+            let changed = self.volumes.resize(cx, lasting, name, bytes, TICKET);
+            changed.unwrap()
+        }
+
+        fn delete(&mut self, name: &str) -> Changed {
+            let (cx, lasting) = (&mut self.cx, self.lasting);
+            self.volumes.delete(cx, lasting, name, TICKET).unwrap()
+        }
+
+        fn pump(&mut self) -> Vec<String> {
+            let is_in_use = |group| self.used.contains(&group);
+            let outputs = self.volumes.pump(&mut self.cx, is_in_use, false);
+            outputs.iter().map(|output| format!("{output:?}")).collect()
+        }
+
+        fn zeroed(&mut self, group: u64, outcome: Outcome) -> Option<Changed> {
+            self.volumes
+                .zeroed(&mut self.cx, group, outcome, false, false)
+        }
+
+        fn names(&self) -> Vec<&str> {
+            let volumes = self.cx.facts.volumes.iter();
+            volumes.map(|volume| volume.name.as_str()).collect()
+        }
+    }
+
+    #[test]
+    fn a_volume_is_in_the_facts_once_all_its_space_reads_as_zeros() {
+        let mut lab = Lab::new();
+        lab.create("w", 2).unwrap();
+        assert_eq!(lab.pump(), ["Zero(2)", "Zero(3)"]);
+        assert!(lab.zeroed(3, Ok(())).is_none());
+        assert_eq!(lab.names(), ["v"]);
+        let changed = lab.zeroed(2, Ok(())).expect("the last group is ready");
+        assert!(changed.refill && changed.freed.is_none());
+        assert_eq!(lab.names(), ["v", "w"]);
+        assert!(lab.cx.placement.groups().has(3) && lab.volumes.is_idle());
+    }
+
+    #[test]
+    fn groups_of_a_volume_that_is_being_made_are_not_given_out_again() {
+        let mut lab = Lab::new();
+        lab.create("w", 2).unwrap();
+        lab.create("x", 1).unwrap();
+        assert_eq!(lab.pump(), ["Zero(2)", "Zero(3)", "Zero(4)"]);
+        let free = lab.volumes.free_runs(&lab.cx, lab.lasting);
+        assert_eq!(free[0].0, 5);
+    }
+
+    #[test]
+    fn space_between_volumes_is_used_first() {
+        let mut lab = Lab::new();
+        let other = fixture::volume("o", vec![(4, 1)], &lab.cx);
+        lab.cx.facts.volumes.push(other);
+        lab.create("w", 3).unwrap();
+        assert_eq!(lab.pump(), ["Zero(2)", "Zero(3)", "Zero(5)"]);
+    }
+
+    #[test]
+    fn no_volume_gets_groups_that_do_not_last() {
+        let mut lab = Lab::new();
+        lab.lasting = 4;
+        let refused = lab.create("w", 3);
+        let Err(PoolError::NoSpace {
+            wanted: 3,
+            free: 2,
+            total: 4,
+            ..
+        }) = refused
+        else {
+            panic!("{refused:?}");
+        };
+        assert!(lab.volumes.is_idle());
+        lab.create("w", 2).unwrap();
+    }
+
+    #[test]
+    fn only_some_groups_are_zeroed_at_a_time() {
+        let mut lab = Lab::new();
+        lab.lasting = 100;
+        lab.create("w", 20).unwrap();
+        let begun = lab.pump();
+        assert_eq!((begun.len(), &*begun[0]), (ZEROING_MAX, "Zero(2)"));
+        assert!(lab.pump().is_empty());
+        assert!(lab.zeroed(4, Ok(())).is_none());
+        assert_eq!(lab.pump(), ["Zero(18)"]);
+    }
+
+    #[test]
+    fn a_group_that_cannot_be_zeroed_ends_the_volume_when_the_others_have_ended() {
+        let mut lab = Lab::new();
+        lab.create("w", 2).unwrap();
+        lab.pump();
+        assert!(lab.zeroed(2, Err(Fault::Full)).is_none());
+        assert!(fixture::ended(&mut lab.cx).is_empty() && !lab.volumes.is_idle());
+        assert!(lab.zeroed(3, Ok(())).is_none());
+        let fault = Err(PoolError::Fault { fault: Fault::Full });
+        assert_eq!(fixture::ended(&mut lab.cx), [(TICKET, fault)]);
+        assert_eq!(lab.names(), ["v"]);
+        assert_eq!(lab.volumes.free_runs(&lab.cx, 9), [(2, 7)]);
+    }
+
+    #[test]
+    fn a_group_waits_while_it_is_in_use_and_is_let_go_if_moves_are_paused() {
+        let mut lab = Lab::new();
+        lab.used.insert(2);
+        lab.create("w", 2).unwrap();
+        assert_eq!(lab.pump(), ["Zero(3)"]);
+        lab.cx.facts.steer.paused = true;
+        assert_eq!(lab.pump(), ["LetGo(2)"]);
+        lab.used.clear();
+        assert_eq!(lab.pump(), ["Zero(2)"]);
+    }
+
+    #[test]
+    fn columns_in_spare_space_are_brought_home_before_their_group_is_made_blank() {
+        let mut lab = Lab::new();
+        lab.cx = fixture::context("draid2:4d:8c:1s", 8, 2);
+        let home = lab.cx.placement.home((2, 1));
+        fixture::is_out(&mut lab.cx, home.seat, crate::OutReason::Hung);
+        let why = crate::placement::Why::Rebuild;
+        let spare = lab.cx.placement.target_for((2, 1), why).unwrap();
+        fixture::record(&mut lab.cx, (2, 1), spare);
+        lab.create("w", 1).unwrap();
+        lab.cx.facts.seats[home.seat.index()].state = crate::SeatState::Current;
+        lab.cx.seats_changed();
+        assert_eq!(lab.pump(), ["BringHome(2)"]);
+        fixture::record(&mut lab.cx, (2, 1), home);
+        assert_eq!(lab.pump(), ["Zero(2)"]);
+    }
+
+    #[test]
+    fn nothing_is_zeroed_while_labels_are_written() {
+        let mut lab = Lab::new();
+        lab.create("w", 1).unwrap();
+        lab.cx.commit(Vec::new());
+        assert!(lab.pump().is_empty());
+        fixture::durable(&mut lab.cx);
+        assert_eq!(lab.pump(), ["Zero(2)"]);
+    }
+
+    #[test]
+    fn a_volume_that_grows_keeps_its_space_and_only_the_rest_is_zeroed() {
+        let mut lab = Lab::new();
+        assert!(lab.resize("v", 4).is_none());
+        assert_eq!(lab.pump(), ["Zero(2)", "Zero(3)"]);
+        lab.zeroed(2, Ok(()));
+        assert!(lab.zeroed(3, Ok(())).is_some());
+        assert_eq!(lab.cx.facts.volumes[0].extents, [(0, 2), (2, 2)]);
+        assert_eq!(lab.names(), ["v"]);
+    }
+
+    #[test]
+    fn what_a_smaller_volume_gives_up_is_what_was_written_behind_its_end() {
+        let mut lab = Lab::new();
+        lab.cx.facts.volumes[0] = fixture::volume("v", vec![(0, 4), (6, 2)], &lab.cx);
+        lab.cx.facts.uninitialized = vec![(3, 1), (7, 1)];
+        lab.cx.groups_changed();
+        let changed = lab.resize("v", 2).expect("it has become smaller");
+        assert_eq!(changed.freed, Some(vec![(2, 1), (6, 1)]));
+        assert!(!changed.refill);
+        assert_eq!(lab.cx.facts.volumes[0].extents, [(0, 2)]);
+        assert!(lab.cx.facts.uninitialized.is_empty());
+    }
+
+    #[test]
+    fn the_groups_of_a_deleted_volume_are_free_and_have_no_content() {
+        let mut lab = Lab::new();
+        let changed = lab.delete("v");
+        assert!(changed.refill);
+        assert_eq!(changed.freed, Some(vec![(0, 2)]));
+        assert_eq!(lab.volumes.free_runs(&lab.cx, 9), [(0, 9)]);
+        assert!(lab.cx.placement.groups().is_empty());
+        let gone = lab.volumes.delete(&mut lab.cx, 9, "v", TICKET);
+        assert!(matches!(gone, Err(PoolError::NoVolume { .. })));
+    }
+
+    #[test]
+    fn a_name_is_taken_from_the_moment_on_when_a_volume_is_asked_for() {
+        let mut lab = Lab::new();
+        lab.create("w", 1).unwrap();
+        let taken = |outcome| matches!(outcome, Err(PoolError::VolumeExists { .. }));
+        assert!(taken(lab.create("w", 1)) && taken(lab.create("v", 1)));
+        let cx = &mut lab.cx;
+        assert!(taken(lab.volumes.rename(cx, "v", "w", TICKET)));
+        let bad = lab.volumes.rename(cx, "v", ".x", TICKET);
+        assert!(matches!(bad, Err(PoolError::VolumeName { .. })));
+        lab.volumes.rename(cx, "v", "x", TICKET).unwrap();
+        assert_eq!(lab.names(), ["x"]);
+        assert_eq!(fixture::durable(&mut lab.cx).len(), 2);
+    }
+
+    #[test]
+    fn a_volume_that_grows_keeps_its_name_until_it_has_grown() {
+        let mut lab = Lab::new();
+        lab.resize("v", 3);
+        let renamed = lab.volumes.rename(&mut lab.cx, "v", "x", TICKET);
+        assert!(matches!(renamed, Err(PoolError::VolumeExists { .. })));
+    }
+
+    #[test]
+    fn no_volume_is_made_while_the_pool_is_being_closed() {
+        let mut lab = Lab::new();
+        lab.cx.closing = Some(Ticket(1));
+        assert_eq!(lab.create("w", 1), Err(PoolError::Closing));
+        assert!(lab.volumes.is_idle());
+    }
+
+    #[test]
+    fn groups_that_another_volume_has_by_now_are_not_discarded() {
+        let mut lab = Lab::new();
+        let freed = lab.delete("v").freed.unwrap();
+        lab.create("w", 1).unwrap();
+        let free = lab.volumes.free_runs(&lab.cx, lab.lasting);
+        lab.cx.discard_freed(&freed, &free);
+        let told = fixture::commands(&mut lab.cx);
+        assert_eq!(told[0].1, Command::Freed(vec![(1, 1)]));
+        lab.cx.closing = Some(Ticket(1));
+        lab.cx.discard_freed(&freed, &free);
+        assert!(fixture::commands(&mut lab.cx).is_empty());
+    }
+}
