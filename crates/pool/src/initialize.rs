@@ -29,12 +29,12 @@ use std::ops::Range;
 
 use block::{Fault, Outcome};
 use format::runs::{self, Runs};
+use format::seeded::{self, SeededFault};
 use plan::action::Command;
 
 use super::context::Context;
 use super::freed::remove_all;
 use super::loss::owner;
-use super::volumes::{Changed, Output, can_be_made_blank};
 use super::{OnDurable, SeatState};
 
 /// Maximum of groups in a region: with cells of 16 MiB a gibibyte of data and more, for a flush and a label.
@@ -46,6 +46,31 @@ const IN_FLIGHT_MAX: usize = 16;
 const RUNS_BYTES_MAX: u64 = 256 << 10;
 /// The same beside a layout's table, which may take three quarters of a label.
 const RUNS_BYTES_MAX_BESIDE_TABLE: u64 = 4 << 10;
+
+/// What `Pool` does for groups that are to be made blank, in the order of the outputs.
+#[derive(Clone, Debug)]
+pub(super) enum Output {
+    /// A lane makes the group blank.
+    Zero(u64),
+    /// A fill, a scrub or a conversion has the group, and lets it go: moves are paused, and writes must not wait for as
+    /// long as that.
+    LetGo(u64),
+    /// Columns of the group were left behind in spare space: they are recorded at home first.
+    BringHome(u64),
+    Changed(Changed),
+}
+
+/// The facts say something else about volumes. `Pool` carries out what follows, and then commits the facts.
+#[derive(Clone, Debug)]
+#[must_use]
+pub(super) struct Changed {
+    /// Groups that a volume has given up, of those that were ever written; `None` if volumes only get groups.
+    pub(super) freed: Option<Runs>,
+    /// Columns have to be filled from now on, or need not be any more.
+    pub(super) refill: bool,
+    /// Carried out when the facts are durable.
+    pub(super) effects: Vec<OnDurable>,
+}
 
 /// Neighbouring groups that are being made blank.
 #[derive(Clone, Debug)]
@@ -94,7 +119,7 @@ impl Initialization {
         self.count
     }
 
-    /// As [`Volumes::wants_initialized`](super::volumes::Volumes::wants_initialized).
+    /// A lane reports that groups that were never written are to be written, or soon will be.
     pub(super) fn wanted(&mut self, cx: &Context, group: u64) {
         let Some(start) = next_uninitialized(cx, group) else {
             return;
@@ -219,6 +244,29 @@ impl Initialization {
             effects: regions.into_iter().map(OnDurable::Initialized).collect(),
         })
     }
+}
+
+/// Whether a group can be made blank now. Not while lanes still fill or scrub it, for a volume that had the group
+/// before: they use its old pages. And not before its columns are at home, if their home drives are complete: if the
+/// drive with a spare cell left, the pool would take the column for one that is at home, where it was not written.
+pub(super) fn can_be_made_blank(
+    cx: &Context,
+    group: u64,
+    is_in_use: bool,
+    outputs: &mut Vec<Output>,
+) -> bool {
+    if is_in_use {
+        // While moves are paused no fill, no scrub and no conversion takes a step.
+        outputs.extend(cx.facts.steer.paused.then_some(Output::LetGo(group)));
+        return false;
+    }
+    let mut columns = cx.placement.columns();
+    let is_away = columns.any(|column| cx.placement.is_left_behind((group, column)));
+    if is_away && !seeded::is(SeededFault::BlankInSpareSpace) {
+        outputs.push(Output::BringHome(group));
+        return false;
+    }
+    true
 }
 
 /// The most bytes that a run takes in a label, with its brackets and commas.

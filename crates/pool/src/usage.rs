@@ -135,3 +135,80 @@ impl Pool {
         self.rooms.set_frees(frees);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    const USAGE: Option<Usage> = Some(Usage {
+        physical_bytes: 20 << 20,
+        used_bytes: 0,
+    });
+
+    fn rooms(cx: &mut Context, seats: &[u16], all_rebuilt: bool) -> Rooms {
+        let samples: Vec<_> = seats.iter().map(|&seat| (Seat(seat), USAGE)).collect();
+        let mut rooms = Rooms::new(cx.geometry.lanes());
+        rooms.use_is(cx, cx.now, &samples, all_rebuilt);
+        rooms
+    }
+
+    #[test]
+    fn lanes_begin_without_room_on_drives_that_know_their_use_and_on_no_others() {
+        let mut cx = fixture::elastic_context(1);
+        rooms(&mut cx, &[], true).limit_lanes(&mut cx);
+        assert!(fixture::commands(&mut cx).is_empty());
+        rooms(&mut cx, &[0, 2], true).limit_lanes(&mut cx);
+        let limits = vec![Some(0), None, Some(0)];
+        let first = Command::GrantRoom {
+            limits,
+            last: false,
+        };
+        let lanes = (0..cx.geometry.lanes()).map(|lane| (lane, first.clone()));
+        assert!(fixture::commands(&mut cx).into_iter().eq(lanes));
+    }
+
+    #[test]
+    fn a_drive_without_label_has_no_room() {
+        let mut cx = fixture::elastic_context(1);
+        cx.labels.leave(Seat(1));
+        let rooms = rooms(&mut cx, &[0, 1], true);
+        assert!(rooms.drive(Seat(0)).is_some() && rooms.drive(Seat(1)).is_none());
+    }
+
+    #[test]
+    fn spare_space_is_kept_free_until_columns_have_been_rebuilt_there() {
+        let upper = |is_out, all_rebuilt| {
+            let mut cx = fixture::context("draid2:4d:8c:1s", 8, 1);
+            if is_out {
+                fixture::is_out(&mut cx, Seat(7), crate::OutReason::Hung);
+            }
+            let room = rooms(&mut cx, &[0], all_rebuilt).drive(Seat(0));
+            room.unwrap().upper_bytes
+        };
+        assert_eq!(upper(false, true), upper(true, false));
+        assert!(upper(true, true) > upper(true, false));
+    }
+
+    #[test]
+    fn a_round_of_room_asks_all_lanes_and_then_for_a_sample() {
+        let mut cx = fixture::elastic_context(1);
+        let mut rooms = rooms(&mut cx, &[0], true);
+        rooms.lanes_are_ready(&mut cx);
+        let asked = fixture::commands(&mut cx);
+        assert_eq!(asked.len(), usize::from(cx.geometry.lanes()));
+        for (lane, command) in asked {
+            let Command::AskRoom { round, .. } = command else {
+                panic!("{command:?}");
+            };
+            assert!(cx.actions.is_empty());
+            let report = RoomReport {
+                lane,
+                round,
+                ..RoomReport::default()
+            };
+            rooms.lane_reports(&mut cx, report);
+        }
+        assert_eq!(cx.actions, [PoolAction::SampleUsage]);
+    }
+}

@@ -9,14 +9,13 @@
 
 use block::{BLOCK_BYTES, Fault, Instant, Outcome};
 use format::runs::{self, Runs};
-use format::seeded::{self, SeededFault};
 use format::{INTERLEAVED_VOLUMES, LAZY_INITIALIZATION};
 use plan::SubStripePlans;
 use plan::action::Command;
 use uuid::Uuid;
 
 use super::context::Context;
-use super::initialize::Initialization;
+use super::initialize::{Changed, Initialization, Output, can_be_made_blank};
 use super::space::{VolumeSpace, interleave_for};
 use super::{OnDurable, Pool, PoolError, Ticket, VolumeFacts};
 
@@ -56,31 +55,6 @@ impl NewVolume {
 fn groups_of(volume: &VolumeFacts) -> impl Iterator<Item = u64> {
     let extents = volume.extents.iter();
     extents.flat_map(|&(first, count)| first..first + count)
-}
-
-/// What `Pool` does for groups that are to be made blank, in the order of the outputs.
-#[derive(Clone, Debug)]
-pub(super) enum Output {
-    /// A lane makes the group blank.
-    Zero(u64),
-    /// A fill, a scrub or a conversion has the group, and lets it go: moves are paused, and writes must not wait for as
-    /// long as that.
-    LetGo(u64),
-    /// Columns of the group were left behind in spare space: they are recorded at home first.
-    BringHome(u64),
-    Changed(Changed),
-}
-
-/// The facts say something else about volumes. `Pool` carries out what follows, and then commits the facts.
-#[derive(Clone, Debug)]
-#[must_use]
-pub(super) struct Changed {
-    /// Groups that a volume has given up, of those that were ever written; `None` if volumes only get groups.
-    pub(super) freed: Option<Runs>,
-    /// Columns have to be filled from now on, or need not be any more.
-    pub(super) refill: bool,
-    /// Carried out when the facts are durable.
-    pub(super) effects: Vec<OnDurable>,
 }
 
 /// Volumes that are being made, and groups that are being made blank.
@@ -415,29 +389,6 @@ fn finish(cx: &mut Context, new: NewVolume) -> Option<Changed> {
             OnDurable::Done(new.ticket, Ok(())),
         ],
     })
-}
-
-/// Whether a group can be made blank now. Not while lanes still fill or scrub it, for a volume that had the group
-/// before: they use its old pages. And not before its columns are at home, if their home drives are complete: if the
-/// drive with a spare cell left, the pool would take the column for one that is at home, where it was not written.
-pub(super) fn can_be_made_blank(
-    cx: &Context,
-    group: u64,
-    is_in_use: bool,
-    outputs: &mut Vec<Output>,
-) -> bool {
-    if is_in_use {
-        // While moves are paused no fill, no scrub and no conversion takes a step.
-        outputs.extend(cx.facts.steer.paused.then_some(Output::LetGo(group)));
-        return false;
-    }
-    let mut columns = cx.placement.columns();
-    let is_away = columns.any(|column| cx.placement.is_left_behind((group, column)));
-    if is_away && !seeded::is(SeededFault::BlankInSpareSpace) {
-        outputs.push(Output::BringHome(group));
-        return false;
-    }
-    true
 }
 
 /// What volumes ask of other machines.
