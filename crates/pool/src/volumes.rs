@@ -37,10 +37,9 @@ struct NewVolume {
 }
 
 impl NewVolume {
-    /// Zeroes all groups of `volume` except the first `ready` ones.
-    fn new(volume: VolumeFacts, ready: u64, ticket: Ticket) -> Self {
-        let skip = usize::try_from(ready).expect("a number of groups");
-        let mut waiting: Vec<u64> = groups_of(&volume).skip(skip).collect();
+    /// `more`: the groups that are new to the volume.
+    fn new(volume: VolumeFacts, more: &Runs, ticket: Ticket) -> Self {
+        let mut waiting: Vec<u64> = groups_of(more).collect();
         waiting.reverse();
         Self {
             ticket,
@@ -52,9 +51,8 @@ impl NewVolume {
     }
 }
 
-fn groups_of(volume: &VolumeFacts) -> impl Iterator<Item = u64> {
-    let extents = volume.extents.iter();
-    extents.flat_map(|&(first, count)| first..first + count)
+fn groups_of(runs: &Runs) -> impl Iterator<Item = u64> {
+    runs.iter().flat_map(|&(first, count)| first..first + count)
 }
 
 /// Volumes that are being made, and groups that are being made blank.
@@ -138,6 +136,15 @@ fn volume_index(cx: &Context, name: &str) -> Result<usize, PoolError> {
     })
 }
 
+/// The facts have the volume from now on, with all its groups.
+fn put(cx: &mut Context, volume: VolumeFacts) {
+    match volume_index(cx, &volume.name) {
+        Ok(index) => cx.facts.volumes[index] = volume,
+        Err(_) => cx.facts.volumes.push(volume),
+    }
+    cx.groups_changed();
+}
+
 /// The facts have the volumes as changed: makes that durable.
 fn commit(cx: &mut Context, ticket: Ticket) {
     cx.commit(vec![
@@ -176,24 +183,29 @@ impl Volumes {
         if count >= VOLUMES_MAX {
             return Err(PoolError::TooManyVolumes { count });
         }
+        let more = self.allocate(cx, lasting, size_bytes)?;
         let volume = VolumeFacts {
             name: owned(),
             uuid,
             size_bytes: size_bytes.next_multiple_of(BLOCK_BYTES),
-            extents: self.allocate(cx, lasting, size_bytes)?,
+            extents: more.clone(),
             interleave: { cx.facts.has(INTERLEAVED_VOLUMES) }
                 .then(|| interleave_for(&cx.geometry))
                 .flatten(),
         };
+        self.give(cx, volume, &more, ticket);
+        Ok(())
+    }
+
+    /// A volume is new, or gets more groups.
+    fn give(&mut self, cx: &mut Context, volume: VolumeFacts, more: &Runs, ticket: Ticket) {
         if cx.facts.has(LAZY_INITIALIZATION) {
-            cx.leave_uninitialized(&volume.extents);
-            cx.facts.volumes.push(volume);
-            cx.groups_changed();
+            cx.leave_uninitialized(more);
+            put(cx, volume);
             commit(cx, ticket);
         } else {
-            self.new.push(NewVolume::new(volume, 0, ticket));
+            self.new.push(NewVolume::new(volume, more, ticket));
         }
-        Ok(())
     }
 
     /// As [`Pool::resize_volume`]. Returns what follows if the volume is not larger than before.
@@ -217,14 +229,7 @@ impl Volumes {
         if wanted > have {
             let more = self.allocate(cx, lasting, (wanted - have) * group_bytes)?;
             volume.extents.extend(&more);
-            if cx.facts.has(LAZY_INITIALIZATION) {
-                cx.leave_uninitialized(&more);
-                cx.facts.volumes[index] = volume;
-                cx.groups_changed();
-                commit(cx, ticket);
-            } else {
-                self.new.push(NewVolume::new(volume, have, ticket));
-            }
+            self.give(cx, volume, &more, ticket);
             return Ok(None);
         }
         let before = volume.extents.clone();
@@ -349,7 +354,7 @@ impl Volumes {
         is_lost: bool,
         replacing: bool,
     ) -> Option<Changed> {
-        let has = |new: &NewVolume| groups_of(&new.volume).any(|other| other == group);
+        let has = |new: &NewVolume| groups_of(&new.volume.extents).any(|other| other == group);
         let Some(index) = self.new.iter().position(has) else {
             // Drives that went out meanwhile were left out, however many: if they return, neither their pages nor their
             // blocks are those of a blank group.
@@ -375,11 +380,7 @@ fn finish(cx: &mut Context, new: NewVolume) -> Option<Changed> {
         cx.done(new.ticket, Err(PoolError::Fault { fault }));
         return None;
     }
-    match volume_index(cx, &new.volume.name) {
-        Ok(index) => cx.facts.volumes[index] = new.volume,
-        Err(_) => cx.facts.volumes.push(new.volume),
-    }
-    cx.groups_changed();
+    put(cx, new.volume);
     Some(Changed {
         freed: None,
         // Groups given out while a drive is out have a column to fill.
@@ -636,6 +637,23 @@ mod tests {
         assert!(changed.refill && changed.freed.is_none());
         assert_eq!(lab.names(), ["v", "w"]);
         assert!(lab.cx.placement.groups().has(3) && lab.volumes.is_idle());
+    }
+
+    #[test]
+    fn a_volume_whose_groups_are_made_blank_later_needs_labels_only() {
+        let mut lab = Lab::new();
+        lab.cx.facts.features.push(LAZY_INITIALIZATION.to_owned());
+        lab.create("w", 2).unwrap();
+        assert!(lab.resize("v", 3).is_none());
+        assert_eq!(lab.names(), ["v", "w"]);
+        assert_eq!(lab.cx.facts.volumes[0].extents, [(0, 2), (4, 1)]);
+        assert_eq!(lab.cx.facts.uninitialized, [(2, 3)]);
+        let told = fixture::commands(&mut lab.cx).into_iter();
+        let told = told.filter(|&(lane, _)| lane == 0).map(|told| told.1);
+        let spaces = [vec![(2, 2)], vec![(4, 1)]].map(Command::Uninitialized);
+        assert!(told.eq(spaces));
+        assert_eq!(fixture::durable(&mut lab.cx).len(), 4);
+        assert!(lab.volumes.is_idle() && lab.pump().is_empty());
     }
 
     #[test]
