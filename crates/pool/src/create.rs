@@ -21,7 +21,6 @@ use super::draining::Draining;
 use super::elastic::{Elastic, ElasticError};
 use super::fill::Fills;
 use super::grow::Growth;
-use super::initialize::Initialization;
 use super::journal::JournalNeeds;
 use super::loss::LossList;
 use super::replace::Replacements;
@@ -554,8 +553,7 @@ impl Pool {
             resync: Resync::default(),
             growth: Growth::default(),
             leaving,
-            new_volumes: Vec::new(),
-            initialization: Initialization::default(),
+            volumes: super::volumes::Volumes::default(),
             journal: JournalNeeds::default(),
             closing: Closing::default(),
             recovering: None,

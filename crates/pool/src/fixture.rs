@@ -4,20 +4,43 @@ use std::collections::BTreeSet;
 
 use block::{Instant, Seat};
 use format::{LABEL_OFFSETS, VolumeFacts};
+use layout::Cell;
 use plan::action::{Command, Event};
 use uuid::Uuid;
 
 use super::context::Context;
-use super::{NewDrive, Pool, PoolAction, PoolSpec, Report, Ticket, create};
+use super::placement::Key;
+use super::writes::{PoolWrite, WriteEnd};
+use super::{NewDrive, OnDurable, Pool, PoolAction, PoolSpec, Report, Ticket, create};
 
 /// A drive of 64 MiB.
 pub(crate) fn drive(number: u128) -> NewDrive {
     NewDrive::new(Uuid::from_u128(number), format!("drive:{number}"), 64 << 20)
 }
 
+/// A drive for the elastic pool.
+pub(crate) fn elastic_drive(number: u128) -> NewDrive {
+    NewDrive {
+        physical_bytes: Some(20 << 20),
+        ..drive(number)
+    }
+}
+
 /// A pool of so many drives. Its first labels are written, and its lanes have read their journals.
 pub(crate) fn pool(scheme: &str, drives: u16) -> Pool {
     opened(&spec(scheme, drives))
+}
+
+/// An elastic pool of four drives.
+pub(crate) fn elastic_pool() -> Pool {
+    opened(&elastic_spec())
+}
+
+fn elastic_spec() -> PoolSpec {
+    PoolSpec {
+        drives: (0..4).map(elastic_drive).collect(),
+        ..spec("elastic5", 0)
+    }
 }
 
 /// What such a pool is created from.
@@ -188,6 +211,11 @@ pub(crate) fn context(scheme: &str, drives: u16, groups: u64) -> Context {
     filled(&spec(scheme, drives), groups).cx
 }
 
+/// The same of the elastic pool.
+pub(crate) fn elastic_context(groups: u64) -> Context {
+    filled(&elastic_spec(), groups).cx
+}
+
 /// A volume of these runs of groups.
 pub(crate) fn volume(name: &str, extents: Vec<(u64, u64)>, cx: &Context) -> VolumeFacts {
     let groups: u64 = extents.iter().map(|&(_, count)| count).sum();
@@ -247,6 +275,37 @@ pub(crate) fn is_out(cx: &mut Context, seat: Seat, reason: super::OutReason) {
     cx.facts.seats[seat.index()].state = super::SeatState::Out { since, reason };
     cx.labels.leave(seat);
     cx.seats_changed();
+}
+
+/// All drives take the facts; returns what waited for that.
+pub(crate) fn durable(cx: &mut Context) -> Vec<OnDurable> {
+    let mut effects = Vec::new();
+    while !cx.labels.is_settled() {
+        let actions = std::mem::take(&mut cx.actions);
+        for action in actions {
+            let PoolAction::WriteDurably { id, .. } = action else {
+                cx.actions.push_back(action);
+                continue;
+            };
+            let written = cx.writes.ended(cx.now, id, super::Half::Flush, Ok(()));
+            if let WriteEnd::Over(PoolWrite::Label { seat }) = written {
+                cx.label_written(seat, Ok(()));
+            }
+        }
+        effects.extend(cx.take_written().into_iter().flatten());
+    }
+    effects
+}
+
+/// A column has been filled into this cell, and is used there.
+pub(crate) fn record(cx: &mut Context, key: Key, cell: Cell) {
+    cx.placement.claim(key, cell);
+    let page = { cx.placement.record(key, cell) }.expect("nothing else is being recorded");
+    let records = cx.placement.page_written(page.seat, page.first_row);
+    for record in records.unwrap() {
+        cx.placement.settle(record);
+    }
+    _ = cx.placement.settled(key);
 }
 
 mod tests {

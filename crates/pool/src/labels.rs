@@ -450,6 +450,18 @@ impl Context {
     }
 }
 
+#[cfg(test)]
+impl Context {
+    /// What waited for a generation that all drives have; `None` if they do not have it yet.
+    pub(crate) fn take_written(&mut self) -> Option<Vec<OnDurable>> {
+        std::mem::take(&mut self.labels.answered).then(|| {
+            let effects = self.take_durable();
+            self.decided(&BTreeMap::new());
+            effects
+        })
+    }
+}
+
 /// What follows when the drives have answered.
 impl Pool {
     /// Carries out what waits for generations that all drives have, and decides about drives that do not have them.

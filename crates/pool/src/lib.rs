@@ -76,7 +76,6 @@ use self::draining::Draining;
 use self::elastic::Elastic;
 use self::fill::Fills;
 use self::grow::Growth;
-use self::initialize::Initialization;
 use self::journal::JournalNeeds;
 use self::leave::Leaving;
 use self::loss::LossList;
@@ -89,7 +88,7 @@ use self::scrub::{Found, SCRUB_PLAN_INTERVAL, Scrub};
 use self::stall::{Stalls, TryAgain};
 use self::steer::Meter;
 use self::suspicion::Suspicions;
-use self::volumes::NewVolume;
+use self::volumes::Volumes;
 use self::writes::{PoolWrite, WriteEnd};
 
 pub use catchup::{Proof, Rejected};
@@ -226,8 +225,7 @@ pub struct Pool {
     resync: Resync,
     growth: Growth,
     leaving: Leaving,
-    new_volumes: Vec<NewVolume>,
-    initialization: Initialization,
+    volumes: Volumes,
     journal: JournalNeeds,
     closing: Closing,
     /// Set while lanes read their journals.
@@ -317,7 +315,7 @@ impl Pool {
             }
             Event::SeatDrained { seat, .. } => self.draining.drained(seat),
             Event::Zeroed { group, outcome } => self.zeroed(group, outcome),
-            Event::WantsInitialized { group } => self.wants_initialized(group),
+            Event::WantsInitialized { group } => self.volumes.wants_initialized(&self.cx, group),
             Event::Resynced { group, outcome } => {
                 self.resync.resynced(&mut self.cx, group, outcome);
             }
@@ -369,8 +367,8 @@ impl Pool {
                 forms,
                 outcome,
                 ..
-            } => self.converted(group, forms, outcome),
-            Event::GroupsChanged(ref groups) => self.forms_may_have_changed(groups),
+            } => self.elastic.converted(&self.cx, group, forms, outcome),
+            Event::GroupsChanged(ref groups) => self.elastic.may_have_changed(&self.cx, groups),
             Event::BlocksLost(range) => self.losses.lost(&mut self.cx, range),
             Event::BlocksFound(range) => self.losses.found(&mut self.cx, range),
             Event::BlockBad {
@@ -417,8 +415,10 @@ impl Pool {
                 scrub.blocks_unknown(&self.cx, group, self.fills.is_idle());
             }
             Event::DrivesFail => self.stalls.fails_and_stays(now),
-            Event::WantsRoom { freed, .. } => self.room_wanted(freed),
-            Event::Room(ref report) => self.room_reported((**report).clone()),
+            Event::WantsRoom { freed, .. } => self.rooms.lane_wants(&mut self.cx, freed),
+            Event::Room(ref report) => {
+                self.rooms.lane_reports(&mut self.cx, (**report).clone());
+            }
             Event::Stalled { lane, fault } => (self.stalls).lane_stalled(&mut self.cx, lane, fault),
             Event::Resumed { lane } => {
                 if self.stalls.lane_resumed(&mut self.cx, lane) {
@@ -501,8 +501,7 @@ impl Pool {
             && self.cx.labels.is_idle()
             && self.fills.is_idle()
             && self.resync.is_idle()
-            && self.new_volumes.is_empty()
-            && self.initialization.is_idle()
+            && self.volumes.is_idle()
             && self.recovering.is_none()
             && self.scrub.is_idle()
             && self.elastic.is_idle()
@@ -531,9 +530,7 @@ impl Pool {
         self.growth.call_off(&mut self.cx, PoolError::Closing);
         self.fills.abandon_all(&mut self.cx);
         self.scrub.stop(&mut self.cx);
-        if !self.elastic.is_idle() {
-            self.cx.tell_lanes(&Command::StopConverting { group: None });
-        }
+        self.elastic.stop(&mut self.cx);
         (self.closing).checkpoint(&mut self.cx, !self.elastic.is_idle());
         self.advance();
     }
@@ -558,13 +555,12 @@ impl Pool {
             }
             self.write_refused_cell_pages();
         }
-        self.ask_for_room_when_due();
+        self.rooms.ask_when_due(&mut self.cx);
         self.pump_fills();
         self.resync.pump(&mut self.cx);
         self.scrub.pump(&mut self.cx);
         self.pump_elastic();
-        self.pump_zeroing();
-        self.pump_initialization();
+        self.pump_volumes();
         self.pump_replacements();
         self.meter.pump(&mut self.cx);
         self.complete_seats();
@@ -582,7 +578,7 @@ impl Pool {
             && self.elastic.is_idle()
             && self.cx.writes.is_idle()
             && self.cx.labels.is_idle()
-            && self.initialization.is_idle()
+            && !self.volumes.is_initializing()
             && self.resync.in_flight() == 0
             && self.scrub.in_flight() == 0
             && self.closing.is_checkpointed();
@@ -629,7 +625,7 @@ impl Pool {
                 self.leaving.note_freed(&groups);
                 self.discard_freed(&groups);
             }
-            OnDurable::Initialized(groups) => self.tell_initialized(&groups, Ok(())),
+            OnDurable::Initialized(groups) => self.cx.tell_initialized(&groups, Ok(())),
             OnDurable::Done(ticket, outcome) => self.cx.done(ticket, outcome),
             OnDurable::Report(report) => self.cx.report(report),
         }

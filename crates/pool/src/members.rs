@@ -299,7 +299,7 @@ impl Pool {
         if self.fills.stopped || !self.cx.recovered {
             return;
         }
-        let copies = !self.fills.none_is_filled() || !self.initialization.is_idle();
+        let copies = !self.fills.none_is_filled() || self.volumes.is_initializing();
         for with in self.replacements.pump(&mut self.cx, copies) {
             // A copy for a volume that has been deleted may still be under way.
             self.fills.superseded(with);
@@ -685,7 +685,7 @@ impl Pool {
     /// Seats whose every allocated column is at home become current.
     pub(super) fn complete_seats(&mut self) {
         // Groups that are being made blank belong to volumes soon, and may have a column to fill.
-        let makes_blank = !self.initialization.is_idle() || !self.new_volumes.is_empty();
+        let makes_blank = !self.volumes.is_idle();
         if !self.fills.none_waits() || self.cx.closing.is_some() || makes_blank {
             return;
         }

@@ -31,7 +31,7 @@ impl Pool {
         });
         let gone = gone.collect();
         self.journal.is_read(&mut self.cx);
-        self.limit_lanes();
+        self.rooms.limit_lanes(&mut self.cx);
         self.cx.tell_lanes(&Command::Recover {
             incarnation: self.cx.labels.generation(),
             fresh,
@@ -59,9 +59,9 @@ impl Pool {
         };
         self.cx.recovered = failed.is_none();
         if self.cx.recovered {
-            self.start_rooms();
+            self.rooms.lanes_are_ready(&mut self.cx);
             self.care_begins();
-            self.count_forms();
+            self.elastic.count(&self.cx);
         }
         for effect in then {
             match (failed, effect) {

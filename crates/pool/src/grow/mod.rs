@@ -619,8 +619,8 @@ impl Pool {
             replacing: !self.replacements.is_idle(),
             filling: !self.fills.is_idle(),
             wiping: !self.journal_wipes.is_idle(),
-            initializing: !self.initialization.is_idle(),
-            making_volumes: !self.new_volumes.is_empty(),
+            initializing: self.volumes.is_initializing(),
+            making_volumes: !self.volumes.is_idle(),
             growing: !self.growth.is_idle(),
             leaving: self.is_to_leave(),
         }
