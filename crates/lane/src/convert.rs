@@ -71,7 +71,7 @@ impl Convert {
 /// True if all columns of a group are in one place each, on drives that answer in time.
 fn is_whole(cx: &Context, ios: &IoTable, group: u64) -> bool {
     let columns = cx.view().columns(&cx.geometry, group);
-    let in_one_place = |column: &plan::view::Column| {
+    let in_one_place = |column: &plan::view::ColumnState| {
         let there = |cell: layout::Cell| !cx.view().is_out(cell.seat) && !ios.is_suspect(cell.seat);
         column.source.is_some_and(there) && column.target.is_none()
     };

@@ -57,7 +57,7 @@ pub use losses::{Losses, LostRange};
 use lost::lost_data;
 pub use read::{Piece, plan_read};
 pub use sub_stripe::{Operand, Preference, SubStripePlan, SubStripePlans, SubStripeStep};
-use view::Column;
+use view::ColumnState;
 pub use write::{AssessedRow, Source, assess_lost, plan_repair, plan_write};
 
 /// The kind of a plan.
@@ -270,7 +270,7 @@ pub struct Stripe<'a> {
     /// The form that the stripe has.
     pub form: Form,
     /// Where the group's columns are.
-    pub columns: &'a [Column],
+    pub columns: &'a [ColumnState],
     /// Where their blocks are.
     pub blocks: &'a dyn Blocks,
 }
@@ -292,7 +292,7 @@ impl<'a> Stripe<'a> {
     }
 
     /// Where a slot is: its column, where the column is, and the chunk of the cell.
-    fn place(&self, slot: usize) -> (u16, Column, u64) {
+    fn place(&self, slot: usize) -> (u16, ColumnState, u64) {
         let place = (self.geometry).place(self.group, self.stripe, self.form, slot);
         let (column, chunk) = place;
         (column, self.columns[usize::from(column)], chunk)
@@ -345,14 +345,14 @@ impl<'a> Stripe<'a> {
 
     /// Elements that can be read at byte `at`.
     fn readable_at(&self, at: u64) -> ElementSet {
-        if self.blocks.all_sound() && self.columns.iter().all(Column::readable) {
+        if self.blocks.all_sound() && self.columns.iter().all(ColumnState::readable) {
             return ElementSet::full(self.code().elements());
         }
         self.slots_where(|slot| self.is_readable(slot, at))
     }
 
     fn writable(&self) -> ElementSet {
-        if self.columns.iter().all(Column::writable) {
+        if self.columns.iter().all(ColumnState::writable) {
             return ElementSet::full(self.code().elements());
         }
         self.slots_where(|slot| self.place(slot).1.writable())

@@ -21,14 +21,14 @@ use crate::Geometry;
 
 /// Where a column is read and written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Column {
+pub struct ColumnState {
     /// The cell with the valid content of the column.
     pub source: Option<Cell>,
     /// The cell that is being filled; it gets every write too.
     pub target: Option<Cell>,
 }
 
-impl Column {
+impl ColumnState {
     /// Whether the column can be read.
     #[must_use]
     pub const fn readable(&self) -> bool {
@@ -55,18 +55,18 @@ pub struct View {
     /// Seats without a drive that answers.
     out: BTreeSet<Seat>,
     /// Columns whose place does not follow from the state of their seat.
-    entries: BTreeMap<(u64, u16), Column>,
+    entries: BTreeMap<(u64, u16), ColumnState>,
 }
 
 impl View {
     /// Where a column is.
     #[must_use]
-    pub fn column(&self, geometry: &Geometry, group: u64, column: u16) -> Column {
+    pub fn column(&self, geometry: &Geometry, group: u64, column: u16) -> ColumnState {
         if let Some(entry) = self.entries.get(&(group, column)) {
             return *entry;
         }
         let home = geometry.layout().cell(group, column);
-        Column {
+        ColumnState {
             source: (!self.incomplete.contains(&home.seat)).then_some(home),
             target: None,
         }
@@ -74,7 +74,7 @@ impl View {
 
     /// Where all columns of a group are.
     #[must_use]
-    pub fn columns(&self, geometry: &Geometry, group: u64) -> Vec<Column> {
+    pub fn columns(&self, geometry: &Geometry, group: u64) -> Vec<ColumnState> {
         (0..geometry.layout().columns())
             .map(|column| self.column(geometry, group, column))
             .collect()
@@ -83,7 +83,7 @@ impl View {
     /// Whether all columns can be read.
     #[must_use]
     pub fn is_whole(&self) -> bool {
-        self.incomplete.is_empty() && self.entries.values().all(Column::readable)
+        self.incomplete.is_empty() && self.entries.values().all(ColumnState::readable)
     }
 
     /// Whether the seat's drive is in, and all its home cells without an entry of their own are current.
@@ -182,7 +182,7 @@ impl View {
         let now = self.column(geometry, group, column);
         self.entries.insert(
             (group, column),
-            Column {
+            ColumnState {
                 target: Some(target),
                 ..now
             },
@@ -194,7 +194,7 @@ impl View {
         let now = self.column(geometry, group, column);
         self.entries.insert(
             (group, column),
-            Column {
+            ColumnState {
                 target: None,
                 ..now
             },
@@ -213,7 +213,7 @@ impl View {
     pub fn settle(&mut self, group: u64, column: u16, cell: Cell) {
         self.entries.insert(
             (group, column),
-            Column {
+            ColumnState {
                 source: Some(cell),
                 target: None,
             },

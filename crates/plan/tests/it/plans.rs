@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use format::Form;
 use layout::{Cell, Scheme};
-use plan::view::Column;
+use plan::view::ColumnState;
 use plan::{
     AllOnDrive, BufferId, Geometry, Piece, RequestId, Scratch, ScratchId, Slice, Source, Stripe,
     SubStripePlans, plan_fill, plan_read, plan_write,
@@ -31,9 +31,9 @@ fn geometry(scheme: &str, drives: u16) -> Geometry {
 }
 
 /// The columns of a group with some of them absent.
-fn columns(geometry: &Geometry, group: u64, absent: &[u16]) -> Vec<Column> {
+fn columns(geometry: &Geometry, group: u64, absent: &[u16]) -> Vec<ColumnState> {
     (0..geometry.layout().columns())
-        .map(|column| Column {
+        .map(|column| ColumnState {
             source: (!absent.contains(&column)).then(|| geometry.layout().cell(group, column)),
             target: None,
         })
