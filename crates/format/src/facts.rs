@@ -8,7 +8,7 @@ use layout::{Scheme, SchemeError};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::ids::VolumeId;
+use super::ids::{GroupId, VolumeId};
 use super::label::ELASTIC;
 use crate::runs;
 
@@ -475,11 +475,12 @@ impl PoolFacts {
     }
 
     /// All groups of volumes that have content, in volume order.
-    pub fn allocated_groups(&self) -> impl Iterator<Item = u64> + '_ {
+    pub fn allocated_groups(&self) -> impl Iterator<Item = GroupId> + '_ {
         self.volumes
             .iter()
             .flat_map(|volume| &volume.extents)
             .flat_map(|&(first, count)| runs::without(first..first + count, &self.uninitialized))
             .flatten()
+            .map(GroupId)
     }
 }

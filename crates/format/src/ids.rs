@@ -1,4 +1,10 @@
-//! Identities that more than one part of the array has in common.
+//! Identities that more than one part of the array has in common, and the indices that name places in a pool.
+//!
+//! Each index has a type, so that swapped arguments do not compile. An index prints as its bare number. `layout` and
+//! `block`, which lie below, take the numbers themselves: `plan::Geometry` converts.
+
+use std::fmt;
+use std::ops::Range;
 
 /// The identity of a volume in lanes: the number of its first group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -7,4 +13,64 @@ pub struct VolumeId(pub u64);
 impl VolumeId {
     /// No volume: for requests that use none of the resources that volumes share.
     pub const NONE: Self = Self(u64::MAX);
+}
+
+macro_rules! indices {
+    ($($(#[doc = $what:literal])+ $name:ident($number:ty),)+) => {$(
+        $(#[doc = $what])+
+        #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub $number);
+
+        impl $name {
+            /// From the first of these numbers to the last.
+            #[must_use]
+            pub const fn range(numbers: Range<$number>) -> Range<Self> {
+                Self(numbers.start)..Self(numbers.end)
+            }
+
+            /// The numbers of a range.
+            #[must_use]
+            pub const fn numbers(range: &Range<Self>) -> Range<$number> {
+                range.start.0..range.end.0
+            }
+
+            /// The one behind it.
+            #[must_use]
+            pub const fn next(self) -> Self {
+                Self(self.0 + 1)
+            }
+
+            /// Each of a range, in ascending order.
+            pub fn each(range: Range<Self>) -> impl DoubleEndedIterator<Item = Self> + Clone + use<> {
+                (range.start.0..range.end.0).map(Self)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Debug::fmt(&self.0, f)
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(&self.0, f)
+            }
+        }
+    )+};
+}
+
+indices! {
+    /// A group of the pool, counted from 0 over all drives. It has a cell for each of its columns.
+    GroupId(u64),
+    /// A column of a group, counted from 0 in the layout's order of the group's cells.
+    Column(u16),
+}
+
+impl Column {
+    /// The column as an index into a table with one entry per column.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
 }

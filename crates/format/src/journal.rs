@@ -31,6 +31,7 @@ use block::{BLOCK_BYTES, Seat};
 use uuid::Uuid;
 
 use super::form::{Form, HeldIn};
+use super::ids::{Column, GroupId};
 use super::page::BlockName;
 
 /// Bytes in front of the first batch.
@@ -122,7 +123,7 @@ pub enum Descriptor {
     /// Stripes that read as zeros from now on.
     Zeroed {
         /// Which group.
-        group: u64,
+        group: GroupId,
         /// First stripe.
         first: u64,
         /// How many.
@@ -152,7 +153,7 @@ pub enum Descriptor {
     /// feature `free-stripes` or `elastic`.
     Moved {
         /// Which group.
-        group: u64,
+        group: GroupId,
         /// Which stripe of its data.
         data: u64,
         /// The stripe that holds it, and its form.
@@ -163,7 +164,7 @@ pub enum Descriptor {
 impl Descriptor {
     /// Its group.
     #[must_use]
-    pub const fn group(&self) -> u64 {
+    pub const fn group(&self) -> GroupId {
         match self {
             Self::Content { name, .. }
             | Self::Unknown(name)
@@ -275,14 +276,14 @@ impl BatchHeader {
                     first,
                     count,
                     only,
-                } => (group, first, count, part_of(only), 2),
+                } => (group, first, count, Column(part_of(only)), 2),
                 Descriptor::Absent { name, crc } => {
                     (name.group, name.block.into(), crc, name.column, 3)
                 }
                 Descriptor::Derived { name, crc } => {
                     (name.group, name.block.into(), crc, name.column, 5)
                 }
-                Descriptor::Moved { group, data, to } => (group, data, to.encode(), 0, 6),
+                Descriptor::Moved { group, data, to } => (group, data, to.encode(), Column(0), 6),
                 Descriptor::Direct {
                     first,
                     crcs: ref all,
@@ -292,10 +293,10 @@ impl BatchHeader {
                     (first.group, first.block.into(), count, first.column, 4)
                 }
             };
-            bytes.extend(group.to_le_bytes());
+            bytes.extend(group.0.to_le_bytes());
             bytes.extend(u64::to_le_bytes(first));
             bytes.extend(number.to_le_bytes());
-            bytes.extend(column.to_le_bytes());
+            bytes.extend(column.0.to_le_bytes());
             bytes.extend(kind.to_le_bytes());
             bytes.extend(crcs.iter().flat_map(|crc| crc.to_le_bytes()));
         }
@@ -339,14 +340,14 @@ impl BatchHeader {
         }
         let mut descriptors = Vec::new();
         for _ in 0..u32_at(bytes, 36)? {
-            let group = u64_at(bytes, at)?;
+            let group = GroupId(u64_at(bytes, at)?);
             let first = u64_at(bytes, at + 8)?;
             let number = u32_at(bytes, at + 16)?;
             let column = u16_at(bytes, at + 20)?;
             let name = || {
                 Some(BlockName {
                     group,
-                    column,
+                    column: Column(column),
                     block: u32::try_from(first).ok()?,
                 })
             };
@@ -453,8 +454,8 @@ mod tests {
 
     fn header(descriptors: usize) -> BatchHeader {
         let name = |index: usize| BlockName {
-            group: index as u64,
-            column: 2,
+            group: GroupId(index as u64),
+            column: Column(2),
             block: u32::try_from(index).unwrap() * 3,
         };
         let mut list: Vec<Descriptor> = (0..descriptors)
@@ -477,20 +478,20 @@ mod tests {
             crcs: (0..u32::try_from(descriptors).unwrap() % 90).collect(),
         });
         list.push(Descriptor::Zeroed {
-            group: 9,
+            group: GroupId(9),
             first: 4,
             count: 5,
             only: None,
         });
         for form in Form::ALL {
             list.push(Descriptor::Zeroed {
-                group: 9,
+                group: GroupId(9),
                 first: 4,
                 count: 1,
                 only: Some(form),
             });
             list.push(Descriptor::Moved {
-                group: 9,
+                group: GroupId(9),
                 data: 7,
                 to: HeldIn { stripe: 4, form },
             });

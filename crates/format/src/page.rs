@@ -17,6 +17,7 @@ use block::{BLOCK_BYTES, mix};
 use uuid::Uuid;
 
 use super::form::HeldIn;
+use super::ids::{Column, GroupId};
 use crate::seeded::{self, SeededFault};
 
 /// Bytes of a page.
@@ -41,9 +42,9 @@ const _: () = assert!(ENTRIES as u64 == ENTRIES_PER_META_PAGE as u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockName {
     /// Which group.
-    pub group: u64,
+    pub group: GroupId,
     /// Which of its columns.
-    pub column: u16,
+    pub column: Column,
     /// Which block of the column's cell.
     pub block: u32,
 }
@@ -56,7 +57,7 @@ impl BlockName {
         if seeded::is(SeededFault::UnboundChecksum) {
             return 0;
         }
-        let place = self.group ^ (u64::from(self.column) << 48);
+        let place = self.group.0 ^ (u64::from(self.column.0) << 48);
         let mixed = mix(mix(mix(high ^ low).wrapping_add(place)).wrapping_add(self.block.into()));
         u32::try_from((mixed ^ (mixed >> 32)) & 0xffff_ffff).expect("the low half")
     }
@@ -82,9 +83,9 @@ impl BlockName {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PageName {
     /// Which group.
-    pub group: u64,
+    pub group: GroupId,
     /// Which of its columns.
-    pub column: u16,
+    pub column: Column,
     /// Which page of the column.
     pub index: u32,
 }
@@ -371,8 +372,8 @@ mod tests {
     use super::*;
 
     const NAME: PageName = PageName {
-        group: 7,
-        column: 3,
+        group: GroupId(7),
+        column: Column(3),
         index: 1,
     };
 
@@ -402,8 +403,8 @@ mod tests {
     fn an_entry_knows_whether_it_was_written_before_a_batch() {
         let pool = Uuid::from_u128(99);
         let name = BlockName {
-            group: 0,
-            column: 0,
+            group: GroupId(0),
+            column: Column(0),
             block: 0,
         };
         let entry = |sequence| Entry::new(pool, name, 7, sequence);
@@ -444,7 +445,10 @@ mod tests {
     fn a_page_of_another_place_or_a_flipped_bit_is_unknown() {
         let pool = Uuid::from_u128(99);
         let mut bytes = page().encode(pool, NAME);
-        let other = PageName { column: 4, ..NAME };
+        let other = PageName {
+            column: Column(4),
+            ..NAME
+        };
         assert_eq!(MetaPage::merge(pool, other, &[&bytes]).1.lost, 8);
         bytes[1000] ^= 1;
         let (merged, found) = MetaPage::merge(pool, NAME, &[&bytes]);

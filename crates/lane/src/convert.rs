@@ -20,7 +20,7 @@
 //! - Nothing that the new form needs counts before: each entry is *unwritten*, in its page. So a stripe is not converted
 //!   again before a checkpoint has put its last conversion in place.
 
-use format::Form;
+use format::{Form, GroupId};
 use plan::Stripe;
 
 use super::context::Context;
@@ -69,7 +69,7 @@ impl Convert {
 }
 
 /// True if all columns of a group are in one place each, on drives that answer in time.
-fn is_whole(cx: &Context, ios: &IoTable, group: u64) -> bool {
+fn is_whole(cx: &Context, ios: &IoTable, group: GroupId) -> bool {
     let columns = cx.view().columns(&cx.geometry, group);
     let in_one_place = |column: &plan::view::ColumnState| {
         let there = |cell: layout::Cell| !cx.view().is_out(cell.seat) && !ios.is_suspect(cell.seat);

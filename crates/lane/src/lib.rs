@@ -54,6 +54,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use block::{Instant, Outcome, Seat};
+use format::{Column, GroupId};
 use layout::Cell;
 use plan::action::{Action, ComputeId, Computed, Event, IoId};
 use plan::{Geometry, GroupRequest, RequestId};
@@ -323,7 +324,7 @@ impl Lane {
 
     /// The cell from which a column is read, if there is one.
     #[must_use]
-    pub fn place(&self, group: u64, column: u16) -> Option<Cell> {
+    pub fn place(&self, group: GroupId, column: Column) -> Option<Cell> {
         self.cx
             .view()
             .column(&self.cx.geometry, group, column)

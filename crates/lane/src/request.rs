@@ -1,6 +1,6 @@
 //! Turns requests into operations: one for each stripe, or one for a run of stripes that are zeroed.
 
-use format::VolumeId;
+use format::{GroupId, VolumeId};
 use plan::action::{BufferId, Slice};
 use plan::{Geometry, GroupRequest, Piece, RequestId, Service};
 
@@ -102,7 +102,7 @@ pub(super) fn zero_ops(cx: &mut Context, id: RequestId, request: &GroupRequest) 
 pub(super) fn write_parts(
     cx: &mut Context,
     volume: VolumeId,
-    (group, stripe): (u64, u64),
+    (group, stripe): (GroupId, u64),
     parts: Vec<Part>,
 ) -> Op {
     let first = parts.first().expect("there is one").request;
@@ -152,7 +152,7 @@ mod tests {
             fua: false,
         };
         GroupRequest {
-            group: 0,
+            group: GroupId(0),
             request,
             buffer_offset: 0,
             volume: VolumeId(3),
@@ -224,7 +224,7 @@ mod tests {
         };
         let parts = vec![part(CHUNK..2 * CHUNK, 8), part(0..CHUNK, 9)];
         let alone = parts[..1].to_vec();
-        let op = write_parts(&mut cx, VolumeId(3), (0, 0), parts);
+        let op = write_parts(&mut cx, VolumeId(3), (GroupId(0), 0), parts);
         let Task::Write(prepared) = &op.task else {
             panic!("it writes");
         };
@@ -232,7 +232,7 @@ mod tests {
         assert!(slots.is_sorted() && slots.len() == 2);
         assert_eq!(op.owner, Owner::Request(RequestId(8)));
         assert!(op.occupies && op.parts.is_some_and(|parts| parts.len() == 2));
-        let op = write_parts(&mut cx, VolumeId(3), (0, 0), alone);
+        let op = write_parts(&mut cx, VolumeId(3), (GroupId(0), 0), alone);
         assert!(op.parts.is_none());
     }
 }

@@ -25,8 +25,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use block::{BLOCK_BYTES, Fault, Instant, Outcome, RequestKind, Seat};
-use format::Form;
 use format::seeded::{self, SeededFault};
+use format::{Column, Form, GroupId};
 use plan::action::Event;
 use plan::room::{RoomReport, SeatRoom};
 use plan::{Geometry, GroupRequest, RequestId};
@@ -491,9 +491,9 @@ const fn whole_blocks(low: u64, high: u64) -> (u64, u64) {
 /// Every parity of a stripe changes in so many bytes, at most.
 fn add_parity(
     geometry: &Geometry,
-    (group, stripe): (u64, u64),
+    (group, stripe): (GroupId, u64),
     bytes: u64,
-    part: &mut BTreeMap<u16, u64>,
+    part: &mut BTreeMap<Column, u64>,
 ) {
     let code = geometry.code();
     for slot in 0..code.elements() {
@@ -508,12 +508,12 @@ fn add_parity(
 struct Sum<'a> {
     cx: &'a Context,
     ios: &'a IoTable,
-    group: u64,
+    group: GroupId,
     columns: Vec<u64>,
 }
 
 impl<'a> Sum<'a> {
-    fn new(cx: &'a Context, ios: &'a IoTable, group: u64) -> Self {
+    fn new(cx: &'a Context, ios: &'a IoTable, group: GroupId) -> Self {
         let columns = vec![0; usize::from(cx.geometry.layout().columns())];
         Self {
             cx,
@@ -523,7 +523,7 @@ impl<'a> Sum<'a> {
         }
     }
 
-    fn add(&mut self, part: &BTreeMap<u16, u64>) {
+    fn add(&mut self, part: &BTreeMap<Column, u64>) {
         let geometry = &self.cx.geometry;
         if geometry.free_stripes() > 0 || geometry.is_elastic() {
             // As copies, each drive has a part of the data and the copies of others.
@@ -532,13 +532,13 @@ impl<'a> Sum<'a> {
             return;
         }
         for (&column, bytes) in part {
-            self.columns[usize::from(column)] += bytes;
+            self.columns[column.index()] += bytes;
         }
     }
 
     fn needs(self) -> Needs {
         let mut needs: BTreeMap<Seat, u64> = BTreeMap::new();
-        for (column, &bytes) in (0..).zip(&self.columns) {
+        for (column, &bytes) in self.cx.geometry.columns().zip(&self.columns) {
             let place = self.cx.view().column(&self.cx.geometry, self.group, column);
             for cell in place.cells().filter(|_| bytes > 0) {
                 let twin = self.ios.twins().successor_of(cell.seat);

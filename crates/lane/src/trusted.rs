@@ -37,7 +37,7 @@ pub(super) fn is_plain_fill(cx: &Context, overlay: &Overlay, op: &Op) -> bool {
     }
     let blocks = blocks_of_stripes(&cx.geometry, op);
     let count = blocks.end - blocks.start;
-    let logged = (0..cx.geometry.layout().columns()).any(|column| {
+    let logged = cx.geometry.columns().any(|column| {
         let first = BlockName {
             group: op.group,
             column,
@@ -54,7 +54,7 @@ pub(super) fn missing_pages(cx: &Context, pages: &PageCache, op: &Op) -> BTreeSe
     let blocks = blocks_of_stripes(&cx.geometry, op);
     let first = blocks.start / ENTRIES_PER_META_PAGE;
     let last = blocks.end.saturating_sub(1) / ENTRIES_PER_META_PAGE;
-    let columns = 0..cx.geometry.layout().columns();
+    let columns = cx.geometry.columns();
     let names = columns.flat_map(|column| {
         (first..=last).map(move |index| PageName {
             group: op.group,
@@ -67,7 +67,7 @@ pub(super) fn missing_pages(cx: &Context, pages: &PageCache, op: &Op) -> BTreeSe
 
 #[cfg(test)]
 mod tests {
-    use format::{Entry, MetaPage};
+    use format::{Column, Entry, GroupId, MetaPage};
 
     use super::*;
     use crate::blocks::block;
@@ -80,12 +80,12 @@ mod tests {
         let mut cx = Context::of_test_with("raid6", 6, 16 << 20, |_| {});
         cx.trusted = true;
         let task = Task::Fill {
-            column: 2,
-            target: cx.geometry.layout().cell(0, 2),
+            column: Column(2),
+            target: cx.geometry.home(GroupId(0), Column(2)),
             avoid: Vec::new(),
             held: None,
         };
-        let op = Op::new(Owner::Job(JobId(1)), 0, stripes, task);
+        let op = Op::new(Owner::Job(JobId(1)), GroupId(0), stripes, task);
         (cx, Overlay::default(), op)
     }
 
@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn a_block_that_was_found_bad_is_looked_at() {
         let (cx, overlay, mut op) = begun(0..4);
-        op.found.bad.insert((3, 1));
+        op.found.bad.insert((Column(3), 1));
         assert!(!is_plain_fill(&cx, &overlay, &op));
     }
 
@@ -121,19 +121,19 @@ mod tests {
         };
         // Stripes 4 to 7 are blocks 16 to 31 of each column.
         for around in [15, 32] {
-            overlay.insert(block(5, around), logged);
+            overlay.insert(block(Column(5), around), logged);
         }
         assert!(is_plain_fill(&cx, &overlay, &op));
-        overlay.insert(block(5, 31), logged);
+        overlay.insert(block(Column(5), 31), logged);
         assert!(!is_plain_fill(&cx, &overlay, &op));
     }
 
     #[test]
     fn a_stripe_that_is_trimmed_is_looked_at() {
         let (cx, mut overlay, op) = begun(4..8);
-        overlay.zero(0, 8..9, 7, std::iter::empty());
+        overlay.zero(GroupId(0), 8..9, 7, std::iter::empty());
         assert!(is_plain_fill(&cx, &overlay, &op));
-        overlay.zero(0, 7..8, 7, std::iter::empty());
+        overlay.zero(GroupId(0), 7..8, 7, std::iter::empty());
         assert!(!is_plain_fill(&cx, &overlay, &op));
     }
 
@@ -143,7 +143,7 @@ mod tests {
         let (cx, _, op) = begun(123..125);
         let mut pages = PageCache::new(4096);
         assert_eq!(missing_pages(&cx, &pages, &op).len(), 12);
-        let here = block(3, 496).page();
+        let here = block(Column(3), 496).page();
         pages.put(here, MetaPage::all_written());
         let missing = missing_pages(&cx, &pages, &op);
         assert!(missing.len() == 11 && !missing.contains(&here));

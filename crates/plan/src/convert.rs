@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use block::BLOCK_BYTES;
 use erasure::ElementSet;
 use format::seeded::{self, SeededFault};
-use format::{BlockName, Form};
+use format::{BlockName, Column, Form};
 
 use super::fill::{Chunk, Run};
 use super::sub_stripe::SubStripePlans;
@@ -26,7 +26,7 @@ impl Blocks for Converted<'_> {
         self.to
     }
 
-    fn state(&self, stripe: u64, column: u16, block: u64) -> BlockState {
+    fn state(&self, stripe: u64, column: Column, block: u64) -> BlockState {
         self.blocks.state(stripe, column, block)
     }
 

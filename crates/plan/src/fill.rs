@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use erasure::ElementSet;
+use format::Column;
 use layout::Cell;
 
 use super::sub_stripe::{Operand, SubStripePlans, SubStripeStep, translate};
@@ -15,7 +16,7 @@ use super::{Absent, BlockState, Kind, Lost, Plan, Scratch, Stripe, Transfer, run
 use crate::action::{ComputeStep, IoKind, Slice};
 
 /// A chunk of a group: column and chunk number in the column's cell.
-pub(super) type Chunk = (u16, u64);
+pub(super) type Chunk = (Column, u64);
 
 /// Part of one element of one stripe.
 type Part = (u64, usize, u64, u64);
@@ -216,8 +217,8 @@ pub fn plan_fill(
     plans: &mut SubStripePlans,
     first: Stripe<'_>,
     stripes: Range<u64>,
-    (column, target): (u16, Cell),
-    avoid: &[u16],
+    (column, target): (Column, Cell),
+    avoid: &[Column],
     scratch: Scratch,
 ) -> Result<Plan, Lost> {
     let chunk_bytes = first.geometry.chunk_bytes();

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use block::{BLOCK_BYTES, Hint, Request, Seat};
 use erasure::{Code, Element};
 use format::seeded::{self, SeededFault};
-use format::{BlockName, Form, PAGE_BYTES, VolumeId, pages_per_cell};
+use format::{BlockName, Column, Form, GroupId, PAGE_BYTES, VolumeId, pages_per_cell};
 use layout::bloated::Planes;
 use layout::{Cell, Layout};
 use uuid::Uuid;
@@ -146,7 +146,7 @@ impl Hint for GeometryError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupRequest {
     /// Which group.
-    pub group: u64,
+    pub group: GroupId,
     /// The request; its offset is in bytes of the group's data.
     pub request: Request,
     /// Where the request's bytes begin in its buffer (a router cuts requests at group ends).
@@ -363,7 +363,7 @@ impl Geometry {
     /// # Panics
     /// When the cell has 2^32 blocks or more.
     #[must_use]
-    pub fn map_name(&self, group: u64, column: u16, data: u64) -> BlockName {
+    pub fn map_name(&self, group: GroupId, column: Column, data: u64) -> BlockName {
         let block = self.cell_bytes() / BLOCK_BYTES + data;
         BlockName {
             group,
@@ -380,7 +380,7 @@ impl Geometry {
 
     /// All blocks of some stripes: data, parity, and copies, whatever their form is.
     #[must_use]
-    pub fn blocks_of_stripes(&self, group: u64, stripes: Range<u64>) -> Vec<BlockName> {
+    pub fn blocks_of_stripes(&self, group: GroupId, stripes: Range<u64>) -> Vec<BlockName> {
         let stripes = stripes.start..stripes.end.min(self.stripes_per_group);
         let mut names = Vec::new();
         for stripe in stripes {
@@ -393,9 +393,9 @@ impl Geometry {
     /// Column and chunk of every place of a stripe: those of its elements in each form.
     pub fn places_of_stripe(
         &self,
-        group: u64,
+        group: GroupId,
         stripe: u64,
-    ) -> impl Iterator<Item = (u16, u64)> + '_ {
+    ) -> impl Iterator<Item = (Column, u64)> + '_ {
         { self.forms().iter() }.flat_map(move |&form| {
             let data = self.code.data().len();
             // Data is at the same place in both forms.
@@ -411,7 +411,7 @@ impl Geometry {
     /// The blocks of a stripe that only this form keeps: its parity, or its copies.
     pub fn blocks_only_of(
         &self,
-        group: u64,
+        group: GroupId,
         stripe: u64,
         form: Form,
     ) -> impl Iterator<Item = BlockName> + '_ {
@@ -422,8 +422,8 @@ impl Geometry {
     /// The blocks of a chunk.
     fn blocks_at(
         &self,
-        group: u64,
-        (column, chunk): (u16, u64),
+        group: GroupId,
+        (column, chunk): (Column, u64),
     ) -> impl Iterator<Item = BlockName> + use<> {
         let per_chunk = self.chunk_bytes / BLOCK_BYTES;
         (chunk * per_chunk..(chunk + 1) * per_chunk).map(move |block| BlockName {
@@ -591,12 +591,12 @@ impl Geometry {
 
     /// The pages beside a cell that holds `column`, in their order on the drive: column and number of each.
     #[must_use]
-    pub fn pages_beside(&self, column: u16) -> Vec<(u16, u32)> {
+    pub fn pages_beside(&self, column: Column) -> Vec<(Column, u32)> {
         let (pages, copies) = (self.pages_per_cell(), self.page_copies());
         let columns = u64::from(self.layout.columns());
         let before = |distance: u64| {
-            let before = (u64::from(column) + columns * copies - distance) % columns;
-            u16::try_from(before).expect("below the number of columns")
+            let before = (u64::from(column.0) + columns * copies - distance) % columns;
+            Column(u16::try_from(before).expect("below the number of columns"))
         };
         let index = |index: u64| u32::try_from(index).expect("few pages");
         let interleaved = self
@@ -666,6 +666,17 @@ impl Geometry {
         self.code().columns() == self.layout().columns()
     }
 
+    /// The columns of a group, in ascending order.
+    pub fn columns(&self) -> impl DoubleEndedIterator<Item = Column> + Clone + use<> {
+        Column::each(Column(0)..Column(self.layout.columns()))
+    }
+
+    /// The cell where the layout has a column: its home.
+    #[must_use]
+    pub fn home(&self, group: GroupId, column: Column) -> Cell {
+        self.layout.cell(group.0, column.0)
+    }
+
     /// Stripes in a group, the free ones too.
     #[must_use]
     pub const fn stripes_per_group(&self) -> u64 {
@@ -686,15 +697,15 @@ impl Geometry {
 
     /// The lane that serves a group.
     #[must_use]
-    pub fn lane_of(&self, group: u64) -> u16 {
-        u16::try_from(group % u64::from(self.lanes)).expect("a remainder of a u16")
+    pub fn lane_of(&self, group: GroupId) -> u16 {
+        u16::try_from(group.0 % u64::from(self.lanes)).expect("a remainder of a u16")
     }
 
     /// Column of the group and chunk of that column's cell where an element of a stripe in this form lies. Data has the
     /// same slots and places in both forms.
     #[must_use]
-    pub fn place(&self, group: u64, stripe: u64, form: Form, slot: usize) -> (u16, u64) {
-        let number = group * self.stripes_per_group + stripe;
+    pub fn place(&self, group: GroupId, stripe: u64, form: Form, slot: usize) -> (Column, u64) {
+        let number = group.0 * self.stripes_per_group + stripe;
         let narrow =
             |value: usize| u16::try_from(value).expect("stripes have fewer than 2^16 units");
         match form {
@@ -702,7 +713,7 @@ impl Geometry {
                 let element = self.element(slot);
                 let place = self.layout.place(number, stripe, element.column);
                 let chunk = place.slot * u64::from(self.code.rows()) + u64::from(element.row);
-                (place.column, chunk)
+                (Column(place.column), chunk)
             }
             Form::Copies => {
                 let data = self.code.data().len();
@@ -713,7 +724,7 @@ impl Geometry {
                     false => planes.copy_place(number, stripe, unit, copy),
                 };
                 let before = u64::from(copy) * self.chunks_per_plane();
-                (place.column, before + place.slot)
+                (Column(place.column), before + place.slot)
             }
         }
     }

@@ -218,7 +218,7 @@ impl Facts<'_> {
 mod tests {
     use block::BLOCK_BYTES;
     use erasure::ElementSet;
-    use format::Form;
+    use format::{Column, Form, GroupId};
     use plan::action::{BufferId, Slice};
     use plan::{Row, ScratchId};
 
@@ -228,16 +228,16 @@ mod tests {
 
     /// What should be in each slot: plain sum, and the batch that wrote it.
     fn elements(of: &[(u32, u64)]) -> Vec<Element> {
-        let element = |(column, &(sum, sequence)): (u16, &(u32, u64))| {
+        let element = |(column, &(sum, sequence)): (Column, &(u32, u64))| {
             let name = BlockName {
-                group: 0,
+                group: GroupId(0),
                 column,
                 block: 3,
             };
             let entry = Entry::new(POOL, name, sum, sequence);
             Element { name, entry }
         };
-        (0..).zip(of).map(element).collect()
+        (0..).map(Column).zip(of).map(element).collect()
     }
 
     /// A trial in a row of one element per column, all of which were read.
@@ -258,7 +258,7 @@ mod tests {
                 form: Form::Parity,
                 low: 0,
             },
-            doubted: vec![doubted],
+            doubted: vec![Column(doubted)],
             results: results.map(|slot| (slot, slice)).collect(),
             believed,
         }

@@ -29,7 +29,7 @@ use std::time::Duration;
 
 use block::{Fault, Instant, Outcome, Seat};
 use format::seeded::{self, SeededFault};
-use format::{BlockName, PAGE_BYTES, PageName};
+use format::{BlockName, Column, GroupId, PAGE_BYTES, PageName};
 use plan::action::{BufferId, Slice};
 use plan::{ScratchId, Transfer};
 
@@ -87,7 +87,7 @@ enum Phase {
 struct Collected {
     blocks: Vec<(BlockName, Logged)>,
     /// Stripes that become unwritten, each with the batch that logged this.
-    zeroed: Vec<((u64, u64), u64)>,
+    zeroed: Vec<((GroupId, u64), u64)>,
     /// Batches whose memory it reads.
     pinned: BTreeSet<u64>,
 }
@@ -140,7 +140,7 @@ pub(super) struct Ended {
     /// nothing either.
     pub(super) no_effect: bool,
     /// In elastic pools: the groups of which it has changed entries.
-    pub(super) groups: BTreeSet<u64>,
+    pub(super) groups: BTreeSet<GroupId>,
 }
 
 impl Ended {
@@ -162,7 +162,7 @@ pub(super) struct Running {
     /// Blocks that stay logged: a drive that stays in the pool has refused them, or they have no place.
     held_back: BTreeSet<BlockName>,
     /// Columns that returned with their drive while the checkpoint ran: nothing was written there.
-    back: BTreeSet<(u64, u16)>,
+    back: BTreeSet<(GroupId, Column)>,
     /// Some blocks turned out to have no place when it was too late to log them again.
     late: bool,
     /// Blocks that were put in place. They stay in memory until they are durable there.
@@ -180,7 +180,7 @@ pub(super) struct Running {
     /// The oldest batch that the journal must keep after this checkpoint.
     first: u64,
     /// In elastic pools: the groups of which it changes entries.
-    groups: BTreeSet<u64>,
+    groups: BTreeSet<GroupId>,
     pages: BTreeSet<PageName>,
     /// Pages that are only read: preserved blocks are selected by them (`preserved.rs`).
     read_for: BTreeSet<PageName>,
@@ -267,7 +267,7 @@ impl Checkpoints {
     }
 
     /// True if the checkpoint under way writes a page of the group.
-    pub(super) fn writes_of(&self, group: u64) -> bool {
+    pub(super) fn writes_of(&self, group: GroupId) -> bool {
         let running = self.running.as_ref();
         running.is_some_and(|running| running.pages.iter().any(|name| name.group == group))
     }
@@ -384,7 +384,7 @@ impl Checkpoints {
 
     /// True if a fill must not write to a column now: an older version of one of its blocks may be on its way to the
     /// target, and arrive after the fill's write. The fill is planned again when all installs have ended.
-    pub(super) fn fill_must_wait(&mut self, op: OpId, group: u64, column: u16) -> bool {
+    pub(super) fn fill_must_wait(&mut self, op: OpId, group: GroupId, column: Column) -> bool {
         let installing = self.running.as_ref().is_some_and(|running| {
             let Phase::Installing { collected, .. } = &running.phase else {
                 return false;
@@ -431,7 +431,7 @@ impl Checkpoints {
 
     /// A column has returned with its drive and was not filled. The checkpoint under way does not write its blocks
     /// there; the next one does.
-    pub(super) fn column_is_back(&mut self, group: u64, column: u16) {
+    pub(super) fn column_is_back(&mut self, group: GroupId, column: Column) {
         if let Some(running) = self.running.as_mut() {
             running.back.insert((group, column));
             self.wanted = true;

@@ -1,5 +1,5 @@
 use block::BLOCK_BYTES;
-use format::{Entry, HeldIn, MetaPage};
+use format::{Column, Entry, GroupId, HeldIn, MetaPage};
 use plan::action::IoId;
 
 use super::*;
@@ -19,12 +19,12 @@ struct Lab {
     preserved: BTreeSet<BlockName>,
     preserved_late: BTreeSet<BlockName>,
     /// Stripes that were made unwritten.
-    unwritten: Vec<(u64, u64)>,
+    unwritten: Vec<(GroupId, u64)>,
     /// The fault of an install that a drive that stays in the pool has refused.
     refused: Option<Fault>,
 }
 
-fn page(column: u16) -> PageName {
+fn page(column: Column) -> PageName {
     block(column, 0).page()
 }
 
@@ -48,7 +48,7 @@ impl Lab {
     }
 
     /// Batch `sequence` has logged a block.
-    fn log(&mut self, column: u16, at: u32, sequence: u64) {
+    fn log(&mut self, column: Column, at: u32, sequence: u64) {
         let slice = Slice {
             buffer: BufferId::Scratch(ScratchId(sequence)),
             offset: u64::from(at) * BLOCK_BYTES,
@@ -56,7 +56,7 @@ impl Lab {
         };
         let logged = Logged {
             bytes: Bytes::Memory(slice),
-            entry: Entry::of_map(HeldIn::parity(column.into()), sequence),
+            entry: Entry::of_map(HeldIn::parity(column.0.into()), sequence),
             sequence,
         };
         self.overlay.insert(block(column, at), logged);
@@ -65,7 +65,7 @@ impl Lab {
     /// With block 4 of column 1 logged by batch 7.
     fn logged() -> Self {
         let mut lab = Self::new();
-        lab.log(1, 4, 7);
+        lab.log(Column(1), 4, 7);
         lab
     }
 
@@ -229,12 +229,12 @@ fn blocks_pages_in_two_turns_and_the_anchor_follow_one_another_with_flushes_betw
     assert_eq!(steps, expected);
     let ended = lab.checkpoints.end();
     assert!((ended.covers, ended.first) == (7, 8) && !ended.holds_back() && ended.progress);
-    assert!(lab.overlay.get(block(1, 4)).is_none());
+    assert!(lab.overlay.get(block(Column(1), 4)).is_none());
     assert_eq!(
-        lab.pages.entry(block(1, 4)),
+        lab.pages.entry(block(Column(1), 4)),
         Some(Entry::of_map(HeldIn::parity(1), 7))
     );
-    assert!(!lab.pages.is_dirty(page(1)));
+    assert!(!lab.pages.is_dirty(page(Column(1))));
     assert!(lab.checkpoints.is_idle());
 }
 
@@ -249,21 +249,21 @@ fn without_anything_to_put_in_place_only_the_tail_moves() {
 #[test]
 fn what_is_logged_meanwhile_is_left_to_the_next_checkpoint() {
     let mut lab = Lab::logged();
-    lab.log(2, 4, 7);
+    lab.log(Column(2), 4, 7);
     lab.begin(7);
-    lab.log(1, 4, 8);
+    lab.log(Column(1), 4, 8);
     lab.flushed();
     assert_eq!(lab.writes(), [("block", 2)]);
-    lab.log(2, 4, 9);
+    lab.log(Column(2), 4, 9);
     let ended = lab.end(Next::Wait);
     assert_eq!(
         ended.first, 8,
         "batch 9 is newer than what it has put in place"
     );
-    assert!(lab.overlay.get(block(1, 4)).is_some());
-    assert!(lab.overlay.get(block(2, 4)).is_some());
+    assert!(lab.overlay.get(block(Column(1), 4)).is_some());
+    assert!(lab.overlay.get(block(Column(2), 4)).is_some());
     assert_eq!(
-        lab.pages.entry(block(2, 4)),
+        lab.pages.entry(block(Column(2), 4)),
         Some(Entry::of_map(HeldIn::parity(2), 7))
     );
 }
@@ -275,8 +275,9 @@ fn it_waits_for_its_pages() {
     lab.begin(7);
     assert_eq!(lab.flushed(), Next::Wait);
     assert_eq!(lab.writes(), []);
-    assert!(lab.checkpoints.pages(0).written.contains(&page(1)));
-    lab.pages.put(page(1), MetaPage::filled(Entry::WRITTEN, 1));
+    assert!(lab.checkpoints.pages(0).written.contains(&page(Column(1))));
+    lab.pages
+        .put(page(Column(1)), MetaPage::filled(Entry::WRITTEN, 1));
     let (cx, ios) = (&mut lab.cx, &mut lab.ios);
     let running = lab.checkpoints.running();
     running.page_here(cx, ios, &lab.overlay, &lab.pages);
@@ -286,12 +287,16 @@ fn it_waits_for_its_pages() {
 #[test]
 fn trimmed_stripes_are_unwritten_by_their_pages() {
     let mut lab = Lab::new();
-    lab.overlay.zero(0, 3..4, 7, std::iter::empty());
+    lab.overlay.zero(GroupId(0), 3..4, 7, std::iter::empty());
     let next = lab.begin(7);
     lab.end(next);
-    assert_eq!(lab.unwritten, [(0, 3)]);
-    assert!(!lab.overlay.is_zeroed(0, 3));
-    assert!((0..6).all(|column| lab.pages.are_unwritten(block(column, 12), 4)));
+    assert_eq!(lab.unwritten, [(GroupId(0), 3)]);
+    assert!(!lab.overlay.is_zeroed(GroupId(0), 3));
+    assert!(
+        (0..6)
+            .map(Column)
+            .all(|column| lab.pages.are_unwritten(block(column, 12), 4))
+    );
 }
 
 #[test]
@@ -309,7 +314,7 @@ fn a_flush_that_fails_ends_it() {
 #[test]
 fn what_a_drive_that_stays_has_refused_stays_logged() {
     let mut lab = Lab::logged();
-    lab.log(2, 5, 9);
+    lab.log(Column(2), 5, 9);
     lab.begin(9);
     lab.flushed();
     assert_eq!(lab.answer(&[1]), Next::Wait, "for the pool's verdict");
@@ -317,8 +322,8 @@ fn what_a_drive_that_stays_has_refused_stays_logged() {
     let ended = lab.end(next);
     assert_eq!(lab.refused, Some(Fault::Full));
     assert!(ended.first == 7 && ended.holds_back() && ended.progress);
-    assert!(lab.overlay.get(block(1, 4)).is_some());
-    assert!(lab.overlay.get(block(2, 5)).is_none());
+    assert!(lab.overlay.get(block(Column(1), 4)).is_some());
+    assert!(lab.overlay.get(block(Column(2), 5)).is_none());
 }
 
 #[test]
@@ -351,17 +356,17 @@ fn pages_that_a_drive_has_refused_are_written_anew_by_the_next_checkpoint() {
     lab.answer(&[2]);
     assert_eq!(lab.judge(2, false), Next::Refused(Fault::Full));
     assert!(lab.refuse().holds_back());
-    assert!(lab.pages.is_dirty(page(1)));
+    assert!(lab.pages.is_dirty(page(Column(1))));
     let next = lab.begin(7);
     let ended = lab.end(next);
     assert_eq!(ended.first, 8);
-    assert!(!lab.pages.is_dirty(page(1)));
+    assert!(!lab.pages.is_dirty(page(Column(1))));
 }
 
 #[test]
 fn pages_of_a_trim_are_written_anew_where_the_flush_fails_that_covers_them() {
     let mut lab = Lab::new();
-    lab.overlay.zero(0, 3..4, 7, std::iter::empty());
+    lab.overlay.zero(GroupId(0), 3..4, 7, std::iter::empty());
     let mut next = lab.begin(7);
     for _ in 0..2 {
         assert_eq!(next, Next::Flush, "of the records, and between the turns");
@@ -370,12 +375,20 @@ fn pages_of_a_trim_are_written_anew_where_the_flush_fails_that_covers_them() {
         next = lab.answer(&[]);
     }
     assert_eq!(next, Next::Flush, "of the pages");
-    assert!((0..6).all(|column| !lab.pages.is_dirty(page(column))));
+    assert!(
+        (0..6)
+            .map(Column)
+            .all(|column| !lab.pages.is_dirty(page(column)))
+    );
     let (cx, ios) = (&mut lab.cx, &mut lab.ios);
     let next = { lab.checkpoints.running() }.flushed(cx, ios, Err(Fault::Medium));
     assert_eq!(next, Next::Refused(Fault::Medium));
     assert!(lab.refuse().holds_back());
-    assert!((0..6).all(|column| lab.pages.is_dirty(page(column))));
+    assert!(
+        (0..6)
+            .map(Column)
+            .all(|column| lab.pages.is_dirty(page(column)))
+    );
     let next = lab.begin(7);
     let steps = lab.finish(next);
     assert_eq!(steps[..4], ["flush", "6 x page", "flush", "6 x page"]);
@@ -384,11 +397,11 @@ fn pages_of_a_trim_are_written_anew_where_the_flush_fails_that_covers_them() {
 #[test]
 fn a_column_that_came_back_meanwhile_stays_logged() {
     let mut lab = Lab::logged();
-    lab.checkpoints.column_is_back(0, 1);
+    lab.checkpoints.column_is_back(GroupId(0), Column(1));
     assert!(lab.checkpoints.is_idle(), "none runs");
     lab.begin(7);
     lab.flushed();
-    lab.checkpoints.column_is_back(0, 1);
+    lab.checkpoints.column_is_back(GroupId(0), Column(1));
     let ended = lab.end(Next::Wait);
     assert!(ended.first == 7 && !ended.progress);
     assert!(lab.checkpoints.waits(), "the next one puts it in place");
@@ -397,23 +410,23 @@ fn a_column_that_came_back_meanwhile_stays_logged() {
 #[test]
 fn preserved_blocks_hold_the_tail() {
     let mut lab = Lab::logged();
-    lab.preserved.insert(block(1, 4));
+    lab.preserved.insert(block(Column(1), 4));
     let next = lab.begin(8);
     assert_eq!(lab.end(next).first, 7);
     // Batch 9 logs the block again while pages are written.
     let next = lab.begin(8);
-    lab.log(1, 4, 9);
+    lab.log(Column(1), 4, 9);
     assert_eq!(lab.end(next).first, 9);
 }
 
 #[test]
 fn what_turns_out_to_have_no_place_when_it_should_be_durable_stays_logged() {
     let mut lab = Lab::logged();
-    lab.preserved_late.insert(block(1, 4));
+    lab.preserved_late.insert(block(Column(1), 4));
     let next = lab.begin(7);
     let ended = lab.end(next);
     assert!(ended.first == 7 && ended.holds_back() && !ended.in_the_way);
-    assert!(lab.overlay.get(block(1, 4)).is_some());
+    assert!(lab.overlay.get(block(Column(1), 4)).is_some());
 }
 
 #[test]
@@ -453,9 +466,15 @@ fn a_page_that_has_not_changed_is_written_where_a_cell_is_filled() {
     lab.cx.change_view(|view, geometry| {
         view.seat_out(Seat(1));
         view.seat_in(Seat(1));
-        view.begin_fill(geometry, 0, 1, geometry.layout().cell(0, 1));
+        view.begin_fill(
+            geometry,
+            GroupId(0),
+            Column(1),
+            geometry.home(GroupId(0), Column(1)),
+        );
     });
-    lab.checkpoints.await_next(JOB, [page(0), page(1)]);
+    lab.checkpoints
+        .await_next(JOB, [page(Column(0)), page(Column(1))]);
     lab.begin(7);
     assert_eq!(lab.flushed(), Next::Flush, "the first turn has no copy");
     assert_eq!(lab.flushed(), Next::Wait);
@@ -498,15 +517,30 @@ fn one_begins_by_itself_when_nothing_has_been_logged_for_a_second() {
 #[test]
 fn a_fill_does_not_write_to_a_column_while_blocks_go_there() {
     let mut lab = Lab::logged();
-    assert!(!lab.checkpoints.fill_must_wait(OpId(3), 0, 1));
+    assert!(
+        !lab.checkpoints
+            .fill_must_wait(OpId(3), GroupId(0), Column(1))
+    );
     lab.begin(7);
-    assert!(!lab.checkpoints.fill_must_wait(OpId(3), 0, 1));
+    assert!(
+        !lab.checkpoints
+            .fill_must_wait(OpId(3), GroupId(0), Column(1))
+    );
     lab.flushed();
-    assert!(!lab.checkpoints.fill_must_wait(OpId(3), 0, 2));
-    assert!(lab.checkpoints.fill_must_wait(OpId(3), 0, 1));
+    assert!(
+        !lab.checkpoints
+            .fill_must_wait(OpId(3), GroupId(0), Column(2))
+    );
+    assert!(
+        lab.checkpoints
+            .fill_must_wait(OpId(3), GroupId(0), Column(1))
+    );
     assert_eq!(lab.checkpoints.take_fills(), [OpId(3)]);
     lab.answer(&[]);
-    assert!(!lab.checkpoints.fill_must_wait(OpId(3), 0, 1));
+    assert!(
+        !lab.checkpoints
+            .fill_must_wait(OpId(3), GroupId(0), Column(1))
+    );
     lab.checkpoints.fill_waits(OpId(4), 7);
     assert_eq!(lab.checkpoints.take_fills(), [OpId(4)]);
     lab.checkpoints.fill_waits(OpId(4), 8);
@@ -536,7 +570,7 @@ fn pages_count_as_on_their_way_from_when_they_are_laid_out_until_they_are_durabl
     lab.begin(7);
     let on_their_way = |lab: &Lab| lab.checkpoints.pages(0).on_their_way;
     lab.flushed();
-    assert!(!on_their_way(&lab) && lab.checkpoints.writes_of(0));
+    assert!(!on_their_way(&lab) && lab.checkpoints.writes_of(GroupId(0)));
     lab.answer(&[]);
     assert!(on_their_way(&lab));
     assert_eq!(lab.answer(&[]), Next::Flush);

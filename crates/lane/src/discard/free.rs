@@ -8,6 +8,7 @@
 use std::ops::Range;
 
 use block::BLOCK_BYTES;
+use format::GroupId;
 
 use super::known::{KnownSpace, entries_of_cell};
 use crate::context::Context;
@@ -15,10 +16,10 @@ use crate::context::Context;
 impl KnownSpace<'_> {
     /// True if a group is known, without I/O, to hold nothing that counts. Its pages are in memory when a checkpoint
     /// has just made its last stripe unwritten.
-    pub(super) fn group_holds_nothing(&self, cx: &Context, group: u64) -> bool {
+    pub(super) fn group_holds_nothing(&self, cx: &Context, group: GroupId) -> bool {
         let blocks = cx.geometry.cell_bytes() / BLOCK_BYTES;
         let blocks = u32::try_from(blocks).expect("cells have fewer than 2^32 blocks");
-        (0..cx.geometry.layout().columns()).all(|column| {
+        cx.geometry.columns().all(|column| {
             let (first, _) = entries_of_cell(cx, group, column);
             self.entries.pages.are_unwritten(first, blocks)
                 && !self.entries.overlay.holds(first, blocks)
@@ -30,7 +31,7 @@ impl KnownSpace<'_> {
     pub(super) fn free_stripes_beside(
         &self,
         cx: &Context,
-        group: u64,
+        group: GroupId,
         mut stripes: Range<u64>,
     ) -> Vec<u64> {
         if cx.geometry.free_stripes() == 0 {

@@ -1,5 +1,5 @@
 use block::BLOCK_BYTES;
-use format::{BlockName, Entry, HeldIn, MetaPage};
+use format::{BlockName, Column, Entry, GroupId, HeldIn, MetaPage};
 use plan::action::Action;
 
 use super::*;
@@ -31,7 +31,7 @@ const STRIPES: u64 = 16;
 const fn emptied(stripe: u64) -> Emptied {
     Emptied {
         only: None,
-        group: 0,
+        group: GroupId(0),
         stripe,
     }
 }
@@ -46,7 +46,7 @@ impl Lab {
         let cx = Context::of_test_with("raid6", 6, 256 << 10, change);
         assert_eq!(cx.geometry.stripes_per_group(), STRIPES);
         let mut pages = PageCache::new(64);
-        for column in 0..6 {
+        for column in (0..6).map(Column) {
             let page = MetaPage::filled(Entry::UNWRITTEN, 1);
             pages.put(block(column, 0).page(), page);
         }
@@ -66,7 +66,7 @@ impl Lab {
             pages: &lab.pages,
             sequence: 100,
         };
-        assert_eq!(lab.maps.load(&lab.cx, entries, 0), Ok(Vec::new()));
+        assert_eq!(lab.maps.load(&lab.cx, entries, GroupId(0)), Ok(Vec::new()));
         lab
     }
 
@@ -87,7 +87,7 @@ impl Lab {
     /// The next run of stripes of group 0.
     fn next_stripes(&mut self) -> Option<Range<u64>> {
         let run = self.next()?;
-        assert_eq!((run.group, run.what), (0, Discarded::Stripes));
+        assert_eq!((run.group, run.what), (GroupId(0), Discarded::Stripes));
         Some(run.stripes)
     }
 
@@ -216,11 +216,11 @@ fn stripes_that_were_written_since_are_not_discarded() {
     let mut lab = Lab::new();
     lab.unwritten(0..5);
     // Stripe 1 is logged, stripe 2 trimmed again, stripe 3 in place and its entry on drives.
-    lab.log(block(2, 4));
-    lab.overlay.zero(0, 2..3, 8, std::iter::empty());
+    lab.log(block(Column(2), 4));
+    lab.overlay.zero(GroupId(0), 2..3, 8, std::iter::empty());
     let mut page = MetaPage::filled(Entry::UNWRITTEN, 1);
-    page.set(block(2, 12).entry(), Entry::WRITTEN, 2);
-    lab.pages.put(block(2, 0).page(), page);
+    page.set(block(Column(2), 12).entry(), Entry::WRITTEN, 2);
+    lab.pages.put(block(Column(2), 0).page(), page);
     assert_eq!(lab.begin_next(), Begun::Asked);
     let asked: Vec<_> = (0..6)
         .flat_map(|seat| [(seat, 0, 4), (seat, 16, 4)])
@@ -248,12 +248,12 @@ fn pages_that_are_not_in_memory_are_read_first() {
 fn pages_that_drives_do_not_have_put_it_off_until_a_checkpoint_has_ended() {
     let mut lab = Lab::new();
     lab.unwritten(0..1);
-    lab.pages.set(block(3, 60), Entry::WRITTEN);
+    lab.pages.set(block(Column(3), 60), Entry::WRITTEN);
     assert_eq!(lab.begin_next(), Begun::Nothing);
     lab.discards.end(&mut lab.cx);
     assert_eq!(lab.next(), None);
-    lab.pages.written(block(3, 0).page());
-    lab.written.insert(block(3, 0).page());
+    lab.pages.written(block(Column(3), 0).page());
+    lab.written.insert(block(Column(3), 0).page());
     lab.unwritten(5..5);
     assert_eq!(lab.begin_next(), Begun::Nothing, "it is on its way");
     lab.discards.end(&mut lab.cx);
@@ -270,7 +270,12 @@ fn a_column_that_is_not_at_home_alone_is_not_discarded() {
     lab.ios.begin_twin(Seat(2), Seat(7));
     lab.cx.change_view(|view, geometry| {
         view.seat_out(Seat(3));
-        view.begin_fill(geometry, 0, 4, geometry.layout().cell(0, 4));
+        view.begin_fill(
+            geometry,
+            GroupId(0),
+            Column(4),
+            geometry.home(GroupId(0), Column(4)),
+        );
     });
     assert_eq!(lab.begin_next(), Begun::Asked);
     let seats: Vec<u16> = lab.asked().iter().map(|&(seat, ..)| seat).collect();
@@ -301,11 +306,11 @@ fn a_group_that_is_logged_written_or_worked_on_is_put_off() {
     lab.has_job = true;
     assert!(put_off(&mut lab));
     lab.has_job = false;
-    lab.written.insert(block(3, 0).page());
+    lab.written.insert(block(Column(3), 0).page());
     assert!(put_off(&mut lab));
     lab.written.clear();
     assert!(!put_off(&mut lab));
-    lab.overlay.zero(0, 2..3, 8, std::iter::empty());
+    lab.overlay.zero(GroupId(0), 2..3, 8, std::iter::empty());
     assert!(put_off(&mut lab));
 }
 
@@ -348,26 +353,26 @@ fn a_group_that_begins_a_new_life_is_not_discarded_for_the_old_one() {
     lab.unwritten(3..5);
     lab.discards.made_unwritten([emptied(9)]);
     let run = lab.next().unwrap();
-    lab.discards.forget(1..3);
+    lab.discards.forget(GroupId(1)..GroupId(3));
     assert!(!lab.discards.is_forgotten());
     // The run waits for its locks: it must not become a candidate again.
-    lab.discards.forget(0..1);
+    lab.discards.forget(GroupId(0)..GroupId(1));
     assert!(!lab.discards.needs_map(&run, true));
     assert_eq!(lab.begin(&run), Begun::Nothing);
     lab.discards.end(&mut lab.cx);
     assert!(lab.checkpoint_ends(true));
     let next = lab.next().unwrap();
-    assert_eq!((next.group, next.what), (3, Discarded::Group));
+    assert_eq!((next.group, next.what), (GroupId(3), Discarded::Group));
 }
 
 #[test]
 fn free_stripes_are_left_but_in_a_group_that_holds_nothing() {
     let mut lab = Lab::with_free_stripes(2);
     let free: Vec<u64> = (0..STRIPES)
-        .filter(|&stripe| lab.maps.is_known_free(0, stripe))
+        .filter(|&stripe| lab.maps.is_known_free(GroupId(0), stripe))
         .collect();
     assert_eq!(free.len(), 2);
-    lab.log(block(0, 0));
+    lab.log(block(Column(0), 0));
     lab.unwritten(3..4);
     assert_eq!(lab.begin_next(), Begun::Asked);
     lab.answer(6, Ok(()));
@@ -383,11 +388,14 @@ fn free_stripes_are_left_but_in_a_group_that_holds_nothing() {
 #[test]
 fn a_stripe_that_data_has_left_is_not_a_candidate() {
     let mut lab = Lab::with_free_stripes(2);
-    let Taken::Stripe(to) = lab.maps.take_free((0, 3), false, |_| true) else {
+    let Taken::Stripe(to) = lab.maps.take_free((GroupId(0), 3), false, |_| true) else {
         panic!("two are free");
     };
     let to = u32::try_from(to).unwrap();
-    assert!(lab.maps.moved(&mut lab.cx, (0, 3), HeldIn::parity(to), 9));
+    assert!(
+        lab.maps
+            .moved(&mut lab.cx, (GroupId(0), 3), HeldIn::parity(to), 9)
+    );
     lab.unwritten(3..5);
     assert_eq!(lab.next_stripes(), Some(4..5));
 }

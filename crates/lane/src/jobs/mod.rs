@@ -25,7 +25,7 @@ use std::ops::Range;
 
 use block::{Fault, Instant, Outcome, Seat};
 use format::seeded::{self, SeededFault};
-use format::{Entry, PageName};
+use format::{Column, Entry, GroupId, PageName};
 use layout::Cell;
 use plan::Geometry;
 use plan::action::{Event, FormCounts, Steer};
@@ -54,7 +54,7 @@ pub(super) enum Begun {
 pub(super) enum Next {
     /// A step: this task on these stripes of the group. Then the job is to be asked again.
     Step {
-        group: u64,
+        group: GroupId,
         stripes: Range<u64>,
         task: Task,
     },
@@ -78,8 +78,8 @@ pub(super) enum Ended {
     /// The fill has failed. The view gives up its target, and the event is reported when no operation that was planned
     /// before is in flight.
     FillFailed {
-        group: u64,
-        column: u16,
+        group: GroupId,
+        column: Column,
         target: Cell,
         fault: Fault,
     },
@@ -137,7 +137,7 @@ impl GroupJobs {
 
     /// The checkpoint that a job waited for has ended, with this fault if it has failed. Returns the group if it is
     /// made unwritten now; otherwise the job is at its end.
-    pub(super) fn checkpointed(&mut self, id: JobId, fault: Option<Fault>) -> Option<u64> {
+    pub(super) fn checkpointed(&mut self, id: JobId, fault: Option<Fault>) -> Option<GroupId> {
         let job = self.job(id);
         job.waiting = false;
         job.fault = job.fault.or(fault);
@@ -146,7 +146,7 @@ impl GroupJobs {
     }
 
     /// True if a job works on a group, or will.
-    pub(super) fn has(&self, group: u64) -> bool {
+    pub(super) fn has(&self, group: GroupId) -> bool {
         self.jobs.values().any(|job| job.group == group)
     }
 
@@ -155,7 +155,7 @@ impl GroupJobs {
     }
 
     /// The scrub of a group, if it has not taken its first step.
-    pub(super) fn scrub_to_begin(&self, group: u64) -> Option<JobId> {
+    pub(super) fn scrub_to_begin(&self, group: GroupId) -> Option<JobId> {
         let scrubs = |job: &Job| {
             job.group == group && matches!(job.kind, Kind::Scrub) && job.next_stripe == 0
         };
@@ -164,7 +164,7 @@ impl GroupJobs {
     }
 
     /// The group that a job is about to make unwritten.
-    pub(super) fn zeroes(&self, id: JobId) -> Option<u64> {
+    pub(super) fn zeroes(&self, id: JobId) -> Option<GroupId> {
         let job = &self.jobs[&id];
         matches!(job.kind, Kind::Zero).then_some(job.group)
     }
@@ -290,7 +290,12 @@ impl GroupJobs {
     }
 
     /// A more urgent fill uses a drive of this one, or none does any more: then it may be [`due`](Self::due).
-    pub(super) fn yield_fill(&mut self, now: Instant, (group, column): (u64, u16), yields: bool) {
+    pub(super) fn yield_fill(
+        &mut self,
+        now: Instant,
+        (group, column): (GroupId, Column),
+        yields: bool,
+    ) {
         for job in self.jobs.values_mut() {
             if job.group == group && job.column_filled() == Some(column) {
                 job.yields = yields;
@@ -412,7 +417,7 @@ impl GroupJobs {
     }
 
     /// Stripes of a group, or of any, are converted no more.
-    pub(super) fn stop_conversions(&mut self, group: Option<u64>) {
+    pub(super) fn stop_conversions(&mut self, group: Option<GroupId>) {
         for job in self.jobs.values_mut() {
             let stops = group.is_none_or(|group| job.group == group);
             if stops && matches!(job.kind, Kind::Convert { .. }) {
@@ -535,7 +540,7 @@ impl GroupJobs {
     }
 
     /// Stops a fill that is under way, for `Command::Abandon`; it ends with `FillFailed`.
-    pub(super) fn abandon_fill(&mut self, now: Instant, group: u64, column: u16) {
+    pub(super) fn abandon_fill(&mut self, now: Instant, group: GroupId, column: Column) {
         for job in self.jobs.values_mut() {
             if job.group == group && job.column_filled() == Some(column) {
                 job.fail(Fault::Shutdown);
@@ -545,7 +550,7 @@ impl GroupJobs {
     }
 
     /// Stops the scrub of a group. Returns the jobs that are to be asked for what they do next.
-    pub(super) fn abandon_scrub(&mut self, group: u64) -> Vec<JobId> {
+    pub(super) fn abandon_scrub(&mut self, group: GroupId) -> Vec<JobId> {
         let scrubs = |job: &Job| job.group == group && matches!(job.kind, Kind::Scrub);
         let scrubs = self.jobs.iter_mut().filter(|(_, job)| scrubs(job));
         scrubs
@@ -558,7 +563,7 @@ impl GroupJobs {
 }
 
 /// True if a group cannot lose another column.
-fn is_urgent(cx: &Context, group: u64) -> bool {
+fn is_urgent(cx: &Context, group: GroupId) -> bool {
     let columns = cx.view().columns(&cx.geometry, group);
     let absent = columns.iter().filter(|column| !column.readable()).count();
     absent >= usize::from(cx.geometry.code().tolerance())

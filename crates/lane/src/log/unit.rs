@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use block::Instant;
-use format::{BlockName, DESCRIPTOR_BYTES, Descriptor, Form, HeldIn};
+use format::{BlockName, DESCRIPTOR_BYTES, Descriptor, Form, GroupId, HeldIn};
 use plan::action::Slice;
 
 use crate::ids::OpId;
@@ -12,7 +12,7 @@ use crate::ids::OpId;
 /// Stripes that become unwritten.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Zeroed {
-    pub(crate) group: u64,
+    pub(crate) group: GroupId,
     pub(crate) stripes: Range<u64>,
     /// Only what this form alone keeps.
     pub(crate) only: Option<Form>,
@@ -39,7 +39,7 @@ pub(crate) struct Unit {
     /// Stripes that are zeroed.
     pub(crate) zeroed: Option<Zeroed>,
     /// A stripe of the group's data that moves to another stripe or another form: group, stripe of the data, new place.
-    pub(crate) moved: Option<(u64, u64, HeldIn)>,
+    pub(crate) moved: Option<(GroupId, u64, HeldIn)>,
 }
 
 impl Unit {

@@ -209,6 +209,8 @@ impl Waiting {
 
 #[cfg(test)]
 mod tests {
+    use format::GroupId;
+
     use super::super::Zeroed;
     use super::*;
     use crate::ids::OpId;
@@ -216,7 +218,7 @@ mod tests {
     fn unit(number: u64) -> Unit {
         Unit {
             zeroed: Some(Zeroed {
-                group: 0,
+                group: GroupId(0),
                 stripes: number..number + 1,
                 only: None,
             }),

@@ -1,3 +1,5 @@
+use format::{Column, GroupId};
+
 use super::*;
 use crate::epochs::Epoch;
 use crate::overlay::{Bytes, Logged};
@@ -27,7 +29,7 @@ impl Lab {
                 gaps: false,
             },
         };
-        for name in pages_of_map(&lab.cx.geometry, 0) {
+        for name in pages_of_map(&lab.cx.geometry, GroupId(0)) {
             let page = MetaPage::filled(Entry::UNWRITTEN, 1);
             lab.pages.put(name, page);
         }
@@ -44,7 +46,7 @@ impl Lab {
             pages: &self.pages,
             sequence: NEXT,
         };
-        self.maps.load(&self.cx, entries, 0)
+        self.maps.load(&self.cx, entries, GroupId(0))
     }
 
     /// With the map of group 0 in memory.
@@ -60,33 +62,34 @@ impl Lab {
             pages: &self.pages,
             sequence: NEXT,
         };
-        self.maps.if_known(&self.cx, entries, 0)
+        self.maps.if_known(&self.cx, entries, GroupId(0))
     }
 
     fn holding(&self, data: u64) -> Option<u64> {
-        self.maps.stripe_holding(&self.cx, 0, data)
+        self.maps.stripe_holding(&self.cx, GroupId(0), data)
     }
 
     /// By a page of the map of a column, a stripe of the data has moved.
-    fn page_says(&mut self, column: u16, data: u64, to: u32, sequence: u64) {
-        let name = self.cx.geometry.map_name(0, column, data);
+    fn page_says(&mut self, column: Column, data: u64, to: u32, sequence: u64) {
+        let name = self.cx.geometry.map_name(GroupId(0), column, data);
         self.pages
             .set(name, Entry::of_map(HeldIn::parity(to), sequence));
     }
 
     fn take(&mut self, from: u64) -> Taken {
-        self.maps.take_free((0, from), false, |_| true)
+        self.maps.take_free((GroupId(0), from), false, |_| true)
     }
 
     fn wait(&mut self, op: u64) {
-        self.maps.wait(0, OpId(op));
+        self.maps.wait(GroupId(0), OpId(op));
     }
 
     /// Batch `sequence` logs that a stripe of the data is in a free stripe that was taken for it.
     fn moved(&mut self, data: u64, to: u64, sequence: u64) -> bool {
         let to = HeldIn::parity(u32::try_from(to).unwrap());
         self.progress.completed = self.progress.completed.max(sequence);
-        self.maps.moved(&mut self.cx, (0, data), to, sequence)
+        self.maps
+            .moved(&mut self.cx, (GroupId(0), data), to, sequence)
     }
 
     fn pump(&mut self) -> Pumped {
@@ -115,7 +118,7 @@ fn in_a_pool_without_free_stripes_all_data_is_in_its_own_place() {
     lab.pages = PageCache::new(64);
     assert_eq!(lab.load(), Ok(Vec::new()), "without a page");
     assert_eq!(lab.holding(3), Some(3));
-    assert_eq!(lab.maps.data_held_by(&lab.cx, 0, 3), Some(3));
+    assert_eq!(lab.maps.data_held_by(&lab.cx, GroupId(0), 3), Some(3));
     assert!(matches!(lab.known(), Known::Unmoved));
     assert!(!lab.moved(3, 4, 11), "no entry says so");
 }
@@ -124,7 +127,7 @@ fn in_a_pool_without_free_stripes_all_data_is_in_its_own_place() {
 fn a_map_is_made_when_its_pages_are_there() {
     let mut lab = Lab::new();
     let pages = std::mem::replace(&mut lab.pages, PageCache::new(64));
-    let wanted = pages_of_map(&lab.cx.geometry, 0);
+    let wanted = pages_of_map(&lab.cx.geometry, GroupId(0));
     assert_eq!(lab.load(), Err(wanted));
     assert_eq!(lab.holding(3), None);
     assert!(matches!(lab.known(), Known::Nothing));
@@ -134,7 +137,8 @@ fn a_map_is_made_when_its_pages_are_there() {
     assert_eq!(lab.load(), Ok(Vec::new()));
     assert_eq!(lab.holding(3), Some(3));
     let free = lab.stripes() - 2..lab.stripes();
-    let known_free = (0..lab.stripes()).filter(|&stripe| lab.maps.is_known_free(0, stripe));
+    let known_free =
+        (0..lab.stripes()).filter(|&stripe| lab.maps.is_known_free(GroupId(0), stripe));
     assert!(known_free.eq(free));
 }
 
@@ -142,8 +146,8 @@ fn a_map_is_made_when_its_pages_are_there() {
 fn what_is_logged_counts_and_not_what_the_page_says() {
     let mut lab = Lab::new();
     let to = lab.stripes() - 1;
-    for column in 0..lab.cx.geometry.layout().columns() {
-        let name = lab.cx.geometry.map_name(0, column, 1);
+    for column in lab.cx.geometry.columns() {
+        let name = lab.cx.geometry.map_name(GroupId(0), column, 1);
         let logged = Logged {
             bytes: Bytes::InPlace,
             entry: Entry::of_map(HeldIn::parity(u32::try_from(to).unwrap()), 40),
@@ -153,21 +157,21 @@ fn what_is_logged_counts_and_not_what_the_page_says() {
     }
     assert_eq!(lab.load(), Ok(Vec::new()), "its page is written later");
     assert_eq!(lab.holding(1), Some(to));
-    assert_eq!(lab.maps.data_held_by(&lab.cx, 0, to), Some(1));
+    assert_eq!(lab.maps.data_held_by(&lab.cx, GroupId(0), to), Some(1));
 }
 
 #[test]
 fn columns_that_lack_a_move_or_have_an_older_one_are_corrected() {
     let mut lab = Lab::new();
     let to = u32::try_from(lab.stripes() - 1).unwrap();
-    let columns = lab.cx.geometry.layout().columns();
-    lab.page_says(0, 1, to, 40);
-    for column in 1..columns - 1 {
+    let last = Column(lab.cx.geometry.layout().columns() - 1);
+    lab.page_says(Column(0), 1, to, 40);
+    for column in Column::each(Column(1)..last) {
         lab.page_says(column, 1, to, 50);
     }
     let latest = Entry::of_map(HeldIn::parity(to), 50);
-    let name = |column| lab.cx.geometry.map_name(0, column, 1);
-    let expected = vec![(name(0), latest), (name(columns - 1), latest)];
+    let name = |column| lab.cx.geometry.map_name(GroupId(0), column, 1);
+    let expected = vec![(name(Column(0)), latest), (name(last), latest)];
     assert_eq!(lab.load(), Ok(expected));
     assert_eq!(lab.holding(1), Some(to.into()));
 }
@@ -254,30 +258,41 @@ fn those_that_wait_have_free_stripes_in_the_order_in_which_they_came() {
         assert_eq!(lab.take(5), Taken::Later);
         lab.wait(op);
     }
-    assert_eq!(lab.maps.move_ended(0, first), Some(OpId(7)), "it is unused");
+    assert_eq!(
+        lab.maps.move_ended(GroupId(0), first),
+        Some(OpId(7)),
+        "it is unused"
+    );
     assert_eq!(lab.take(6), Taken::Later, "others came before it");
     assert_eq!(
-        lab.maps.take_free((0, 5), true, |_| true),
+        lab.maps.take_free((GroupId(0), 5), true, |_| true),
         Taken::Stripe(first)
     );
     lab.moved(4, second, 11);
-    assert_eq!(lab.maps.move_ended(0, second), None, "it is used");
+    assert_eq!(lab.maps.move_ended(GroupId(0), second), None, "it is used");
 }
 
 #[test]
 fn a_stripe_that_somebody_has_locked_is_not_taken() {
     let mut lab = Lab::loaded();
     let last = lab.stripes() - 1;
-    let taken = lab.maps.take_free((0, 3), false, |stripe| stripe == last);
+    let taken = lab
+        .maps
+        .take_free((GroupId(0), 3), false, |stripe| stripe == last);
     assert_eq!(taken, Taken::Stripe(last));
-    let taken = lab.maps.take_free((0, 4), false, |stripe| stripe == last);
+    let taken = lab
+        .maps
+        .take_free((GroupId(0), 4), false, |stripe| stripe == last);
     assert_eq!(taken, Taken::Later, "one is under way");
 }
 
 #[test]
 fn where_nothing_becomes_free_nothing_waits() {
     let mut lab = Lab::loaded();
-    assert_eq!(lab.maps.take_free((0, 3), false, |_| false), Taken::Nowhere);
+    assert_eq!(
+        lab.maps.take_free((GroupId(0), 3), false, |_| false),
+        Taken::Nowhere
+    );
     lab.wait(7);
     lab.wait(8);
     let busy = lab.maps.pump(&lab.cx, lab.progress, false);
@@ -319,21 +334,21 @@ fn a_map_that_is_made_anew_knows_what_is_under_way() {
     let to = lab.stripes() - 2;
     assert_eq!(lab.take(3), Taken::Stripe(to));
     let version = lab.maps.version();
-    lab.maps.drop_group(0);
+    lab.maps.drop_group(GroupId(0));
     assert_ne!(lab.maps.version(), version);
     assert_eq!(lab.holding(3), None);
     assert_eq!(lab.load(), Ok(Vec::new()));
     assert_eq!(lab.take(4), Taken::Stripe(to + 1));
     assert_eq!(lab.take(5), Taken::Later);
-    assert_eq!(lab.maps.move_ended(0, to), None);
+    assert_eq!(lab.maps.move_ended(GroupId(0), to), None);
     assert_eq!(lab.take(5), Taken::Stripe(to), "given back to the new map");
 }
 
 #[test]
 fn maps_with_what_is_not_known_are_looked_for_again() {
     let mut lab = Lab::new();
-    for column in 0..lab.cx.geometry.layout().columns() {
-        let name = lab.cx.geometry.map_name(0, column, 3);
+    for column in lab.cx.geometry.columns() {
+        let name = lab.cx.geometry.map_name(GroupId(0), column, 3);
         lab.pages.set(name, Entry::UNKNOWN);
     }
     assert_eq!(lab.load(), Ok(Vec::new()));
@@ -347,9 +362,9 @@ fn maps_with_what_is_not_known_are_looked_for_again() {
 fn a_lane_keeps_so_many_stripes_of_maps() {
     let mut maps = StripeMaps::default();
     let stripes = 1 << 12;
-    for group in 0..70 {
+    for group in (0..70).map(GroupId) {
         maps.insert(group, GroupMap::new(stripes, &[], NEXT));
     }
     assert_eq!(maps.groups.len(), STRIPES_MAX >> 12);
-    assert!(maps.groups.contains_key(&69), "the last one");
+    assert!(maps.groups.contains_key(&GroupId(69)), "the last one");
 }

@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use block::BLOCK_BYTES;
-use format::{BlockName, ENTRIES_PER_META_PAGE, Entry, MetaPage, PageName};
+use format::{BlockName, Column, ENTRIES_PER_META_PAGE, Entry, GroupId, MetaPage, PageName};
 use plan::Geometry;
 
 /// What the target of a fill has already.
 #[derive(Clone, Debug)]
 pub(crate) struct Held {
     /// The column whose blocks it may hold.
-    pub(crate) column: u16,
+    pub(crate) column: Column,
     /// Everything logged before this batch is on it.
     before: u64,
     /// Its pages of the column, and those of the columns before it in the group.
@@ -19,7 +19,11 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    pub(crate) const fn new(column: u16, before: u64, pages: BTreeMap<PageName, MetaPage>) -> Self {
+    pub(crate) const fn new(
+        column: Column,
+        before: u64,
+        pages: BTreeMap<PageName, MetaPage>,
+    ) -> Self {
         Self {
             column,
             before,
@@ -47,7 +51,7 @@ impl Held {
     pub(crate) fn pages_of(
         &self,
         geometry: &Geometry,
-        group: u64,
+        group: GroupId,
         stripes: &Range<u64>,
     ) -> Vec<PageName> {
         let per_column = usize::try_from(geometry.pages_per_cell()).expect("few pages");
@@ -78,7 +82,7 @@ impl Held {
 }
 
 /// The pages beside a cell that holds this column, in their order on the drive.
-pub(crate) fn pages_beside(geometry: &Geometry, group: u64, column: u16) -> Vec<PageName> {
+pub(crate) fn pages_beside(geometry: &Geometry, group: GroupId, column: Column) -> Vec<PageName> {
     let beside = geometry.pages_beside(column).into_iter();
     let names = beside.map(|(column, index)| PageName {
         group,
@@ -91,7 +95,7 @@ pub(crate) fn pages_beside(geometry: &Geometry, group: u64, column: u16) -> Vec<
 #[cfg(test)]
 impl Held {
     /// Of a target that has no page of its own.
-    pub(crate) const fn of_test(column: u16) -> Self {
+    pub(crate) const fn of_test(column: Column) -> Self {
         Self {
             column,
             before: 0,

@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use block::{Fault, Instant};
-use format::Form;
+use format::{Column, Form, GroupId};
 use plan::action::{Origin, Service};
 use plan::{Geometry, Plan, RequestId};
 
@@ -81,7 +81,7 @@ pub(crate) enum Destination {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Detour {
     /// Blocks that are read only if there is no other way, because their drive is late.
-    pub(crate) avoid: BTreeSet<(u16, u64)>,
+    pub(crate) avoid: BTreeSet<(Column, u64)>,
     /// It waits for late drives, because there is no way around them.
     pub(crate) waits: bool,
     pub(crate) hedge: Hedge,
@@ -136,7 +136,7 @@ pub(crate) struct Op {
     pub(crate) service: Service,
     /// When it began.
     pub(crate) begun: Instant,
-    pub(crate) group: u64,
+    pub(crate) group: GroupId,
     /// In an operation for a client: the first stripe of the group's data that it works on.
     pub(crate) data: Option<u64>,
     pub(crate) task: Task,
@@ -160,7 +160,7 @@ pub(crate) struct Op {
 }
 
 impl Op {
-    pub(crate) fn new(owner: Owner, group: u64, stripes: Range<u64>, task: Task) -> Self {
+    pub(crate) fn new(owner: Owner, group: GroupId, stripes: Range<u64>, task: Task) -> Self {
         Self {
             service: service_of(owner, &task),
             owner,
@@ -238,7 +238,7 @@ impl Op {
     }
 
     /// The repair of blocks of a stripe.
-    pub(crate) fn repair(owner: Owner, group: u64, stripe: u64, repair: Repair) -> Self {
+    pub(crate) fn repair(owner: Owner, group: GroupId, stripe: u64, repair: Repair) -> Self {
         Self::new(owner, group, stripe..stripe + 1, Task::Repair(repair))
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use format::{BlockName, Entry, Form};
+use format::{BlockName, Column, Entry, Form};
 use layout::Cell;
 use plan::action::FormCounts;
 use plan::{AssessedRow, Piece};
@@ -17,9 +17,9 @@ pub(crate) enum Task {
     Read(Vec<Piece>),
     Write(Prepared),
     Fill {
-        column: u16,
+        column: Column,
         target: Cell,
-        avoid: Vec<u16>,
+        avoid: Vec<Column>,
         /// The blocks that the target already has.
         held: Option<Arc<Held>>,
     },

@@ -22,8 +22,8 @@ use std::collections::VecDeque;
 use std::ops::{Index, IndexMut, Range};
 
 use ::plan::SubStripePlans;
-use format::Form;
 use format::seeded::{self, SeededFault};
+use format::{Form, GroupId};
 
 pub(super) use self::bounce::avoid_stragglers;
 pub(super) use self::compare::{
@@ -123,18 +123,18 @@ impl Operations {
     }
 
     /// Releases stripes that an operation has locked.
-    pub(super) fn unlock(&mut self, id: OpId, group: u64, stripes: Range<u64>) {
+    pub(super) fn unlock(&mut self, id: OpId, group: GroupId, stripes: Range<u64>) {
         let ready = self.locks.release(id, group, stripes);
         self.runnable.extend(ready);
     }
 
     /// True if no operation has locked a stripe, or waits for its lock.
-    pub(super) fn is_free(&self, group: u64, stripe: u64) -> bool {
+    pub(super) fn is_free(&self, group: GroupId, stripe: u64) -> bool {
         self.locks.is_free(group, stripe)
     }
 
     /// True if an operation has locked all of these stripes.
-    pub(super) fn has_locked(&self, id: OpId, group: u64, stripes: Range<u64>) -> bool {
+    pub(super) fn has_locked(&self, id: OpId, group: GroupId, stripes: Range<u64>) -> bool {
         self.locks.has(id, group, stripes)
     }
 

@@ -27,8 +27,8 @@
 use std::ops::Range;
 
 use block::BLOCK_BYTES;
-use format::Descriptor;
 use format::seeded::{self, SeededFault};
+use format::{Descriptor, GroupId};
 use plan::Geometry;
 
 use super::Operations;
@@ -167,7 +167,7 @@ impl Operations {
 
     /// An operation does not move after all. Nothing of it is in flight. Returns its group and the free stripe that it
     /// does not use.
-    pub(crate) fn cancel_move(&mut self, id: OpId) -> (u64, u64) {
+    pub(crate) fn cancel_move(&mut self, id: OpId) -> (GroupId, u64) {
         let op = &mut self[id];
         let from = op.moves_from().expect("it was to move");
         let to = op.stripes.start;
@@ -187,7 +187,7 @@ impl Operations {
 
 #[cfg(test)]
 mod tests {
-    use format::{Entry, HeldIn, MetaPage};
+    use format::{Column, Entry, HeldIn, MetaPage};
     use plan::action::{BufferId, Slice};
     use plan::{RequestId, ScratchId, Source};
 
@@ -210,7 +210,7 @@ mod tests {
             let cx = Context::of_test_with("raid6", 6, 256 << 10, change);
             let mut pages = PageCache::new(64);
             let mut maps = StripeMaps::default();
-            for name in maps.pages_lacking(&cx, &pages, 0) {
+            for name in maps.pages_lacking(&cx, &pages, GroupId(0)) {
                 pages.put(name, MetaPage::filled(Entry::UNWRITTEN, 1));
             }
             let entries = MapEntries {
@@ -218,8 +218,8 @@ mod tests {
                 pages: &pages,
                 sequence: 100,
             };
-            assert_eq!(maps.load(&cx, entries, 0), Ok(Vec::new()));
-            let op = Op::new(Owner::Request(RequestId(1)), 0, data, task).of_data();
+            assert_eq!(maps.load(&cx, entries, GroupId(0)), Ok(Vec::new()));
+            let op = Op::new(Owner::Request(RequestId(1)), GroupId(0), data, task).of_data();
             Self { cx, maps, op }
         }
 
@@ -249,13 +249,13 @@ mod tests {
 
         /// Data moves to a free stripe. Returns that stripe.
         fn data_moves(&mut self, data: u64) -> u64 {
-            let free = self.maps.take_free((0, data), false, |_| true);
+            let free = self.maps.take_free((GroupId(0), data), false, |_| true);
             let crate::maps::Taken::Stripe(to) = free else {
                 panic!("two are free");
             };
             let number = u32::try_from(to).unwrap();
             self.maps
-                .moved(&mut self.cx, (0, data), HeldIn::parity(number), 9);
+                .moved(&mut self.cx, (GroupId(0), data), HeldIn::parity(number), 9);
             to
         }
 
@@ -294,7 +294,7 @@ mod tests {
         let mut lab = Lab::read();
         lab.locate();
         lab.op.lock = Lock::Own;
-        lab.op.found.bad.insert((1, 4));
+        lab.op.found.bad.insert((Column(1), 4));
         let to = lab.data_moves(1);
         let locked = Some(1..2);
         assert_eq!(lab.locate(), Located::Elsewhere { locked });
@@ -373,9 +373,9 @@ mod tests {
         assert_eq!(ops.next(), Some(id));
         ops.move_to(id, 7);
         assert_eq!(ops.next(), Some(id));
-        assert!(ops.has_locked(id, 0, 1..2) && ops.has_locked(id, 0, 7..8));
+        assert!(ops.has_locked(id, GroupId(0), 1..2) && ops.has_locked(id, GroupId(0), 7..8));
         assert_eq!((ops[id].moves_from(), ops[id].stripes.start), (Some(1), 7));
-        assert_eq!(ops.cancel_move(id), (0, 7));
+        assert_eq!(ops.cancel_move(id), (GroupId(0), 7));
         assert_eq!(ops[id].location.destination, Destination::Home);
         assert_eq!(ops[id].stripes, 1..2);
     }

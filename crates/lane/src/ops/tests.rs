@@ -1,6 +1,7 @@
 use ::plan::action::{BufferId, Slice};
 use ::plan::{Piece, RequestId};
 use block::{BLOCK_BYTES, Fault, Instant, Seat};
+use format::GroupId;
 
 use super::*;
 use crate::op::Owner;
@@ -13,7 +14,7 @@ struct Lab {
 
 /// An operation that changes these stripes of group 0.
 fn resync(stripes: Range<u64>) -> Op {
-    Op::new(Owner::Background, 0, stripes, Task::Resync)
+    Op::new(Owner::Background, GroupId(0), stripes, Task::Resync)
 }
 
 /// A client's read of the first block of a slot of stripe 0.
@@ -29,7 +30,7 @@ fn read(slot: usize) -> Op {
         slice,
     };
     let owner = Owner::Request(RequestId(1));
-    Op::new(owner, 0, 0..1, Task::Read(vec![piece]))
+    Op::new(owner, GroupId(0), 0..1, Task::Read(vec![piece]))
 }
 
 impl Lab {
@@ -75,7 +76,7 @@ fn what_has_its_lock_can_be_planned() {
     let mut lab = Lab::new();
     let op = lab.lock(0..4);
     assert_eq!(lab.runnable(), [op]);
-    assert!(lab.ops.has_locked(op, 0, 0..4) && !lab.ops.is_free(0, 3));
+    assert!(lab.ops.has_locked(op, GroupId(0), 0..4) && !lab.ops.is_free(GroupId(0), 3));
     assert_eq!(lab.ops[op].lock, Lock::Own);
 }
 
@@ -86,9 +87,9 @@ fn what_is_in_line_can_be_planned_when_those_before_have_unlocked() {
     let second = lab.lock(0..2);
     let third = lab.lock(1..2);
     assert_eq!(lab.runnable(), [first]);
-    lab.ops.unlock(first, 0, 0..1);
+    lab.ops.unlock(first, GroupId(0), 0..1);
     assert_eq!(lab.runnable(), [second]);
-    lab.ops.unlock(second, 0, 0..2);
+    lab.ops.unlock(second, GroupId(0), 0..2);
     assert_eq!(lab.runnable(), [third]);
 }
 
@@ -96,7 +97,7 @@ fn what_is_in_line_can_be_planned_when_those_before_have_unlocked() {
 fn operations_of_other_groups_do_not_wait() {
     let mut lab = Lab::new();
     let first = lab.lock(0..1);
-    let other = lab.begin(Op::new(Owner::Background, 1, 0..1, Task::Resync));
+    let other = lab.begin(Op::new(Owner::Background, GroupId(1), 0..1, Task::Resync));
     lab.ops.lock(&mut lab.cx, other);
     assert_eq!(lab.runnable(), [first, other]);
 }
@@ -106,9 +107,9 @@ fn a_free_stripe_is_locked_beside_the_own_one() {
     let mut lab = Lab::new();
     let op = lab.lock(0..1);
     lab.ops.lock_free(op, 7);
-    assert!(lab.ops.has_locked(op, 0, 0..1) && lab.ops.has_locked(op, 0, 7..8));
-    lab.ops.unlock(op, 0, 7..8);
-    assert!(lab.ops.is_free(0, 7));
+    assert!(lab.ops.has_locked(op, GroupId(0), 0..1) && lab.ops.has_locked(op, GroupId(0), 7..8));
+    lab.ops.unlock(op, GroupId(0), 7..8);
+    assert!(lab.ops.is_free(GroupId(0), 7));
 }
 
 #[test]
@@ -131,7 +132,7 @@ fn a_read_that_is_planned_again_locks_its_stripe_first() {
     lab.ops.plan_again(&mut lab.cx, reads);
     assert_eq!(lab.ops[reads].phase, Phase::Locking);
     assert!(lab.runnable().is_empty(), "the stripe is being written");
-    lab.ops.unlock(writes, 0, 0..1);
+    lab.ops.unlock(writes, GroupId(0), 0..1);
     assert_eq!(lab.runnable(), [reads]);
     lab.ops.plan_again(&mut lab.cx, reads);
     assert_eq!(lab.runnable(), [reads], "it has the lock");
@@ -147,7 +148,7 @@ fn a_borrowed_lock_is_not_asked_for_again() {
     lab.runnable();
     lab.ops.plan_again(&mut lab.cx, second);
     assert_eq!(lab.runnable(), [second]);
-    assert!(lab.ops.has_locked(reader, 0, 0..1));
+    assert!(lab.ops.has_locked(reader, GroupId(0), 0..1));
 }
 
 #[test]
@@ -156,8 +157,8 @@ fn reads_of_what_is_there_need_no_lock_and_all_else_does() {
     let slot = lab.cx.geometry.code().data_slots().next().unwrap();
     assert!(needs_no_lock(&lab.cx, &read(slot)));
     assert!(!needs_no_lock(&lab.cx, &resync(0..1)));
-    let (column, _) = lab.cx.geometry.place(0, 0, Form::Parity, slot);
-    let cell = lab.cx.geometry.layout().cell(0, column);
+    let (column, _) = lab.cx.geometry.place(GroupId(0), 0, Form::Parity, slot);
+    let cell = lab.cx.geometry.home(GroupId(0), column);
     lab.cx.change_view(|view, _| view.seat_out(cell.seat));
     assert!(!needs_no_lock(&lab.cx, &read(slot)), "it is reconstructed");
 }
@@ -170,7 +171,7 @@ fn nothing_is_under_way_when_the_last_has_ended_and_has_unlocked() {
     let ended = lab.ops.end(&mut lab.cx, op);
     assert_eq!(ended.stripes, 0..1);
     assert!(lab.ops.iter().count() == 0 && !lab.ops.is_idle());
-    lab.ops.unlock(op, 0, 0..1);
+    lab.ops.unlock(op, GroupId(0), 0..1);
     assert!(lab.ops.is_idle());
 }
 

@@ -77,6 +77,7 @@ pub(crate) fn provide_memory(cx: &mut Context, op: &mut Op, plan: &Plan, scratch
 
 #[cfg(test)]
 mod tests {
+    use format::GroupId;
     use plan::action::Service;
 
     use super::super::lab::{self, Lab};
@@ -184,7 +185,7 @@ mod tests {
     fn a_free_stripe_is_written_when_it_is_flushed_that_nothing_is_there() {
         let (mut lab, plan) = stream(1);
         lab.op.location.destination = Destination::Free { from: 3 };
-        lab.overlay.zero(0, 1..2, 7, std::iter::empty());
+        lab.overlay.zero(GroupId(0), 1..2, 7, std::iter::empty());
         assert_eq!(lab.way(&plan, 6, true), Way::CancelMove);
         assert_eq!(lab.way(&plan, 7, true), Way::InPlace);
     }

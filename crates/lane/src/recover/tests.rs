@@ -1,6 +1,6 @@
 use std::collections::BTreeSet;
 
-use format::{BlockName, Descriptor, Entry};
+use format::{BlockName, Column, Descriptor, Entry, GroupId};
 use plan::action::ComputeStep;
 
 use super::*;
@@ -42,7 +42,7 @@ fn mirrored(sequence: u64) -> BatchHeader {
         rows: 1,
         parity_crcs: vec![crc; 2],
         descriptors: vec![Descriptor::Content {
-            name: block(1, crc),
+            name: block(Column(1), crc),
             crc,
         }],
     }
@@ -52,7 +52,7 @@ fn mirrored(sequence: u64) -> BatchHeader {
 fn spread(sequence: u64) -> BatchHeader {
     let crc = |column: u32| u32::try_from(sequence).unwrap() + column;
     let content = |column: u32| Descriptor::Content {
-        name: block(1, crc(column)),
+        name: block(Column(1), crc(column)),
         crc: crc(column),
     };
     BatchHeader {
@@ -436,7 +436,7 @@ fn of_two_incarnations_that_have_written_a_batch_the_later_one_counts() {
         incarnation,
         ..header
     };
-    let short = of(1, direct(8, block(1, 0)));
+    let short = of(1, direct(8, block(Column(1), 0)));
     assert!(matches!(lab.header(Some(&short)), Next::Wait), "inherited");
     lab.find(&of(2, mirrored(8)));
     assert_eq!(lab.recovery.ring.position_of(8), 0);
@@ -591,7 +591,7 @@ fn the_log_ends_before_a_torn_batch_unless_it_was_flushed() {
 /// By batch 7, two blocks of the first stripe are in place; these are their checksums.
 fn compared(sums: [u32; 2]) -> (Lab, Next) {
     let mut lab = Lab::not_inherited();
-    lab.find(&direct(7, block(1, 0)));
+    lab.find(&direct(7, block(Column(1), 0)));
     assert!(matches!(lab.end_of_log(), Next::Wait));
     let next = lab.columns(&[], sums.to_vec());
     (lab, next)
@@ -600,11 +600,11 @@ fn compared(sums: [u32; 2]) -> (Lab, Next) {
 #[test]
 fn what_an_earlier_recovery_has_found_or_a_flush_has_covered_is_not_compared() {
     let mut lab = Lab::anchored();
-    lab.find(&direct(7, block(1, 0)));
+    lab.find(&direct(7, block(Column(1), 0)));
     let next = lab.end_of_log();
     assert_eq!(lab.recovered(&next).next, 8);
     let mut lab = Lab::not_inherited();
-    lab.find(&direct(7, block(1, 0)));
+    lab.find(&direct(7, block(Column(1), 0)));
     let flushed = 7;
     lab.find(&BatchHeader {
         flushed,
@@ -631,7 +631,7 @@ fn a_torn_stripe_is_repaired_before_the_log_goes_on() {
     };
     assert_eq!(
         (op.owner, op.group, op.stripes.clone()),
-        (Owner::Recovery, 0, 0..1)
+        (Owner::Recovery, GroupId(0), 0..1)
     );
     let Task::Repair(repair) = &op.task else {
         panic!("it is a repair");
@@ -655,7 +655,7 @@ fn the_log_ends_before_a_torn_stripe_whose_other_blocks_are_damaged() {
     for (damaged, survives) in [(1, true), (2, false)] {
         let (mut lab, _) = compared([20, 7]);
         lab.repaired(true);
-        let bad = [block(2, 1), block(3, 1)];
+        let bad = [block(Column(2), 1), block(Column(3), 1)];
         let next = lab.repaired_without(false, &bad[..damaged]);
         assert!(matches!(next, Next::Wait), "all is compared again");
         let next = lab.columns(&[], vec![20, 7]);
@@ -680,7 +680,7 @@ fn all_is_compared_again_without_a_drive_that_leaves_meanwhile() {
 fn the_log_ends_before_a_stripe_that_cannot_be_made_whole() {
     let mut lab = Lab::not_inherited();
     lab.find(&mirrored(7));
-    lab.find(&direct(8, block(1, 0)));
+    lab.find(&direct(8, block(Column(1), 0)));
     lab.seat_out(4);
     lab.seat_out(5);
     // Four drives are left to be read.
@@ -698,7 +698,7 @@ fn the_log_ends_before_a_stripe_that_cannot_be_made_whole() {
     assert!(matches!(empty(&mut lab), Next::Wait));
     let next = lab.columns(&[], vec![6, 7]);
     assert!(matches!(next, Next::ReadAgain), "{next:?}");
-    assert!(lab.overlay.get(block(1, 0)).is_none());
+    assert!(lab.overlay.get(block(Column(1), 0)).is_none());
     assert_eq!((lab.recovery.expected, lab.recovery.limit), (7, Some(8)));
     assert!(matches!(lab.step(Recovery::read_next), Next::Wait));
     lab.answer_reads(&[]);

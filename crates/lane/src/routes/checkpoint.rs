@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use block::{BLOCK_BYTES, Fault, Instant, Outcome, Seat};
+use format::GroupId;
 use format::seeded::{self, SeededFault};
 use plan::action::Event;
 use plan::{ScratchId, Transfer};
@@ -340,7 +341,7 @@ impl Lane {
     }
 
     /// Groups that jobs are about to make blank, and that wait for this checkpoint.
-    fn groups_forgotten(&mut self) -> BTreeSet<u64> {
+    fn groups_forgotten(&mut self) -> BTreeSet<GroupId> {
         let running = self.checkpoints.running();
         let groups = running.waiters().iter().filter_map(|waiter| match *waiter {
             CheckpointWaiter::Job(job) => self.jobs.zeroes(job),
@@ -397,7 +398,7 @@ impl Lane {
     /// The log goes on when preserved blocks of locked stripes are logged again. Operations in the groups of these stripes
     /// end if they wait for the log, because the locks may wait for them.
     fn refuse_lock_holders(&mut self) {
-        let groups: BTreeSet<u64> = self.preserved.locked().map(|(group, _)| group).collect();
+        let groups: BTreeSet<GroupId> = self.preserved.locked().map(|(group, _)| group).collect();
         let waits = |op: &Op| groups.contains(&op.group) && !matches!(op.task, Task::Relog(_));
         let waiting = self.ops.iter().filter(|(_, op)| waits(op));
         let waiting: BTreeSet<OpId> = waiting.map(|(id, _)| id).collect();

@@ -4,8 +4,8 @@
 use std::ops::Range;
 
 use block::{Fault, Outcome};
-use format::BlockName;
 use format::seeded::{self, SeededFault};
+use format::{BlockName, GroupId};
 use plan::Transfer;
 use plan::action::{Compute, Computed, IoKind};
 
@@ -42,7 +42,7 @@ impl Lane {
     }
 
     /// Releases stripes that an operation has locked.
-    pub(crate) fn give_back(&mut self, id: OpId, group: u64, stripes: Range<u64>) {
+    pub(crate) fn give_back(&mut self, id: OpId, group: GroupId, stripes: Range<u64>) {
         self.ops.unlock(id, group, stripes.clone());
         if self.preserved.unlocked(group, stripes) {
             self.checkpoints.want();
