@@ -37,7 +37,19 @@ macro_rules! indices {
             /// The one behind it.
             #[must_use]
             pub const fn next(self) -> Self {
-                Self(self.0 + 1)
+                self.plus(1)
+            }
+
+            /// The one that is so many behind it.
+            #[must_use]
+            pub const fn plus(self, count: $number) -> Self {
+                Self(self.0 + count)
+            }
+
+            /// How many a range has.
+            #[must_use]
+            pub const fn count(range: &Range<Self>) -> $number {
+                range.end.0 - range.start.0
             }
 
             /// Each of a range, in ascending order.
@@ -63,8 +75,38 @@ macro_rules! indices {
 indices! {
     /// A group of the pool, counted from 0 over all drives. It has a cell for each of its columns.
     GroupId(u64),
+    /// A stripe of a group: its place in the group's cells, counted from 0. Free stripes count too.
+    StripeId(u64),
+    /// A stripe of a group's data, counted from 0 in the order of the data. In pools with free stripes the group's map has
+    /// the stripe that holds it.
+    DataStripe(u64),
     /// A column of a group, counted from 0 in the layout's order of the group's cells.
     Column(u16),
+}
+
+impl StripeId {
+    /// The stripe as an index into a table with one entry per stripe of a group.
+    ///
+    /// # Panics
+    /// When the number does not fit into memory's addresses.
+    #[must_use]
+    pub fn index(self) -> usize {
+        usize::try_from(self.0).expect("groups have fewer than 2^32 stripes")
+    }
+
+    /// The stripe of the data that it holds unless data has moved.
+    #[must_use]
+    pub const fn own_data(self) -> DataStripe {
+        DataStripe(self.0)
+    }
+}
+
+impl DataStripe {
+    /// The stripe that holds it unless it has moved.
+    #[must_use]
+    pub const fn own_place(self) -> StripeId {
+        StripeId(self.0)
+    }
 }
 
 impl Column {

@@ -31,7 +31,7 @@ use block::{BLOCK_BYTES, Seat};
 use uuid::Uuid;
 
 use super::form::{Form, HeldIn};
-use super::ids::{Column, GroupId};
+use super::ids::{Column, DataStripe, GroupId, StripeId};
 use super::page::BlockName;
 
 /// Bytes in front of the first batch.
@@ -125,7 +125,7 @@ pub enum Descriptor {
         /// Which group.
         group: GroupId,
         /// First stripe.
-        first: u64,
+        first: StripeId,
         /// How many.
         count: u32,
         /// Only the blocks that this form alone keeps, parity or copies, become unwritten: the stripes have changed
@@ -155,7 +155,7 @@ pub enum Descriptor {
         /// Which group.
         group: GroupId,
         /// Which stripe of its data.
-        data: u64,
+        data: DataStripe,
         /// The stripe that holds it, and its form.
         to: HeldIn,
     },
@@ -276,14 +276,14 @@ impl BatchHeader {
                     first,
                     count,
                     only,
-                } => (group, first, count, Column(part_of(only)), 2),
+                } => (group, first.0, count, Column(part_of(only)), 2),
                 Descriptor::Absent { name, crc } => {
                     (name.group, name.block.into(), crc, name.column, 3)
                 }
                 Descriptor::Derived { name, crc } => {
                     (name.group, name.block.into(), crc, name.column, 5)
                 }
-                Descriptor::Moved { group, data, to } => (group, data, to.encode(), Column(0), 6),
+                Descriptor::Moved { group, data, to } => (group, data.0, to.encode(), Column(0), 6),
                 Descriptor::Direct {
                     first,
                     crcs: ref all,
@@ -359,7 +359,7 @@ impl BatchHeader {
                 1 => Descriptor::Unknown(name()?),
                 2 => Descriptor::Zeroed {
                     group,
-                    first,
+                    first: StripeId(first),
                     count: number,
                     only: match column {
                         0 => None,
@@ -391,7 +391,7 @@ impl BatchHeader {
                 },
                 6 => Descriptor::Moved {
                     group,
-                    data: first,
+                    data: DataStripe(first),
                     to: HeldIn::decode(number)?,
                 },
                 _ => return None,
@@ -479,21 +479,21 @@ mod tests {
         });
         list.push(Descriptor::Zeroed {
             group: GroupId(9),
-            first: 4,
+            first: StripeId(4),
             count: 5,
             only: None,
         });
         for form in Form::ALL {
             list.push(Descriptor::Zeroed {
                 group: GroupId(9),
-                first: 4,
+                first: StripeId(4),
                 count: 1,
                 only: Some(form),
             });
             list.push(Descriptor::Moved {
                 group: GroupId(9),
-                data: 7,
-                to: HeldIn { stripe: 4, form },
+                data: DataStripe(7),
+                to: HeldIn::new(StripeId(4), form),
             });
         }
         let rows = descriptors.div_ceil(3);

@@ -187,7 +187,7 @@ impl Balance {
 #[cfg(test)]
 mod tests {
     use block::Seat;
-    use format::{Column, Entry, GroupId, MetaPage};
+    use format::{Column, Entry, GroupId, MetaPage, StripeId};
     use plan::action::{BufferId, Origin, Service, Slice};
     use plan::{RequestId, ScratchId};
 
@@ -225,7 +225,7 @@ mod tests {
         Op::new(
             Owner::Request(RequestId(1)),
             GroupId(0),
-            0..1,
+            StripeId::range(0..1),
             Task::Read(pieces),
         )
     }
@@ -277,7 +277,10 @@ mod tests {
         /// The column and the drive of the first data element.
         fn home(&self) -> (Column, Seat) {
             let slot = self.cx.geometry.code().data_slots().next().unwrap();
-            let (column, _) = self.cx.geometry.place(GroupId(0), 0, Form::Parity, slot);
+            let (column, _) = self
+                .cx
+                .geometry
+                .place(GroupId(0), StripeId(0), Form::Parity, slot);
             (column, self.cx.geometry.home(GroupId(0), column).seat)
         }
 
@@ -339,7 +342,8 @@ mod tests {
     #[test]
     fn what_is_trimmed_is_looked_at_more_closely() {
         let mut lab = Lab::raid6();
-        lab.overlay.zero(GroupId(0), 0..1, 7, std::iter::empty());
+        lab.overlay
+            .zero(GroupId(0), StripeId::range(0..1), 7, std::iter::empty());
         assert_eq!(lab.seats(0, 1), None);
     }
 

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
-use format::{BlockName, Column, Entry, Form, GroupId, PageName};
+use format::{BlockName, Column, Entry, Form, GroupId, PageName, StripeId};
 use plan::{BlockState, Blocks};
 
 use super::entries::Entries;
@@ -20,7 +20,7 @@ pub(super) struct LaneBlocks<'a> {
     pub(super) pages: &'a PageCache,
     pub(super) group: GroupId,
     /// First of the operation's stripes, and the forms of all of them.
-    pub(super) forms: (u64, &'a Forms),
+    pub(super) forms: (StripeId, &'a Forms),
     /// The blocks that the target of a fill already has.
     pub(super) held: Option<&'a Held>,
     /// A fill skips blocks that can neither be read nor reconstructed: its column has no other source.
@@ -65,9 +65,9 @@ impl<'a> LaneBlocks<'a> {
 }
 
 impl Blocks for LaneBlocks<'_> {
-    fn form(&self, stripe: u64) -> Form {
+    fn form(&self, stripe: StripeId) -> Form {
         let (first, forms) = self.forms;
-        forms.of_stripe(stripe.wrapping_sub(first))
+        forms.of_stripe(stripe.0.wrapping_sub(first.0))
     }
 
     /// Blocks whose pages are not in memory count as sound. If a plan touches one of them, its page is loaded, and the
@@ -80,7 +80,7 @@ impl Blocks for LaneBlocks<'_> {
         nothing_against && !(self.journaled && lacking)
     }
 
-    fn state(&self, stripe: u64, column: Column, block: u64) -> BlockState {
+    fn state(&self, stripe: StripeId, column: Column, block: u64) -> BlockState {
         let sound = || {
             let without = self.bad.contains(&(column, block))
                 || self.avoid.contains(&(column, block))

@@ -76,7 +76,7 @@ impl Lane {
         );
         if let Some(from) = op.moves_from() {
             assert!(
-                self.ops.has_locked(id, group, from..from + 1),
+                self.ops.has_locked(id, group, from..from.next()),
                 "{id:?} moves from stripe {from} of group {group} without its lock"
             );
         }
@@ -166,7 +166,7 @@ impl Lane {
     fn check_empty_stripes(&self) {
         for (group, stripe) in self.maps.empty() {
             let vacated = self.overlay.is_zeroed(group, stripe);
-            for name in { &self.cx.geometry }.blocks_of_stripes(group, stripe..stripe + 1) {
+            for name in { &self.cx.geometry }.blocks_of_stripes(group, stripe..stripe.next()) {
                 self.check_counts_not(name, vacated, "is of a free stripe");
             }
         }

@@ -20,7 +20,7 @@
 //! - Nothing that the new form needs counts before: each entry is *unwritten*, in its page. So a stripe is not converted
 //!   again before a checkpoint has put its last conversion in place.
 
-use format::{Form, GroupId};
+use format::{Form, GroupId, StripeId};
 use plan::Stripe;
 
 use super::context::Context;
@@ -40,7 +40,7 @@ impl Convert {
     ) -> Self {
         let mut next = Self::new(self.to, self.most);
         let whole = is_whole(cx, ios, op.group);
-        for number in op.stripes.clone() {
+        for number in StripeId::each(op.stripes.clone()) {
             let Some(data) = maps.data_held_by(cx, op.group, number) else {
                 continue;
             };

@@ -21,7 +21,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use block::BLOCK_BYTES;
 use format::seeded::{self, SeededFault};
-use format::{BlockName, DESCRIPTOR_BYTES, Descriptor, GroupId, HeldIn, PageName};
+use format::{
+    BlockName, DESCRIPTOR_BYTES, DataStripe, Descriptor, GroupId, HeldIn, PageName, StripeId,
+};
 use plan::{Plan, Transfer};
 
 use super::context::Context;
@@ -161,16 +163,16 @@ pub(super) fn units(cx: &Context, (id, op): (OpId, &Op), sums: &[u32]) -> Vec<Un
 
 /// The unit of an operation that moves from a stripe to the one for which it is planned: either all of it counts, or
 /// nothing.
-fn unit_of_move(id: OpId, op: &Op, from: u64, direct: Vec<(BlockName, Vec<u32>)>) -> Unit {
+fn unit_of_move(id: OpId, op: &Op, from: StripeId, direct: Vec<(BlockName, Vec<u32>)>) -> Unit {
     let data = op.data.expect("what moves is data");
     // A stripe that is written whole takes the form of parity.
-    let to = HeldIn::parity(u32::try_from(op.stripes.start).expect("fewer than 2^32 stripes"));
+    let to = HeldIn::parity(op.stripes.start);
     let vacates = !seeded::is(SeededFault::MovedNotVacated);
     Unit {
         direct,
         zeroed: vacates.then_some(Zeroed {
             group: op.group,
-            stripes: from..from + 1,
+            stripes: from..from.next(),
             only: None,
         }),
         moved: Some((op.group, data, to)),
@@ -187,27 +189,22 @@ fn units_of_conversion(
     let Some(to) = convert.to else {
         return Vec::new();
     };
-    let mut written: BTreeMap<u64, Vec<(BlockName, u32)>> = BTreeMap::new();
+    let mut written: BTreeMap<StripeId, Vec<(BlockName, u32)>> = BTreeMap::new();
     for ((name, _), &sum) in written_blocks(cx, op).into_iter().zip(sums) {
         let stripe = cx.geometry.stripe_of(name);
         written.entry(stripe).or_default().push((name, sum));
     }
-    let unit = |&(stripe, data): &(u64, u64)| {
+    let unit = |&(stripe, data): &(StripeId, DataStripe)| {
         let mut blocks = written.remove(&stripe).unwrap_or_default();
         blocks.sort_unstable();
-        let number = u32::try_from(stripe).expect("groups have fewer than 2^32 stripes");
-        let held = HeldIn {
-            stripe: number,
-            form: to,
-        };
         Unit {
             direct: runs_of(&blocks),
             zeroed: (!seeded::is(SeededFault::OldFormStays)).then_some(Zeroed {
                 group: op.group,
-                stripes: stripe..stripe + 1,
+                stripes: stripe..stripe.next(),
                 only: Some(to.other()),
             }),
-            moved: Some((op.group, data, held)),
+            moved: Some((op.group, data, HeldIn::new(stripe, to))),
             ..Unit::of(id)
         }
     };
@@ -259,7 +256,12 @@ mod tests {
                 pages.put(block(column, 0).page(), page);
             }
             let task = Task::Write(Prepared::of(Vec::new()));
-            let mut op = Op::new(Owner::Request(RequestId(1)), GroupId(0), 1..2, task).of_data();
+            let mut op = Op::of_data(
+                Owner::Request(RequestId(1)),
+                GroupId(0),
+                DataStripe::range(1..2),
+                task,
+            );
             op.service = Service::of_client(format::VolumeId(1), true);
             let mut plan = Plan::new(Kind::FullStripe);
             for column in (0..6).map(Column) {
@@ -368,9 +370,10 @@ mod tests {
     #[test]
     fn a_trimmed_stripe_holds_nothing_only_if_its_data_has_left_it_durably() {
         let mut lab = Lab::new();
-        lab.overlay.zero(GroupId(0), 1..2, 9, std::iter::empty());
+        lab.overlay
+            .zero(GroupId(0), StripeId::range(1..2), 9, std::iter::empty());
         assert!(!lab.holds_nothing(9), "blocks may be on their way there");
-        lab.op.location.destination = Destination::Free { from: 5 };
+        lab.op.location.destination = Destination::Free { from: StripeId(5) };
         assert!(!lab.holds_nothing(8) && lab.holds_nothing(9));
     }
 
@@ -400,16 +403,19 @@ mod tests {
     #[test]
     fn a_stripe_that_moves_vacates_the_one_where_it_was() {
         let mut lab = Lab::new();
-        lab.op.location.destination = Destination::Free { from: 5 };
+        lab.op.location.destination = Destination::Free { from: StripeId(5) };
         let units = lab.units();
         assert_eq!((units.len(), units[0].direct.len()), (1, 6));
         let vacated = Zeroed {
             group: GroupId(0),
-            stripes: 5..6,
+            stripes: StripeId::range(5..6),
             only: None,
         };
         assert_eq!(units[0].zeroed, Some(vacated));
-        assert_eq!(units[0].moved, Some((GroupId(0), 1, HeldIn::parity(1))));
+        assert_eq!(
+            units[0].moved,
+            Some((GroupId(0), DataStripe(1), HeldIn::parity(StripeId(1))))
+        );
     }
 
     #[test]

@@ -20,7 +20,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use block::{BLOCK_BYTES, Extent, Request, RequestKind, push_extent};
-use format::{BlockName, Entry, Form, GroupId, MetaPage, PageName, VolumeId};
+use format::{BlockName, DataStripe, Entry, Form, GroupId, MetaPage, PageName, StripeId, VolumeId};
 use plan::GroupRequest;
 use plan::geometry::Segment;
 
@@ -60,7 +60,7 @@ impl Extents<'_> {
         let map = self.map_of(group);
         for (data, segments) in self.segments_of(group, bytes) {
             // The map is not in memory. Nearly all data is in its own place, or near it.
-            let stripe = map.stripe_holding(data).unwrap_or(data);
+            let stripe = map.stripe_holding(data).unwrap_or(data.own_place());
             for segment in segments {
                 let (first, count) = self.blocks_of_segment(group, stripe, &segment);
                 missing.extend(pages.missing(first, count));
@@ -74,7 +74,7 @@ impl Extents<'_> {
         self.maps.if_known(self.cx, self.entries, group)
     }
 
-    fn segments_of(&self, group: GroupId, bytes: Range<u64>) -> Vec<(u64, Vec<Segment>)> {
+    fn segments_of(&self, group: GroupId, bytes: Range<u64>) -> Vec<(DataStripe, Vec<Segment>)> {
         let request = Request {
             kind: RequestKind::Read,
             offset: bytes.start,
@@ -93,7 +93,7 @@ impl Extents<'_> {
     fn blocks_of_segment(
         &self,
         group: GroupId,
-        stripe: u64,
+        stripe: StripeId,
         segment: &Segment,
     ) -> (BlockName, u32) {
         let number = |blocks| u32::try_from(blocks).expect("cells have fewer than 2^32 blocks");
@@ -117,7 +117,7 @@ impl Extents<'_> {
         &self,
         extents: &mut Vec<Extent>,
         group: GroupId,
-        stripe: u64,
+        stripe: StripeId,
         segment: &Segment,
     ) {
         let (first, count) = self.blocks_of_segment(group, stripe, segment);
@@ -188,7 +188,7 @@ mod tests {
         }
 
         /// The place of the first block of a stripe's first data element.
-        fn first_block(&self, stripe: u64) -> BlockName {
+        fn first_block(&self, stripe: StripeId) -> BlockName {
             let (column, chunk) = self.cx.geometry.place(GroupId(0), stripe, Form::Parity, 0);
             let at = chunk * CHUNK / BLOCK_BYTES;
             block(column, u32::try_from(at).unwrap())
@@ -242,7 +242,7 @@ mod tests {
     #[test]
     fn a_logged_block_is_data_and_ranges_need_not_be_whole_blocks() {
         let mut lab = Lab::new(0);
-        lab.log(lab.first_block(0));
+        lab.log(lab.first_block(StripeId(0)));
         assert_eq!(lab.of(0..CHUNK), [(4096, false), (CHUNK - 4096, true)]);
         assert_eq!(lab.of(100..5000), [(3996, false), (904, true)]);
     }
@@ -250,11 +250,12 @@ mod tests {
     #[test]
     fn a_written_chunk_is_data_until_its_stripe_is_trimmed() {
         let mut lab = Lab::new(0);
-        let first = lab.first_block(0);
+        let first = lab.first_block(StripeId(0));
         lab.put(first.column, Entry::WRITTEN);
         let data = [(CHUNK, false), (3 * CHUNK, true)];
         assert_eq!(lab.of(0..4 * CHUNK), data);
-        lab.overlay.zero(GroupId(0), 0..1, 9, std::iter::empty());
+        lab.overlay
+            .zero(GroupId(0), StripeId::range(0..1), 9, std::iter::empty());
         assert_eq!(lab.of(0..4 * CHUNK), [(4 * CHUNK, true)]);
         lab.log(first);
         assert_eq!(lab.of(0..4096), [(4096, false)], "written since");
@@ -263,7 +264,7 @@ mod tests {
     #[test]
     fn what_no_page_in_memory_says_is_data_and_its_page_is_lacking() {
         let mut lab = Lab::new(0);
-        let column = lab.first_block(0).column;
+        let column = lab.first_block(StripeId(0)).column;
         lab.pages = PageCache::new(64);
         for other in (0..6).map(Column).filter(|&other| other != column) {
             lab.put(other, Entry::UNWRITTEN);
@@ -283,13 +284,18 @@ mod tests {
             sequence: 10,
         };
         assert_eq!(lab.maps.load(&lab.cx, entries, GroupId(0)), Ok(Vec::new()));
-        assert!(
-            lab.maps
-                .moved(&mut lab.cx, (GroupId(0), 1), HeldIn::parity(15), 9)
-        );
-        lab.log(lab.first_block(15));
+        assert!(lab.maps.moved(
+            &mut lab.cx,
+            (GroupId(0), DataStripe(1)),
+            HeldIn::parity(StripeId(15)),
+            9
+        ));
+        lab.log(lab.first_block(StripeId(15)));
         let stripe = lab.cx.geometry.stripe_data_bytes();
         assert_eq!(lab.of(stripe..stripe + 4096), [(4096, false)]);
-        assert_eq!(lab.extents().map_of(GroupId(0)).data_held_by(15), Some(1));
+        assert_eq!(
+            lab.extents().map_of(GroupId(0)).data_held_by(StripeId(15)),
+            Some(DataStripe(1))
+        );
     }
 }

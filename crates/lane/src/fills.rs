@@ -115,7 +115,7 @@ pub(super) fn compare_pages(
 mod tests {
     use std::sync::Arc;
 
-    use format::{Column, GroupId, MetaPage};
+    use format::{Column, GroupId, MetaPage, StripeId};
     use plan::action::{BufferId, Slice};
     use plan::{Absent, Kind, Plan, ScratchId};
 
@@ -153,7 +153,12 @@ mod tests {
                 avoid: Vec::new(),
                 held: held.map(Arc::new),
             };
-            let mut op = Op::new(Owner::Job(JobId(1)), GroupId(0), 0..4, task);
+            let mut op = Op::new(
+                Owner::Job(JobId(1)),
+                GroupId(0),
+                StripeId::range(0..4),
+                task,
+            );
             op.plan = Some(Plan::new(Kind::Fill));
             let mut lab = Self {
                 cx,

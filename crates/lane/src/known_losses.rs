@@ -10,7 +10,7 @@
 use std::ops::Range;
 
 use block::BLOCK_BYTES;
-use format::{BlockName, Form, GroupId};
+use format::{BlockName, DataStripe, Form, GroupId, StripeId};
 use plan::action::Event;
 use plan::{Losses, LostRange};
 
@@ -44,10 +44,10 @@ impl KnownLosses {
         assessed: &Assessed,
     ) -> u64 {
         let (mut lost, mut found) = (Losses::default(), Losses::default());
-        for (stripe, row) in assessed {
+        for (data, row) in assessed {
             for (slots, losses) in [(&row.lost, &mut lost), (&row.mended, &mut found)] {
                 for &slot in slots {
-                    if let Some(block) = cx.geometry.data_block(*stripe, slot, row.low) {
+                    if let Some(block) = cx.geometry.data_block(*data, slot, row.low) {
                         losses.insert(group, block..block + 1);
                     }
                 }
@@ -63,13 +63,13 @@ impl KnownLosses {
     }
 
     /// No column's map has the place of a stripe of a group's data: all of the stripe is lost.
-    pub(super) fn unfindable(&mut self, cx: &mut Context, group: GroupId, data: u64) {
+    pub(super) fn unfindable(&mut self, cx: &mut Context, group: GroupId, data: DataStripe) {
         let blocks = cx.geometry.stripe_data_bytes() / BLOCK_BYTES;
         self.lost(
             cx,
             LostRange {
                 group,
-                first: data * blocks,
+                first: data.0 * blocks,
                 blocks,
             },
         );
@@ -118,26 +118,26 @@ impl KnownLosses {
         let per_stripe = cx.geometry.stripe_data_bytes() / BLOCK_BYTES;
         let data = op.data_stripes();
         let all = data.map_or(0..u64::MAX, |data| {
-            data.start * per_stripe..data.end * per_stripe
+            data.start.0 * per_stripe..data.end.0 * per_stripe
         });
         if !self.touch(group, all.clone()) {
             return;
         }
-        let stripe = op.data.unwrap_or(op.stripes.start);
+        let data = op.data.unwrap_or(op.stripes.start.own_data());
         match &op.task {
             Task::Write(prepared) => {
                 let sources = prepared.sources.iter();
                 let parts: Vec<_> = sources
                     .map(|source| (source.slot, source.low, source.slice.length))
                     .collect();
-                self.parts_found(cx, group, stripe, &parts);
+                self.parts_found(cx, group, data, &parts);
             }
             Task::Read(pieces) => {
                 let pieces = pieces.iter();
                 let parts: Vec<_> = pieces
                     .map(|piece| (piece.slot, piece.low, piece.slice.length))
                     .collect();
-                self.parts_found(cx, group, stripe, &parts);
+                self.parts_found(cx, group, data, &parts);
             }
             Task::Zero if op.data.is_some() => self.found(cx, group, all),
             Task::Scrub => self.scrub_found(cx, maps, op),
@@ -154,7 +154,7 @@ impl KnownLosses {
     /// A scrub has read the blocks on drives: those that were neither bad nor unknown are right.
     fn scrub_found(&mut self, cx: &mut Context, maps: &StripeMaps, op: &Op) {
         let per_chunk = cx.geometry.chunk_bytes() / BLOCK_BYTES;
-        for stripe in op.stripes.clone() {
+        for stripe in StripeId::each(op.stripes.clone()) {
             let Some(data) = maps.data_held_by(cx, op.group, stripe) else {
                 continue;
             };
@@ -201,11 +201,11 @@ impl KnownLosses {
         &mut self,
         cx: &mut Context,
         group: GroupId,
-        stripe: u64,
+        data: DataStripe,
         parts: &[(usize, u64, u64)],
     ) {
         for &(slot, low, length) in parts {
-            if let Some(first) = cx.geometry.data_block(stripe, slot, low) {
+            if let Some(first) = cx.geometry.data_block(data, slot, low) {
                 let blocks = (low + length).div_ceil(BLOCK_BYTES) - low / BLOCK_BYTES;
                 self.found(cx, group, first..first + blocks);
             }
@@ -329,7 +329,7 @@ mod tests {
     fn a_stripe_that_no_map_finds_is_lost_as_a_whole() {
         let (mut losses, mut cx) = begun();
         let blocks = cx.geometry.stripe_data_bytes() / BLOCK_BYTES;
-        losses.unfindable(&mut cx, GroupId(3), 2);
+        losses.unfindable(&mut cx, GroupId(3), DataStripe(2));
         assert_eq!(cx.take_events(), [lost(GroupId(3), 2 * blocks, blocks)]);
     }
 
@@ -338,7 +338,11 @@ mod tests {
         let (mut losses, mut cx) = begun();
         let code = cx.geometry.code();
         let slots: Vec<usize> = code.data_slots().collect();
-        let block = |slot| cx.geometry.data_block(0, slot, 0).expect("data");
+        let block = |slot| {
+            cx.geometry
+                .data_block(DataStripe(0), slot, 0)
+                .expect("data")
+        };
         let (mended, gone) = (block(slots[0]), block(slots[1]));
         losses.know(&[range(GroupId(1), mended, 1)]);
         let row = AssessedRow {
@@ -346,7 +350,7 @@ mod tests {
             lost: vec![slots[1]],
             mended: vec![slots[0]],
         };
-        let count = losses.assessed(&mut cx, GroupId(1), &vec![(0, row)]);
+        let count = losses.assessed(&mut cx, GroupId(1), &vec![(DataStripe(0), row)]);
         assert_eq!(count, 1);
         assert_eq!(
             cx.take_events(),
@@ -358,17 +362,24 @@ mod tests {
     fn a_write_of_parts_of_blocks_makes_these_blocks_right() {
         let (mut losses, mut cx) = begun();
         let slot = cx.geometry.code().data_slots().next().expect("data");
-        let first = cx.geometry.data_block(0, slot, 0).expect("data");
+        let first = cx
+            .geometry
+            .data_block(DataStripe(0), slot, 0)
+            .expect("data");
         losses.know(&[range(GroupId(1), first, 4)]);
-        losses.parts_found(&mut cx, GroupId(1), 0, &[(slot, 4096, 4096)]);
+        losses.parts_found(&mut cx, GroupId(1), DataStripe(0), &[(slot, 4096, 4096)]);
         assert_eq!(cx.take_events(), [found(GroupId(1), first + 1, 1)]);
     }
 
     /// The number of a block of stripe 0 of the data, and the name of the block that holds it.
     fn first_block(cx: &Context, at: u64) -> (u64, BlockName) {
         let slot = cx.geometry.code().data_slots().next().expect("data");
-        let block = cx.geometry.data_block(0, slot, at * BLOCK_BYTES);
-        let (column, chunk) = cx.geometry.place(GroupId(0), 0, Form::Parity, slot);
+        let block = cx
+            .geometry
+            .data_block(DataStripe(0), slot, at * BLOCK_BYTES);
+        let (column, chunk) = cx
+            .geometry
+            .place(GroupId(0), StripeId(0), Form::Parity, slot);
         let name = BlockName {
             group: GroupId(0),
             column,
@@ -383,7 +394,12 @@ mod tests {
         let maps = StripeMaps::default();
         let (first, name) = first_block(&cx, 0);
         losses.know(&[range(GroupId(0), first, 3)]);
-        let mut op = Op::new(Owner::Job(JobId(1)), GroupId(0), 0..2, Task::Scrub);
+        let mut op = Op::new(
+            Owner::Job(JobId(1)),
+            GroupId(0),
+            StripeId::range(0..2),
+            Task::Scrub,
+        );
         op.found.bad.insert((name.column, name.block.into()));
         op.found
             .unknown
@@ -407,10 +423,17 @@ mod tests {
             range(GroupId(0), blocks, 2),
             range(GroupId(0), 4 * blocks, 1),
         ]);
-        let op = Op::new(Owner::Job(JobId(1)), GroupId(0), 0..3, Task::Zero);
+        let op = Op::new(
+            Owner::Job(JobId(1)),
+            GroupId(0),
+            StripeId::range(0..3),
+            Task::Zero,
+        );
         losses.op_ended_well(&mut cx, &maps, &op);
         assert_eq!(cx.take_events(), []);
-        losses.op_ended_well(&mut cx, &maps, &op.of_data());
+        let data = DataStripe::range(0..3);
+        let op = Op::of_data(Owner::Job(JobId(1)), GroupId(0), data, Task::Zero);
+        losses.op_ended_well(&mut cx, &maps, &op);
         assert_eq!(cx.take_events(), [found(GroupId(0), blocks, 2)]);
     }
 

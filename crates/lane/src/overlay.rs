@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use format::seeded::{self, SeededFault};
-use format::{BlockName, Entry, GroupId, VolumeId};
+use format::{BlockName, Entry, GroupId, StripeId, VolumeId};
 use plan::ScratchId;
 use plan::action::Slice;
 
@@ -60,7 +60,7 @@ struct Buffer {
 pub(super) struct Overlay {
     blocks: BlockMap<Logged>,
     /// Stripes that read as zeros except for newer blocks, by group and stripe, and the batch that zeroed each.
-    zeroed: BTreeMap<(GroupId, u64), u64>,
+    zeroed: BTreeMap<(GroupId, StripeId), u64>,
     buffers: BTreeMap<u64, Buffer>,
     bytes: u64,
     /// The volumes' shares of the buffers.
@@ -221,13 +221,13 @@ impl Overlay {
 
     /// True if anything is logged of groups from `first` on.
     pub(super) fn has_groups_from(&self, first: GroupId) -> bool {
-        let zeroed = self.zeroed.range((first, 0)..).next().is_some();
+        let zeroed = self.zeroed.range((first, StripeId(0))..).next().is_some();
         zeroed || self.blocks.has_groups_from(first)
     }
 
     /// True if any stripe of a group reads as zeros where no block is logged.
     pub(super) fn has_zeroed(&self, group: GroupId) -> bool {
-        let stripes = (group, 0)..(group.next(), 0);
+        let stripes = (group, StripeId(0))..(group.next(), StripeId(0));
         self.zeroed.range(stripes).next().is_some()
     }
 
@@ -237,12 +237,12 @@ impl Overlay {
     }
 
     /// True if the stripe reads as zeros where no block is logged.
-    pub(super) fn is_zeroed(&self, group: GroupId, stripe: u64) -> bool {
+    pub(super) fn is_zeroed(&self, group: GroupId, stripe: StripeId) -> bool {
         self.zeroed.contains_key(&(group, stripe))
     }
 
     /// The batch since which the stripe reads as zeros.
-    pub(super) fn zeroed_since(&self, group: GroupId, stripe: u64) -> Option<u64> {
+    pub(super) fn zeroed_since(&self, group: GroupId, stripe: StripeId) -> Option<u64> {
         self.zeroed.get(&(group, stripe)).copied()
     }
 
@@ -273,7 +273,7 @@ impl Overlay {
     pub(super) fn zero(
         &mut self,
         group: GroupId,
-        stripes: Range<u64>,
+        stripes: Range<StripeId>,
         sequence: u64,
         names: impl Iterator<Item = BlockName>,
     ) {
@@ -282,7 +282,7 @@ impl Overlay {
                 self.forget(old);
             }
         }
-        for stripe in stripes {
+        for stripe in StripeId::each(stripes) {
             self.zeroed.insert((group, stripe), sequence);
         }
     }
@@ -293,7 +293,7 @@ impl Overlay {
     }
 
     /// Zeroed stripes of batches up to `sequence`.
-    pub(super) fn zeroed_up_to(&self, sequence: u64) -> Vec<((GroupId, u64), u64)> {
+    pub(super) fn zeroed_up_to(&self, sequence: u64) -> Vec<((GroupId, StripeId), u64)> {
         self.zeroed
             .iter()
             .filter(|&(_, &since)| since <= sequence)
@@ -334,7 +334,7 @@ impl Overlay {
     }
 
     /// The entries of a stripe are *unwritten* now.
-    pub(super) fn zeroes_installed(&mut self, stripe: (GroupId, u64), sequence: u64) {
+    pub(super) fn zeroes_installed(&mut self, stripe: (GroupId, StripeId), sequence: u64) {
         if self.zeroed.get(&stripe) == Some(&sequence) {
             self.zeroed.remove(&stripe);
         }

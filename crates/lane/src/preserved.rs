@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use block::BLOCK_BYTES;
-use format::{BlockName, Entry, Form, GroupId, PageName};
+use format::{BlockName, Entry, Form, GroupId, PageName, StripeId};
 use plan::action::IoKind;
 use plan::{Kind, Plan, Transfer};
 
@@ -43,7 +43,7 @@ pub(super) struct Preserved {
     /// Batches before this one may have a column on a drive that has gone out since.
     under_replicated: u64,
     /// Stripes with blocks that must be logged again, and that were locked.
-    locked: BTreeSet<(GroupId, u64)>,
+    locked: BTreeSet<(GroupId, StripeId)>,
     /// There was no room: the next checkpoint preserves no more blocks than this.
     limit: Option<usize>,
 }
@@ -52,7 +52,7 @@ pub(super) struct Preserved {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Relog {
     pub(super) group: GroupId,
-    pub(super) stripe: u64,
+    pub(super) stripe: StripeId,
     pub(super) names: Vec<BlockName>,
 }
 
@@ -117,7 +117,7 @@ impl Preserved {
     }
 
     /// The stripes with blocks that must be logged again, and that were locked.
-    pub(super) fn locked(&self) -> impl Iterator<Item = (GroupId, u64)> {
+    pub(super) fn locked(&self) -> impl Iterator<Item = (GroupId, StripeId)> {
         self.locked.iter().copied()
     }
 
@@ -129,9 +129,9 @@ impl Preserved {
         cx: &Context,
         overlay: &Overlay,
         room: bool,
-        is_free: impl Fn(GroupId, u64) -> bool,
+        is_free: impl Fn(GroupId, StripeId) -> bool,
     ) -> Vec<Relog> {
-        let mut stripes: BTreeMap<(GroupId, u64), Vec<BlockName>> = BTreeMap::new();
+        let mut stripes: BTreeMap<(GroupId, StripeId), Vec<BlockName>> = BTreeMap::new();
         for &name in &self.names {
             let logged = overlay.get(name).expect("it is preserved");
             if room || logged.sequence < self.under_replicated {
@@ -163,7 +163,7 @@ impl Preserved {
 
     /// Stripes have been unlocked. True if a checkpoint is needed that logs the blocks again that it could not log
     /// because of these locks.
-    pub(super) fn unlocked(&mut self, group: GroupId, stripes: Range<u64>) -> bool {
+    pub(super) fn unlocked(&mut self, group: GroupId, stripes: Range<StripeId>) -> bool {
         let here = (group, stripes.start)..(group, stripes.end);
         self.locked.extract_if(here, |_| true).count() > 0
     }
@@ -399,11 +399,11 @@ mod tests {
 
         /// The blocks that are logged again. These stripes are locked.
         fn relog(&mut self, room: bool, locked: &[u64]) -> Vec<(u64, usize)> {
-            let is_free = |_, stripe| !locked.contains(&stripe);
+            let is_free = |_, stripe: StripeId| !locked.contains(&stripe.0);
             let relogs = { &mut self.preserved }.relog(&self.cx, &self.overlay, room, is_free);
             let relogs = relogs.into_iter();
             relogs
-                .map(|relog| (relog.stripe, relog.names.len()))
+                .map(|relog| (relog.stripe.0, relog.names.len()))
                 .collect()
         }
     }
@@ -553,10 +553,13 @@ mod tests {
         lab.log(Column(1), 8, 7);
         lab.select(7);
         assert_eq!(lab.relog(true, &[2]), [(1, 1)]);
-        assert!(!lab.preserved.unlocked(GroupId(0), 0..2), "another stripe");
-        assert!(lab.preserved.unlocked(GroupId(0), 2..3));
         assert!(
-            !lab.preserved.unlocked(GroupId(0), 2..3),
+            !lab.preserved.unlocked(GroupId(0), StripeId::range(0..2)),
+            "another stripe"
+        );
+        assert!(lab.preserved.unlocked(GroupId(0), StripeId::range(2..3)));
+        assert!(
+            !lab.preserved.unlocked(GroupId(0), StripeId::range(2..3)),
             "one checkpoint is enough"
         );
     }

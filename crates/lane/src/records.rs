@@ -126,7 +126,7 @@ pub(super) fn unit_of_zeroes(id: OpId, op: &Op) -> Unit {
 #[cfg(test)]
 mod tests {
     use block::Seat;
-    use format::{Column, Entry, GroupId};
+    use format::{Column, Entry, GroupId, StripeId};
     use plan::action::{BufferId, IoKind};
     use plan::{Absent, Kind, Plan, ScratchId, Transfer};
 
@@ -156,7 +156,7 @@ mod tests {
     impl Lab {
         fn new(task: Task) -> Self {
             let change = |regions: &mut plan::Regions| regions.page_copies = Some(2);
-            let mut op = Op::new(Owner::Background, GroupId(0), 0..1, task);
+            let mut op = Op::new(Owner::Background, GroupId(0), StripeId::range(0..1), task);
             op.plan = Some(Plan::new(Kind::FullStripe));
             Self {
                 cx: Context::of_test_with("raid6", 6, 256 << 10, change),

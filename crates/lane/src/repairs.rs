@@ -14,7 +14,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use block::{BLOCK_BYTES, Fault, Outcome};
-use format::{BlockName, Column, Entry, GroupId};
+use format::{BlockName, Column, Entry, GroupId, StripeId};
 use plan::Row;
 use plan::action::Event;
 
@@ -27,7 +27,7 @@ use super::overlay::Bytes;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Repairs {
     /// Stripes with a repair in flight.
-    under_way: BTreeSet<(GroupId, u64)>,
+    under_way: BTreeSet<(GroupId, StripeId)>,
 }
 
 /// True if the blocks that an operation has found are to be repaired.
@@ -66,7 +66,7 @@ impl Repairs {
             return Vec::new();
         }
         let mut repairs = Vec::new();
-        for stripe in op.stripes.clone() {
+        for stripe in StripeId::each(op.stripes.clone()) {
             let found = blocks_to_repair(cx, entries, op, &bad, stripe);
             let doubts: BTreeMap<Row, usize> = stale
                 .iter()
@@ -129,7 +129,7 @@ fn blocks_to_repair(
     entries: Entries<'_>,
     op: &Op,
     bad: &BTreeSet<(Column, u64)>,
-    stripe: u64,
+    stripe: StripeId,
 ) -> Vec<((usize, u64), Option<Entry>)> {
     let per_chunk = cx.geometry.chunk_bytes() / BLOCK_BYTES;
     let mut found = Vec::new();
@@ -212,13 +212,18 @@ mod tests {
     fn read(bad: &[(Column, u64)]) -> Op {
         let owner = Owner::Request(RequestId(1));
         with_bad(
-            Op::new(owner, GroupId(0), 1..2, Task::Read(Vec::new())),
+            Op::new(
+                owner,
+                GroupId(0),
+                StripeId::range(1..2),
+                Task::Read(Vec::new()),
+            ),
             bad,
         )
     }
 
     /// A step of a scrub.
-    fn scrub(stripes: Range<u64>, bad: &[(Column, u64)]) -> Op {
+    fn scrub(stripes: Range<StripeId>, bad: &[(Column, u64)]) -> Op {
         with_bad(
             Op::new(Owner::Job(JobId(3)), GroupId(0), stripes, Task::Scrub),
             bad,
@@ -256,7 +261,7 @@ mod tests {
                     let first = chunk * geometry.chunk_bytes();
                     (column.0, (first + low) / BLOCK_BYTES)
                 };
-                (stripe, blocks.iter().map(block).collect())
+                (stripe.0, blocks.iter().map(block).collect())
             };
             repairs.iter().map(of).collect()
         }
@@ -280,7 +285,7 @@ mod tests {
         fn log(&mut self, name: BlockName, bytes: Bytes) {
             let logged = Logged {
                 bytes,
-                entry: Entry::of_map(HeldIn::parity(1), 7),
+                entry: Entry::of_map(HeldIn::parity(StripeId(1)), 7),
                 sequence: 7,
             };
             self.overlay.insert(name, logged);
@@ -330,7 +335,10 @@ mod tests {
     #[test]
     fn each_stripe_of_a_run_has_a_repair_of_its_own() {
         let mut lab = Lab::new();
-        let op = scrub(0..4, &[(Column(2), 1), (Column(2), 9), (Column(4), 8)]);
+        let op = scrub(
+            StripeId::range(0..4),
+            &[(Column(2), 1), (Column(2), 9), (Column(4), 8)],
+        );
         let mut found = lab.found(&op, Ok(()));
         found[1].1.sort_unstable();
         assert_eq!(found, [(0, vec![(2, 1)]), (2, vec![(2, 9), (4, 8)])]);
@@ -339,12 +347,12 @@ mod tests {
     #[test]
     fn a_scrub_waits_for_its_repairs_and_a_client_does_not() {
         let mut lab = Lab::new();
-        let repairs = lab.repairs(&scrub(1..2, &[(Column(2), 4)]), Ok(()));
+        let repairs = lab.repairs(&scrub(StripeId::range(1..2), &[(Column(2), 4)]), Ok(()));
         let Task::Repair(repair) = &repairs[0].task else {
             panic!("it is a repair");
         };
         assert_eq!(repair.scrub, Some(JobId(3)));
-        let repairs = lab.repairs(&scrub(2..3, &[(Column(2), 8)]), Ok(()));
+        let repairs = lab.repairs(&scrub(StripeId::range(2..3), &[(Column(2), 8)]), Ok(()));
         lab.repairs.ended(&mut lab.cx, &repairs[0], Ok(()));
         let repairs = lab.repairs(&read(&[(Column(2), 8)]), Ok(()));
         assert!(repairs.is_empty(), "the block is of another stripe");
@@ -371,7 +379,10 @@ mod tests {
             []
         );
         assert_eq!(
-            lab.found(&scrub(1..2, &[(Column(2), 4)]), Err(Fault::Lost)),
+            lab.found(
+                &scrub(StripeId::range(1..2), &[(Column(2), 4)]),
+                Err(Fault::Lost)
+            ),
             []
         );
     }
@@ -388,16 +399,16 @@ mod tests {
     #[test]
     fn rows_in_doubt_are_repaired_though_no_block_is_bad() {
         let mut lab = Lab::new();
-        let mut op = scrub(0..3, &[]);
+        let mut op = scrub(StripeId::range(0..3), &[]);
         let row = Row {
-            stripe: 2,
+            stripe: StripeId(2),
             form: Form::Parity,
             low: 0,
         };
         op.found.arbitration.begin(BTreeMap::from([(row, 1)]));
         let repairs = lab.repairs(&op, Ok(()));
         assert_eq!(repairs.len(), 1);
-        assert_eq!(repairs[0].stripes, 2..3);
+        assert_eq!(repairs[0].stripes, StripeId::range(2..3));
         let next = repairs[0].found.arbitration.next_rows(6);
         assert_eq!(next, (vec![row], 0), "the search starts again");
     }
@@ -435,7 +446,7 @@ mod tests {
         assert_eq!(repairs.ended(cx, &repair, Ok(())), 1);
         let repaired = Event::Repaired {
             group: GroupId(0),
-            stripe: 1,
+            stripe: StripeId(1),
             blocks: 1,
         };
         assert_eq!(cx.take_events(), [repaired]);

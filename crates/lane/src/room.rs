@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use block::{BLOCK_BYTES, Fault, Instant, Outcome, RequestKind, Seat};
 use format::seeded::{self, SeededFault};
-use format::{Column, Form, GroupId};
+use format::{Column, DataStripe, Form, GroupId, StripeId};
 use plan::action::Event;
 use plan::room::{RoomReport, SeatRoom};
 use plan::{Geometry, GroupRequest, RequestId};
@@ -434,7 +434,8 @@ impl Room {
 /// which form, and which drive has which part of it: there each drive of the stripe counts with the largest part.
 pub(super) fn needs_of_write(cx: &Context, ios: &IoTable, request: &GroupRequest) -> Needs {
     let mut sum = Sum::new(cx, ios, request.group);
-    for (stripe, segments) in cx.geometry.stripes(request) {
+    for (data, segments) in cx.geometry.stripes(request) {
+        let stripe = data.own_place();
         let mut part = BTreeMap::new();
         let (mut low, mut high) = (u64::MAX, 0);
         for segment in &segments {
@@ -472,7 +473,7 @@ pub(super) fn needs_of_zeros(cx: &Context, ios: &IoTable, request: &GroupRequest
         let mut part = BTreeMap::new();
         add_parity(
             &cx.geometry,
-            (request.group, stripe),
+            (request.group, DataStripe(stripe).own_place()),
             chunk.min(end - first + BLOCK_BYTES),
             &mut part,
         );
@@ -491,7 +492,7 @@ const fn whole_blocks(low: u64, high: u64) -> (u64, u64) {
 /// Every parity of a stripe changes in so many bytes, at most.
 fn add_parity(
     geometry: &Geometry,
-    (group, stripe): (GroupId, u64),
+    (group, stripe): (GroupId, StripeId),
     bytes: u64,
     part: &mut BTreeMap<Column, u64>,
 ) {

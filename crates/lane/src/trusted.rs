@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use format::{BlockName, ENTRIES_PER_META_PAGE, PageName};
+use format::{BlockName, ENTRIES_PER_META_PAGE, PageName, StripeId};
 use plan::Geometry;
 
 use super::context::Context;
@@ -20,7 +20,7 @@ fn blocks_of_stripes(geometry: &Geometry, op: &Op) -> Range<u32> {
     let per_chunk = geometry.chunk_bytes() / block::BLOCK_BYTES;
     let per_stripe = per_chunk * u64::from(geometry.code().rows());
     let narrow = |value| u32::try_from(value).expect("cells have fewer than 2^32 blocks");
-    narrow(op.stripes.start * per_stripe)..narrow(op.stripes.end * per_stripe)
+    narrow(op.stripes.start.0 * per_stripe)..narrow(op.stripes.end.0 * per_stripe)
 }
 
 /// True if a fill can be planned without looking up single blocks.
@@ -45,7 +45,7 @@ pub(super) fn is_plain_fill(cx: &Context, overlay: &Overlay, op: &Op) -> bool {
         };
         overlay.holds(first, count)
     });
-    let mut stripes = op.stripes.clone();
+    let mut stripes = StripeId::each(op.stripes.clone());
     !logged && !stripes.any(|stripe| overlay.is_zeroed(op.group, stripe))
 }
 
@@ -76,7 +76,7 @@ mod tests {
     use crate::overlay::{Bytes, Logged};
 
     /// A step of a fill in a pool whose content is right by definition.
-    fn begun(stripes: Range<u64>) -> (Context, Overlay, Op) {
+    fn begun(stripes: Range<StripeId>) -> (Context, Overlay, Op) {
         let mut cx = Context::of_test_with("raid6", 6, 16 << 20, |_| {});
         cx.trusted = true;
         let task = Task::Fill {
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn a_fill_of_trusted_content_needs_no_look_at_blocks() {
-        let (mut cx, overlay, op) = begun(0..4);
+        let (mut cx, overlay, op) = begun(StripeId::range(0..4));
         assert!(is_plain_fill(&cx, &overlay, &op));
         cx.trusted = false;
         assert!(!is_plain_fill(&cx, &overlay, &op));
@@ -99,21 +99,21 @@ mod tests {
 
     #[test]
     fn a_scrub_of_trusted_content_looks_at_blocks() {
-        let (cx, overlay, mut op) = begun(0..4);
+        let (cx, overlay, mut op) = begun(StripeId::range(0..4));
         op.task = Task::Scrub;
         assert!(!is_plain_fill(&cx, &overlay, &op));
     }
 
     #[test]
     fn a_block_that_was_found_bad_is_looked_at() {
-        let (cx, overlay, mut op) = begun(0..4);
+        let (cx, overlay, mut op) = begun(StripeId::range(0..4));
         op.found.bad.insert((Column(3), 1));
         assert!(!is_plain_fill(&cx, &overlay, &op));
     }
 
     #[test]
     fn what_is_logged_in_the_stripes_is_looked_at() {
-        let (cx, mut overlay, op) = begun(4..8);
+        let (cx, mut overlay, op) = begun(StripeId::range(4..8));
         let logged = Logged {
             bytes: Bytes::InPlace,
             entry: Entry::WRITTEN,
@@ -130,17 +130,17 @@ mod tests {
 
     #[test]
     fn a_stripe_that_is_trimmed_is_looked_at() {
-        let (cx, mut overlay, op) = begun(4..8);
-        overlay.zero(GroupId(0), 8..9, 7, std::iter::empty());
+        let (cx, mut overlay, op) = begun(StripeId::range(4..8));
+        overlay.zero(GroupId(0), StripeId::range(8..9), 7, std::iter::empty());
         assert!(is_plain_fill(&cx, &overlay, &op));
-        overlay.zero(GroupId(0), 7..8, 7, std::iter::empty());
+        overlay.zero(GroupId(0), StripeId::range(7..8), 7, std::iter::empty());
         assert!(!is_plain_fill(&cx, &overlay, &op));
     }
 
     #[test]
     fn the_pages_of_all_columns_are_needed() {
         // 124 stripes are described by one page of each column.
-        let (cx, _, op) = begun(123..125);
+        let (cx, _, op) = begun(StripeId::range(123..125));
         let mut pages = PageCache::new(4096);
         assert_eq!(missing_pages(&cx, &pages, &op).len(), 12);
         let here = block(Column(3), 496).page();

@@ -127,7 +127,7 @@ impl Uninitialized {
 #[cfg(test)]
 mod tests {
     use block::{Fault, Request, RequestKind};
-    use format::VolumeId;
+    use format::{StripeId, VolumeId};
 
     use super::*;
 
@@ -239,7 +239,7 @@ mod tests {
         let zeroed = |group| Descriptor::Zeroed {
             only: None,
             group: GroupId(group),
-            first: 0,
+            first: StripeId(0),
             count: 1,
         };
         groups.logged(3, &[zeroed(5)]);

@@ -6,7 +6,7 @@
 
 use block::{BLOCK_BYTES, Seat};
 use format::seeded::{self, SeededFault};
-use format::{BlockName, GroupId};
+use format::{BlockName, GroupId, StripeId};
 use plan::action::{Event, Slice};
 use plan::{Geometry, Transfer};
 
@@ -63,7 +63,7 @@ pub(super) fn verify(cx: &Context, entries: Entries<'_>, op: &Op, sums: &[u32]) 
         || (seeded::is(SeededFault::UnverifiedConversion) && matches!(op.task, Task::Convert(_)));
     // Without the lock a stripe may have been vacated meanwhile. Until the next checkpoint its pages have the entries
     // from before it was last written in place. If a drive lost that write, its old block would match these entries.
-    let mut stripes = op.stripes.clone();
+    let mut stripes = StripeId::each(op.stripes.clone());
     let vacated = !locked && stripes.any(|stripe| entries.overlay.is_zeroed(group, stripe));
     let reads = &op.plan.as_ref().expect("it was planned").reads;
     let mut sums = sums.iter();
@@ -140,7 +140,7 @@ pub(super) fn report_bad(
 
 #[cfg(test)]
 mod tests {
-    use format::{Column, Entry};
+    use format::{Column, DataStripe, Entry};
     use plan::action::{BufferId, IoKind};
     use plan::{Kind, LostRange, Plan, RequestId, ScratchId};
 
@@ -166,7 +166,12 @@ mod tests {
             let cx = Context::of_test("raid6", 6);
             let pages = PageCache::of_test(&cx);
             let owner = Owner::Request(RequestId(1));
-            let mut op = Op::new(owner, GroupId(0), 1..2, Task::Read(Vec::new()));
+            let mut op = Op::new(
+                owner,
+                GroupId(0),
+                StripeId::range(1..2),
+                Task::Read(Vec::new()),
+            );
             op.lock = Lock::Own;
             let mut plan = Plan::new(Kind::Read);
             for &(column, first, blocks) in runs {
@@ -332,7 +337,8 @@ mod tests {
     #[test]
     fn without_the_lock_a_stripe_that_was_vacated_is_read_again() {
         let mut lab = Lab::new(&[(Column(1), 4, 4)]);
-        lab.overlay.zero(GroupId(0), 1..2, 11, std::iter::empty());
+        lab.overlay
+            .zero(GroupId(0), StripeId::range(1..2), 11, std::iter::empty());
         assert_eq!(lab.bad(&[], 4), [], "with it nothing has changed");
         lab.op.lock = Lock::None;
         assert_eq!(lab.verify(&[]), Verified::Again);
@@ -354,7 +360,11 @@ mod tests {
     fn what_is_known_to_be_lost_is_not_reported_again_nor_what_lies_beside_it() {
         let mut lab = Lab::new(&[(Column(1), 4, 4), (Column(2), 4, 4)]);
         let slot = lab.cx.geometry.code().data_slots().next().unwrap();
-        let first = lab.cx.geometry.data_block(1, slot, BLOCK_BYTES).unwrap();
+        let first = lab
+            .cx
+            .geometry
+            .data_block(DataStripe(1), slot, BLOCK_BYTES)
+            .unwrap();
         let mut losses = KnownLosses::default();
         losses.know(&[LostRange {
             group: GroupId(0),

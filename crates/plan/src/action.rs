@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use block::{Fault, Outcome, RequestKind, Seat};
-use format::{Column, Form, GroupId, VolumeId};
+use format::{Column, Form, GroupId, StripeId, VolumeId};
 use layout::Cell;
 
 use crate::Geometry;
@@ -425,7 +425,7 @@ pub enum Command {
         /// Which group.
         group: GroupId,
         /// Which of its stripes.
-        stripes: Range<u64>,
+        stripes: Range<StripeId>,
         /// The form; `None`: they are only counted.
         to: Option<Form>,
         /// Stripes that are converted at most.
@@ -694,7 +694,7 @@ pub enum Event {
         /// Which group.
         group: GroupId,
         /// Which of its stripes.
-        stripes: Range<u64>,
+        stripes: Range<StripeId>,
         /// Their forms.
         forms: FormCounts,
         /// How it ended.
@@ -725,7 +725,7 @@ pub enum Event {
         /// Which group.
         group: GroupId,
         /// Which stripe of the group.
-        stripe: u64,
+        stripe: StripeId,
         /// How many blocks.
         blocks: u64,
     },
@@ -790,7 +790,7 @@ pub enum Event {
         /// Which group.
         group: GroupId,
         /// Which stripe of the group.
-        stripe: u64,
+        stripe: StripeId,
         /// The kind of request.
         kind: RequestKind,
     },

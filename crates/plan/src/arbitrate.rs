@@ -13,7 +13,7 @@
 
 use block::BLOCK_BYTES;
 use erasure::{Code, ElementSet};
-use format::{Column, Form};
+use format::{Column, Form, StripeId};
 
 use super::sub_stripe::{Operand, SubStripePlans, translate};
 use super::{Kind, Plan, Scratch, Stripe};
@@ -23,7 +23,7 @@ use crate::action::{ComputeStep, Slice};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Row {
     /// Which stripe of the group.
-    pub stripe: u64,
+    pub stripe: StripeId,
     /// The form of the stripe, which decides where its elements are.
     pub form: Form,
     /// First byte of the block in each element.

@@ -42,7 +42,7 @@ use std::ops::Range;
 
 use block::{BLOCK_BYTES, Seat};
 use erasure::{Code, ElementSet};
-use format::{Column, Form, GroupId};
+use format::{Column, Form, GroupId, StripeId};
 
 pub use action::{
     Action, BufferId, Command, Compute, ComputeId, ComputeStep, Computed, DEADLINE, Event,
@@ -202,10 +202,10 @@ pub enum BlockState {
 /// The state of the blocks of a group.
 pub trait Blocks: fmt::Debug {
     /// The form of a stripe.
-    fn form(&self, stripe: u64) -> Form;
+    fn form(&self, stripe: StripeId) -> Form;
 
     /// State of block `block` of the column's cell, which belongs to `stripe`.
-    fn state(&self, stripe: u64, column: Column, block: u64) -> BlockState;
+    fn state(&self, stripe: StripeId, column: Column, block: u64) -> BlockState;
 
     /// Whether the cell that is being filled with the column has the block already.
     fn is_held(&self, _column: Column, _block: u64) -> bool {
@@ -241,11 +241,11 @@ pub trait Blocks: fmt::Debug {
 pub struct AllOnDrive;
 
 impl Blocks for AllOnDrive {
-    fn form(&self, _stripe: u64) -> Form {
+    fn form(&self, _stripe: StripeId) -> Form {
         Form::Parity
     }
 
-    fn state(&self, _stripe: u64, _column: Column, _block: u64) -> BlockState {
+    fn state(&self, _stripe: StripeId, _column: Column, _block: u64) -> BlockState {
         BlockState::OnDrive
     }
 
@@ -266,7 +266,7 @@ pub struct Stripe<'a> {
     /// Which group.
     pub group: GroupId,
     /// Which of its stripes.
-    pub stripe: u64,
+    pub stripe: StripeId,
     /// The form that the stripe has.
     pub form: Form,
     /// Where the group's columns are.
@@ -277,7 +277,7 @@ pub struct Stripe<'a> {
 
 impl<'a> Stripe<'a> {
     /// Another stripe of the group, in the form that it has.
-    pub fn at(&self, stripe: u64) -> Self {
+    pub fn at(&self, stripe: StripeId) -> Self {
         let form = self.blocks.form(stripe);
         Self {
             stripe,

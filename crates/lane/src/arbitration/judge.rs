@@ -18,7 +18,7 @@
 use std::collections::BTreeMap;
 
 use erasure::Code;
-use format::{BlockName, Entry};
+use format::{BlockName, Entry, StripeId};
 use plan::Trial;
 use uuid::Uuid;
 
@@ -33,7 +33,7 @@ pub(super) struct Element {
 
 impl Element {
     /// The entry of a block, wherever the block is; `None` if its page is not in memory.
-    pub(super) fn of(entries: Entries<'_>, name: BlockName, stripe: u64) -> Option<Self> {
+    pub(super) fn of(entries: Entries<'_>, name: BlockName, stripe: StripeId) -> Option<Self> {
         let entry = match entries.overlay.get(name) {
             Some(logged) => logged.entry,
             None if entries.overlay.is_zeroed(name.group, stripe) => Entry::UNWRITTEN,
@@ -254,7 +254,7 @@ mod tests {
         let results = (0..code.elements()).filter(computed);
         Trial {
             row: Row {
-                stripe: 0,
+                stripe: StripeId(0),
                 form: Form::Parity,
                 low: 0,
             },

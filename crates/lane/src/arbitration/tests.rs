@@ -1,6 +1,6 @@
 use block::Seat;
 use erasure::ElementSet;
-use format::{Column, Entry, Form, GroupId};
+use format::{Column, Entry, Form, GroupId, StripeId};
 use plan::ScratchId;
 use plan::action::BufferId;
 
@@ -18,12 +18,12 @@ struct Lab {
 }
 
 const ROW: Row = Row {
-    stripe: 1,
+    stripe: StripeId(1),
     form: Form::Parity,
     low: 0,
 };
 const NEXT: Row = Row {
-    stripe: 1,
+    stripe: StripeId(1),
     form: Form::Parity,
     low: BLOCK_BYTES,
 };
@@ -73,8 +73,12 @@ impl Lab {
     /// The slot of a column in stripe 1.
     fn slot(&self, column: Column) -> usize {
         let places = 0..self.cx.geometry.code().elements();
-        let mut places =
-            places.map(|slot| self.cx.geometry.place(GroupId(0), 1, Form::Parity, slot).0);
+        let mut places = places.map(|slot| {
+            self.cx
+                .geometry
+                .place(GroupId(0), StripeId(1), Form::Parity, slot)
+                .0
+        });
         places.position(|other| other == column).unwrap()
     }
 
@@ -94,7 +98,10 @@ impl Lab {
             let computed = |&slot: &usize| !code.is_data(slot) || slot == doubted;
             let results: Vec<usize> = (0..6).filter(computed).collect();
             for &slot in &results {
-                let (column, _) = self.cx.geometry.place(GroupId(0), 1, Form::Parity, slot);
+                let (column, _) =
+                    self.cx
+                        .geometry
+                        .place(GroupId(0), StripeId(1), Form::Parity, slot);
                 let same = right && slot != doubted;
                 sums.push(sum_of(block(column, 4)) + u32::from(!same));
             }
@@ -126,7 +133,10 @@ impl Lab {
     /// A column of data in stripe 1.
     fn data(&self) -> Column {
         let slot = self.cx.geometry.code().data_slots().next().unwrap();
-        self.cx.geometry.place(GroupId(0), 1, Form::Parity, slot).0
+        self.cx
+            .geometry
+            .place(GroupId(0), StripeId(1), Form::Parity, slot)
+            .0
     }
 }
 
@@ -167,7 +177,8 @@ fn what_is_logged_or_trimmed_counts_before_pages() {
     };
     assert_eq!(lab.compare(&[new], None), Some(vec![]));
     lab.overlay = Overlay::default();
-    lab.overlay.zero(GroupId(0), 1..2, 11, std::iter::empty());
+    lab.overlay
+        .zero(GroupId(0), StripeId::range(1..2), 11, std::iter::empty());
     let zero = Reconstructed {
         sum: block::crc32c(&[0; 4096]),
         ..new
@@ -216,14 +227,16 @@ fn a_scrub_leaves_a_row_with_a_bad_block_to_the_repair_of_that() {
 fn rows_are_tried_that_doubt_as_many_columns_as_the_first() {
     let mut lab = Lab::new(None);
     let third = Row {
-        stripe: 1,
+        stripe: StripeId(1),
         form: Form::Parity,
         low: 2 * BLOCK_BYTES,
     };
     lab.doubt(&[(ROW, 1), (NEXT, 2), (third, 1)]);
     assert_eq!(lab.arbitration.in_doubt(), 3);
     assert_eq!(lab.arbitration.next_rows(6), (vec![ROW, third], 1));
-    let many = (0..200).map(|stripe| (Row { stripe, ..ROW }, 2));
+    let many = (0..200)
+        .map(StripeId)
+        .map(|stripe| (Row { stripe, ..ROW }, 2));
     lab.arbitration.begin(many.collect());
     let (rows, doubted) = lab.arbitration.next_rows(6);
     assert_eq!((rows.len(), doubted), (TRIALS_MAX / 15, 2));

@@ -211,7 +211,7 @@ impl Running {
                 }));
             }
             if !seeded::is(SeededFault::TrimWithoutEntry) {
-                for name in { &cx.geometry }.blocks_of_stripes(stripe.0, stripe.1..stripe.1 + 1) {
+                for name in { &cx.geometry }.blocks_of_stripes(group, number..number.next()) {
                     pages.set(name, Entry::UNWRITTEN);
                 }
             }

@@ -29,7 +29,7 @@ use std::time::Duration;
 
 use block::{Fault, Instant, Outcome, Seat};
 use format::seeded::{self, SeededFault};
-use format::{BlockName, Column, GroupId, PAGE_BYTES, PageName};
+use format::{BlockName, Column, GroupId, PAGE_BYTES, PageName, StripeId};
 use plan::action::{BufferId, Slice};
 use plan::{ScratchId, Transfer};
 
@@ -87,7 +87,7 @@ enum Phase {
 struct Collected {
     blocks: Vec<(BlockName, Logged)>,
     /// Stripes that become unwritten, each with the batch that logged this.
-    zeroed: Vec<((GroupId, u64), u64)>,
+    zeroed: Vec<((GroupId, StripeId), u64)>,
     /// Batches whose memory it reads.
     pinned: BTreeSet<u64>,
 }
@@ -539,7 +539,7 @@ impl Running {
         self.pages
             .extend(of_pages(&blocks).map(|same| same[0].0.page()));
         for &((group, stripe), _) in &zeroed {
-            let names = cx.geometry.blocks_of_stripes(group, stripe..stripe + 1);
+            let names = cx.geometry.blocks_of_stripes(group, stripe..stripe.next());
             self.pages.extend(names.iter().map(|name| name.page()));
         }
         self.pages.extend(pages.dirty());

@@ -1,5 +1,5 @@
 use block::BLOCK_BYTES;
-use format::{Column, Entry, GroupId, HeldIn, MetaPage};
+use format::{Column, Entry, GroupId, HeldIn, MetaPage, StripeId};
 use plan::action::IoId;
 
 use super::*;
@@ -19,7 +19,7 @@ struct Lab {
     preserved: BTreeSet<BlockName>,
     preserved_late: BTreeSet<BlockName>,
     /// Stripes that were made unwritten.
-    unwritten: Vec<(GroupId, u64)>,
+    unwritten: Vec<(GroupId, StripeId)>,
     /// The fault of an install that a drive that stays in the pool has refused.
     refused: Option<Fault>,
 }
@@ -56,7 +56,7 @@ impl Lab {
         };
         let logged = Logged {
             bytes: Bytes::Memory(slice),
-            entry: Entry::of_map(HeldIn::parity(column.0.into()), sequence),
+            entry: Entry::of_map(HeldIn::parity(StripeId(column.0.into())), sequence),
             sequence,
         };
         self.overlay.insert(block(column, at), logged);
@@ -232,7 +232,7 @@ fn blocks_pages_in_two_turns_and_the_anchor_follow_one_another_with_flushes_betw
     assert!(lab.overlay.get(block(Column(1), 4)).is_none());
     assert_eq!(
         lab.pages.entry(block(Column(1), 4)),
-        Some(Entry::of_map(HeldIn::parity(1), 7))
+        Some(Entry::of_map(HeldIn::parity(StripeId(1)), 7))
     );
     assert!(!lab.pages.is_dirty(page(Column(1))));
     assert!(lab.checkpoints.is_idle());
@@ -264,7 +264,7 @@ fn what_is_logged_meanwhile_is_left_to_the_next_checkpoint() {
     assert!(lab.overlay.get(block(Column(2), 4)).is_some());
     assert_eq!(
         lab.pages.entry(block(Column(2), 4)),
-        Some(Entry::of_map(HeldIn::parity(2), 7))
+        Some(Entry::of_map(HeldIn::parity(StripeId(2)), 7))
     );
 }
 
@@ -287,11 +287,12 @@ fn it_waits_for_its_pages() {
 #[test]
 fn trimmed_stripes_are_unwritten_by_their_pages() {
     let mut lab = Lab::new();
-    lab.overlay.zero(GroupId(0), 3..4, 7, std::iter::empty());
+    lab.overlay
+        .zero(GroupId(0), StripeId::range(3..4), 7, std::iter::empty());
     let next = lab.begin(7);
     lab.end(next);
-    assert_eq!(lab.unwritten, [(GroupId(0), 3)]);
-    assert!(!lab.overlay.is_zeroed(GroupId(0), 3));
+    assert_eq!(lab.unwritten, [(GroupId(0), StripeId(3))]);
+    assert!(!lab.overlay.is_zeroed(GroupId(0), StripeId(3)));
     assert!(
         (0..6)
             .map(Column)
@@ -366,7 +367,8 @@ fn pages_that_a_drive_has_refused_are_written_anew_by_the_next_checkpoint() {
 #[test]
 fn pages_of_a_trim_are_written_anew_where_the_flush_fails_that_covers_them() {
     let mut lab = Lab::new();
-    lab.overlay.zero(GroupId(0), 3..4, 7, std::iter::empty());
+    lab.overlay
+        .zero(GroupId(0), StripeId::range(3..4), 7, std::iter::empty());
     let mut next = lab.begin(7);
     for _ in 0..2 {
         assert_eq!(next, Next::Flush, "of the records, and between the turns");

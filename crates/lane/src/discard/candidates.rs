@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use format::runs::{self, Runs};
-use format::{Form, GroupId};
+use format::{Form, GroupId, StripeId};
 
 /// Runs that a lane keeps, of stripes and of groups: 64 KiB each at most.
 const RUNS_MAX: usize = 4096;
@@ -26,13 +26,18 @@ impl Candidates {
         self.stripes.is_empty() && self.groups.is_empty()
     }
 
-    pub(super) fn add_stripes(&mut self, group: GroupId, only: Option<Form>, stripes: &Range<u64>) {
+    pub(super) fn add_stripes(
+        &mut self,
+        group: GroupId,
+        only: Option<Form>,
+        stripes: &Range<StripeId>,
+    ) {
         if self.stripe_runs >= RUNS_MAX {
             return;
         }
         let runs = self.stripes.entry((group, only)).or_default();
         let before = runs.len();
-        runs::insert(runs, stripes);
+        runs::insert(runs, &StripeId::numbers(stripes));
         self.stripe_runs = self.stripe_runs + runs.len() - before;
     }
 
@@ -59,7 +64,7 @@ impl Candidates {
     pub(super) fn append(&mut self, other: Self) {
         for ((group, only), runs) in other.stripes {
             for (first, count) in runs {
-                self.add_stripes(group, only, &(first..first + count));
+                self.add_stripes(group, only, &StripeId::range(first..first + count));
             }
         }
         for (first, count) in other.groups {
@@ -71,7 +76,7 @@ impl Candidates {
     pub(super) fn next_stripes(
         &mut self,
         most: u64,
-    ) -> Option<(GroupId, Option<Form>, Range<u64>)> {
+    ) -> Option<(GroupId, Option<Form>, Range<StripeId>)> {
         let (&(group, only), runs) = self.stripes.first_key_value()?;
         let &(first, count) = runs.first()?;
         let stripes = first..first + count.min(most);
@@ -82,7 +87,7 @@ impl Candidates {
         if runs.is_empty() {
             self.stripes.remove(&(group, only));
         }
-        Some((group, only, stripes))
+        Some((group, only, StripeId::range(stripes)))
     }
 
     /// Takes the first group that `is_here`.
@@ -108,10 +113,10 @@ mod tests {
     #[test]
     fn stripes_are_taken_by_runs_of_one_group_and_no_longer_than_a_step() {
         let mut candidates = Candidates::default();
-        candidates.add_stripes(GroupId(5), None, &(10..14));
-        candidates.add_stripes(GroupId(5), None, &(14..20));
-        candidates.add_stripes(GroupId(3), None, &(7..8));
-        candidates.add_stripes(GroupId(5), None, &(40..41));
+        candidates.add_stripes(GroupId(5), None, &(StripeId::range(10..14)));
+        candidates.add_stripes(GroupId(5), None, &(StripeId::range(14..20)));
+        candidates.add_stripes(GroupId(3), None, &(StripeId::range(7..8)));
+        candidates.add_stripes(GroupId(5), None, &(StripeId::range(40..41)));
         assert_eq!(candidates.stripe_runs, 3);
         let mut taken = Vec::new();
         while let Some(run) = candidates.next_stripes(8) {
@@ -120,10 +125,10 @@ mod tests {
         assert_eq!(
             taken,
             [
-                (GroupId(3), None, 7..8),
-                (GroupId(5), None, 10..18),
-                (GroupId(5), None, 18..20),
-                (GroupId(5), None, 40..41)
+                (GroupId(3), None, StripeId::range(7..8)),
+                (GroupId(5), None, StripeId::range(10..18)),
+                (GroupId(5), None, StripeId::range(18..20)),
+                (GroupId(5), None, StripeId::range(40..41))
             ]
         );
         assert_eq!(candidates.stripe_runs, 0);
@@ -145,7 +150,11 @@ mod tests {
     fn what_is_too_much_to_remember_is_forgotten() {
         let mut candidates = Candidates::default();
         for run in 0..2 * RUNS_MAX as u64 {
-            candidates.add_stripes(GroupId(run % 7), None, &(2 * run..2 * run + 1));
+            candidates.add_stripes(
+                GroupId(run % 7),
+                None,
+                &StripeId::range(2 * run..2 * run + 1),
+            );
             candidates.add_groups(&GroupId::range(2 * run..2 * run + 1));
         }
         assert_eq!(candidates.stripe_runs, RUNS_MAX);

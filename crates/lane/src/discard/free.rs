@@ -8,7 +8,7 @@
 use std::ops::Range;
 
 use block::BLOCK_BYTES;
-use format::GroupId;
+use format::{GroupId, StripeId};
 
 use super::known::{KnownSpace, entries_of_cell};
 use crate::context::Context;
@@ -32,17 +32,19 @@ impl KnownSpace<'_> {
         &self,
         cx: &Context,
         group: GroupId,
-        mut stripes: Range<u64>,
-    ) -> Vec<u64> {
+        stripes: Range<StripeId>,
+    ) -> Vec<StripeId> {
         if cx.geometry.free_stripes() == 0 {
             return Vec::new();
         }
-        let of_data = stripes.any(|stripe| self.maps.data_held_by(cx, group, stripe).is_some());
+        let of_data = StripeId::each(stripes)
+            .any(|stripe| self.maps.data_held_by(cx, group, stripe).is_some());
         if !of_data || !self.group_holds_nothing(cx, group) {
             return Vec::new();
         }
         let all = 0..cx.geometry.stripes_per_group();
-        all.filter(|&stripe| self.maps.is_known_free(group, stripe))
+        all.map(StripeId)
+            .filter(|&stripe| self.maps.is_known_free(group, stripe))
             .collect()
     }
 }

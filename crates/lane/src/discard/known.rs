@@ -6,7 +6,7 @@ use std::ops::Range;
 use block::BLOCK_BYTES;
 use format::runs::{self, Runs};
 use format::seeded::{self, SeededFault};
-use format::{BlockName, Column, ENTRIES_PER_META_PAGE, Form, GroupId, PageName};
+use format::{BlockName, Column, ENTRIES_PER_META_PAGE, Form, GroupId, PageName, StripeId};
 
 use crate::context::Context;
 use crate::entries::Entries;
@@ -37,14 +37,19 @@ pub(super) enum Found {
 impl KnownSpace<'_> {
     /// Finds which of these stripes still hold nothing. The others have been written since: a trim makes them
     /// candidates again.
-    pub(super) fn at_stripes(&self, cx: &Context, group: GroupId, stripes: Range<u64>) -> Found {
+    pub(super) fn at_stripes(
+        &self,
+        cx: &Context,
+        group: GroupId,
+        stripes: Range<StripeId>,
+    ) -> Found {
         let Entries { overlay, pages } = self.entries;
         let mut empty: BTreeMap<Column, Runs> = BTreeMap::new();
         let mut missing = BTreeSet::new();
         let early = seeded::is(SeededFault::DiscardUnflushed);
         let has_free = cx.geometry.free_stripes() > 0;
         let leaves_free = has_free && !self.group_holds_nothing(cx, group);
-        for stripe in stripes {
+        for stripe in StripeId::each(stripes) {
             if overlay.is_zeroed(group, stripe) != early {
                 continue;
             }
@@ -93,13 +98,13 @@ impl KnownSpace<'_> {
         &self,
         cx: &Context,
         group: GroupId,
-        stripes: Range<u64>,
+        stripes: Range<StripeId>,
         form: Form,
     ) -> Found {
         let Entries { overlay, pages } = self.entries;
         let mut empty: BTreeMap<Column, Runs> = BTreeMap::new();
         let mut missing = BTreeSet::new();
-        for stripe in stripes {
+        for stripe in StripeId::each(stripes) {
             let free = self.maps.is_known_free(group, stripe);
             if overlay.is_zeroed(group, stripe) || (free && form == Form::Parity) {
                 continue;

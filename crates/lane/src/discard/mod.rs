@@ -36,7 +36,7 @@ use std::ops::Range;
 use block::{Fault, Outcome, Seat};
 use format::runs::Runs;
 use format::seeded::{self, SeededFault};
-use format::{Column, Form, GroupId, PageName};
+use format::{Column, Form, GroupId, PageName, StripeId};
 use layout::Cell;
 use plan::action::{Event, Io, IoKind, Origin, Service};
 
@@ -61,14 +61,14 @@ const STEP_BYTES: u64 = 32 << 20;
 pub(crate) struct Emptied {
     pub(crate) only: Option<Form>,
     pub(crate) group: GroupId,
-    pub(crate) stripe: u64,
+    pub(crate) stripe: StripeId,
 }
 
 /// Stripes of a group that are discarded together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Run {
     pub(super) group: GroupId,
-    pub(super) stripes: Range<u64>,
+    pub(super) stripes: Range<StripeId>,
     pub(super) what: Discarded,
 }
 
@@ -171,7 +171,7 @@ impl Discards {
             emptied.only == Some(Form::Copies) || !free
         });
         let follows = |a: &Emptied, b: &Emptied| {
-            let stripe = a.stripe + 1;
+            let stripe = a.stripe.next();
             Emptied { stripe, ..*a } == *b
         };
         for run in unwritten.chunk_by(follows) {
@@ -180,7 +180,7 @@ impl Discards {
                 group,
                 stripe: first,
             } = run[0];
-            let stripes = first..first + run.len() as u64;
+            let stripes = first..first.plus(run.len() as u64);
             self.ready.add_stripes(group, only, &stripes);
         }
         let later = std::mem::take(&mut self.later);
@@ -189,7 +189,7 @@ impl Discards {
     }
 
     /// The seeded fault [`SeededFault::DiscardUnflushed`]: a trim has ended.
-    pub(super) fn trimmed(&mut self, group: GroupId, stripes: &Range<u64>) {
+    pub(super) fn trimmed(&mut self, group: GroupId, stripes: &Range<StripeId>) {
         self.ready.add_stripes(group, None, stripes);
     }
 
@@ -237,7 +237,7 @@ impl Discards {
         } else {
             let is_here = |group| cx.geometry.lane_of(group) == cx.lane;
             let group = self.ready.next_group(is_here)?;
-            let stripes = 0..cx.geometry.stripes_per_group();
+            let stripes = StripeId::range(0..cx.geometry.stripes_per_group());
             let what = Discarded::Group;
             Run {
                 group,
@@ -289,7 +289,8 @@ impl Discards {
             Found::Nothing(chunks) => {
                 if !self.ready.has_stripes_of(group) {
                     for stripe in known.free_stripes_beside(cx, group, run.stripes.clone()) {
-                        self.ready.add_stripes(group, None, &(stripe..stripe + 1));
+                        self.ready
+                            .add_stripes(group, None, &(stripe..stripe.next()));
                     }
                 }
                 self.ask(cx, ios, op, group, &chunks)

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use block::{Fault, Instant};
-use format::{Column, Form, GroupId, PageName};
+use format::{Column, Form, GroupId, PageName, StripeId};
 use layout::Cell;
 use plan::action::FormCounts;
 
@@ -36,11 +36,11 @@ const SCRUB_REST: Duration = Duration::from_millis(100);
 pub(crate) struct Job {
     pub(super) group: GroupId,
     pub(super) kind: Kind,
-    pub(super) next_stripe: u64,
+    pub(super) next_stripe: StripeId,
     /// The first of its stripes.
-    pub(super) first_stripe: u64,
+    pub(super) first_stripe: StripeId,
     /// The end of its stripes; by default that of the group.
-    pub(super) end_stripe: Option<u64>,
+    pub(super) end_stripe: Option<StripeId>,
     pub(super) in_flight: u64,
     pub(super) fault: Option<Fault>,
     /// The job waits for a checkpoint: before its first step, or after its last.
@@ -122,8 +122,8 @@ impl Job {
         Self {
             group,
             kind,
-            first_stripe: 0,
-            next_stripe: 0,
+            first_stripe: StripeId(0),
+            next_stripe: StripeId(0),
             end_stripe: None,
             in_flight: 0,
             fault: None,
@@ -151,7 +151,7 @@ impl Job {
     /// Conversion of stripes, of which the first is the number of the first step.
     pub(crate) fn convert(
         group: GroupId,
-        stripes: Range<u64>,
+        stripes: Range<StripeId>,
         (to, most): (Option<Form>, u64),
     ) -> Self {
         Self {

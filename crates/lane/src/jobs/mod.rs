@@ -25,7 +25,7 @@ use std::ops::Range;
 
 use block::{Fault, Instant, Outcome, Seat};
 use format::seeded::{self, SeededFault};
-use format::{Column, Entry, GroupId, PageName};
+use format::{Column, Entry, GroupId, PageName, StripeId};
 use layout::Cell;
 use plan::Geometry;
 use plan::action::{Event, FormCounts, Steer};
@@ -55,7 +55,7 @@ pub(super) enum Next {
     /// A step: this task on these stripes of the group. Then the job is to be asked again.
     Step {
         group: GroupId,
-        stripes: Range<u64>,
+        stripes: Range<StripeId>,
         task: Task,
     },
     /// Wait until something has ended, or time has passed.
@@ -157,7 +157,7 @@ impl GroupJobs {
     /// The scrub of a group, if it has not taken its first step.
     pub(super) fn scrub_to_begin(&self, group: GroupId) -> Option<JobId> {
         let scrubs = |job: &Job| {
-            job.group == group && matches!(job.kind, Kind::Scrub) && job.next_stripe == 0
+            job.group == group && matches!(job.kind, Kind::Scrub) && job.next_stripe == StripeId(0)
         };
         let mut jobs = self.jobs.iter();
         jobs.find_map(|(&id, job)| scrubs(job).then_some(id))
@@ -212,7 +212,7 @@ impl GroupJobs {
         let job = self.job(id);
         (job.paced, job.resume) = (false, None);
         let job = &self.jobs[&id];
-        let all = cx.geometry.stripes_per_group();
+        let all = StripeId(cx.geometry.stripes_per_group());
         let total = job.end_stripe.map_or(all, |end| end.min(all));
         if job.fault.is_none() && job.next_stripe < total {
             if job.in_flight >= job.steps_in_flight() || self.makes_way(cx, id) {
@@ -239,11 +239,11 @@ impl GroupJobs {
         }
     }
 
-    fn step(&mut self, cx: &Context, id: JobId, total: u64) -> Next {
+    fn step(&mut self, cx: &Context, id: JobId, total: StripeId) -> Next {
         let job = &self.jobs[&id];
         let first = job.next_stripe;
-        let next = total.min(first + self.step_stripes(cx, job));
-        let moves = Self::moved_bytes(cx, job, next - first);
+        let next = total.min(first.plus(self.step_stripes(cx, job)));
+        let moves = Self::moved_bytes(cx, job, StripeId::count(&(first..next)));
         let job = self.job(id);
         job.next_stripe = next;
         job.in_flight += 1;
@@ -270,7 +270,7 @@ impl GroupJobs {
             return true;
         }
         let urgent = matches!(job.kind, Kind::Fill { .. }) && is_urgent(cx, job.group);
-        let left = cx.geometry.stripes_per_group() - job.next_stripe;
+        let left = cx.geometry.stripes_per_group() - job.next_stripe.0;
         let stripes = left.min(self.step_stripes(cx, job));
         let moves = Self::moved_bytes(cx, job, stripes);
         let waits = self.pacer.waits(cx, urgent, moves);
@@ -442,7 +442,7 @@ impl GroupJobs {
         &mut self,
         cx: &mut Context,
         id: JobId,
-        stripes: &Range<u64>,
+        stripes: &Range<StripeId>,
         outcome: Outcome,
     ) {
         let stripe_bytes = cx.geometry.chunk_bytes() * u64::from(cx.geometry.code().rows());
@@ -460,7 +460,7 @@ impl GroupJobs {
             cx.events.push_back(Event::FillStepped {
                 group: job.group,
                 column,
-                bytes: (stripes.end - stripes.start) * stripe_bytes,
+                bytes: StripeId::count(stripes) * stripe_bytes,
                 read_bytes,
                 verified_blocks: std::mem::take(&mut job.verified.0),
             });
@@ -468,7 +468,7 @@ impl GroupJobs {
         if job.kind.makes_way() {
             let took = cx.now.since(job.began);
             let rests = (job.urgent, job.kind.rest_min());
-            let moved = (stripes.end - stripes.start) * stripe_bytes;
+            let moved = StripeId::count(stripes) * stripe_bytes;
             let unused = match job.kind {
                 // What the target had, and what reads as zeros, is not copied.
                 Kind::Fill { .. } => moved.saturating_sub(copied_bytes),

@@ -1,5 +1,5 @@
 use block::BLOCK_BYTES;
-use format::{BlockName, Column, GroupId, MetaPage};
+use format::{BlockName, Column, GroupId, MetaPage, StripeId};
 use plan::action::{Action, Computed, Io, IoKind};
 
 use super::*;
@@ -54,7 +54,7 @@ impl Lab {
     }
 
     /// The stripes of the job's next step.
-    fn step(&mut self, id: JobId) -> Option<Range<u64>> {
+    fn step(&mut self, id: JobId) -> Option<Range<StripeId>> {
         match self.jobs.next(&mut self.cx, id) {
             Next::Step { group, stripes, .. } => {
                 assert_eq!(group, GroupId(0));
@@ -74,14 +74,14 @@ impl Lab {
         }
     }
 
-    fn end_step(&mut self, id: JobId, stripes: Range<u64>, outcome: Outcome) {
+    fn end_step(&mut self, id: JobId, stripes: Range<StripeId>, outcome: Outcome) {
         { &mut self.jobs }.step_ended(&mut self.cx, id, &stripes, outcome);
     }
 
     /// Takes all steps of a job one after the other. Returns how many there were.
     fn take_steps(&mut self, id: JobId) -> u64 {
         let mut steps = 0;
-        while self.jobs.job(id).next_stripe < STRIPES {
+        while self.jobs.job(id).next_stripe < StripeId(STRIPES) {
             let stripes = self.step(id).expect("it has more");
             self.end_step(id, stripes, Ok(()));
             steps += 1;
@@ -107,8 +107,8 @@ fn a_scrub_has_two_steps_in_flight_and_reports_when_all_have_ended() {
     assert_eq!(lab.next(id), "64..128");
     assert_eq!(lab.next(id), "wait");
     lab.jobs.verified(id, 600, 2);
-    lab.end_step(id, 0..64, Ok(()));
-    lab.end_step(id, 64..128, Ok(()));
+    lab.end_step(id, StripeId::range(0..64), Ok(()));
+    lab.end_step(id, StripeId::range(64..128), Ok(()));
     assert_eq!(lab.take_steps(id), STRIPES / 64 - 2);
     assert_eq!(lab.next(id), "Ok(())");
     assert_eq!(lab.end(id, Ok(())), Ended::Scrubbed);
@@ -182,7 +182,7 @@ fn a_fill_takes_one_step_at_a_time_and_ends_when_its_pages_are_written() {
     assert_eq!(lab.next(id), "0..256");
     assert_eq!(lab.next(id), "wait");
     lab.jobs.copies(id, 8 << 20, 4 << 20);
-    lab.end_step(id, 0..256, Ok(()));
+    lab.end_step(id, StripeId::range(0..256), Ok(()));
     let stepped = Event::FillStepped {
         group: GroupId(0),
         column: Column(2),
@@ -264,7 +264,7 @@ fn a_group_begins_a_new_life_when_the_ring_has_nothing_of_the_earlier_one() {
     assert_eq!(lab.jobs.zeroes(id), Some(GroupId(0)));
     assert_eq!(lab.jobs.checkpointed(id, None), Some(GroupId(0)));
     assert_eq!(lab.next(id), format!("0..{STRIPES}"), "all in one step");
-    lab.end_step(id, 0..STRIPES, Ok(()));
+    lab.end_step(id, StripeId::range(0..STRIPES), Ok(()));
     assert_eq!(lab.next(id), "flush");
     lab.end(id, Ok(()));
     let outcome = Ok(());
@@ -316,7 +316,7 @@ fn while_clients_ask_a_fill_rests_after_each_step_as_long_as_it_took() {
     assert_eq!(lab.next(id), "0..64", "and its steps are shorter");
     assert_eq!(lab.jobs.resume_at(), None);
     lab.cx.now = at(30);
-    lab.end_step(id, 0..64, Ok(()));
+    lab.end_step(id, StripeId::range(0..64), Ok(()));
     assert_eq!(lab.next(id), "wait");
     assert_eq!(lab.jobs.resume_at(), Some(at(60)));
     assert_eq!(lab.jobs.due(at(59)), []);
@@ -450,10 +450,10 @@ fn what_the_target_has_by_its_own_pages_is_known_to_each_step() {
     assert!(!held.has_entry(block(1), before), "the drive's is another");
 
     // Only pages that differ are written at its end.
-    let pages = held.pages_of(&lab.cx.geometry, GroupId(0), &(0..STRIPES));
+    let pages = held.pages_of(&lab.cx.geometry, GroupId(0), &StripeId::range(0..STRIPES));
     assert_eq!(pages.len() as u64, 2 * lab.cx.geometry.pages_per_cell());
     lab.jobs.page_is_stale(id, pages[3]);
-    lab.end_step(id, 0..256, Ok(()));
+    lab.end_step(id, StripeId::range(0..256), Ok(()));
     lab.take_steps(id);
     assert_eq!(lab.next(id), "checkpoint of 1 pages");
 }
@@ -464,7 +464,7 @@ fn a_step_compares_the_pages_that_describe_its_stripes() {
     let held = Held::of_test(Column(2));
     let per_chunk = lab.cx.geometry.chunk_bytes() / BLOCK_BYTES;
     let last = STRIPES * per_chunk / u64::from(format::ENTRIES_PER_META_PAGE);
-    let indexes = |stripes: Range<u64>| {
+    let indexes = |stripes: Range<StripeId>| {
         let pages = held
             .pages_of(&lab.cx.geometry, GroupId(0), &stripes)
             .into_iter();
@@ -473,10 +473,14 @@ fn a_step_compares_the_pages_that_describe_its_stripes() {
         indexes.dedup();
         indexes
     };
-    assert_eq!(indexes(0..1), [0]);
-    assert_eq!(indexes(124..125), [1], "496 entries on a page");
-    assert_eq!(indexes(0..125), [0, 1]);
-    assert_eq!(indexes(STRIPES - 1..STRIPES), [last]);
+    assert_eq!(indexes(StripeId::range(0..1)), [0]);
+    assert_eq!(
+        indexes(StripeId::range(124..125)),
+        [1],
+        "496 entries on a page"
+    );
+    assert_eq!(indexes(StripeId::range(0..125)), [0, 1]);
+    assert_eq!(indexes(StripeId::range(STRIPES - 1..STRIPES)), [last]);
     lab.cx.take_actions();
 }
 

@@ -13,7 +13,9 @@
 
 use std::ops::Range;
 
-use format::{BatchHeader, BlockName, Descriptor, Entry, Form, GroupId, HeldIn};
+use format::{
+    BatchHeader, BlockName, DataStripe, Descriptor, Entry, Form, GroupId, HeldIn, StripeId,
+};
 
 use super::BatchBuffer;
 use crate::context::Context;
@@ -67,7 +69,7 @@ impl Applied<'_> {
                     count,
                     only,
                 } => {
-                    let stripes = first..first + u64::from(count);
+                    let stripes = first..first.plus(u64::from(count));
                     if let Some(form) = only {
                         self.given_up(cx, (group, stripes, form), sequence);
                         continue;
@@ -96,13 +98,14 @@ impl Applied<'_> {
     fn given_up(
         &mut self,
         cx: &Context,
-        (group, stripes, form): (GroupId, Range<u64>, Form),
+        (group, stripes, form): (GroupId, Range<StripeId>, Form),
         sequence: u64,
     ) {
         if !cx.geometry.is_elastic() {
             return;
         }
-        for stripe in stripes.start..stripes.end.min(cx.geometry.stripes_per_group()) {
+        let end = stripes.end.min(StripeId(cx.geometry.stripes_per_group()));
+        for stripe in StripeId::each(stripes.start..end) {
             let names: Vec<BlockName> = cx.geometry.blocks_only_of(group, stripe, form).collect();
             for name in names {
                 self.insert(name, Bytes::InPlace, Entry::UNWRITTEN, sequence);
@@ -114,7 +117,7 @@ impl Applied<'_> {
     fn moved(
         &mut self,
         cx: &mut Context,
-        (group, data): (GroupId, u64),
+        (group, data): (GroupId, DataStripe),
         to: HeldIn,
         sequence: u64,
     ) {
@@ -258,12 +261,15 @@ mod tests {
         lab.apply(vec![content(3, 1), content(4, 1)]);
         let zeroed = Descriptor::Zeroed {
             group: GroupId(0),
-            first: 0,
+            first: StripeId(0),
             count: 1,
             only: None,
         };
         lab.apply(vec![zeroed, content(2, 8)]);
-        assert!(lab.overlay.is_zeroed(GroupId(0), 0) && !lab.overlay.is_zeroed(GroupId(0), 1));
+        assert!(
+            lab.overlay.is_zeroed(GroupId(0), StripeId(0))
+                && !lab.overlay.is_zeroed(GroupId(0), StripeId(1))
+        );
         assert!(lab.overlay.get(block(Column(1), 3)).is_none());
         assert!(lab.has_sum(block(Column(1), 2), 8));
         assert!(lab.has_sum(block(Column(1), 4), 1), "of the next stripe");
@@ -275,21 +281,24 @@ mod tests {
         let moved = |data| Descriptor::Moved {
             group: GroupId(0),
             data,
-            to: HeldIn::parity(15),
+            to: HeldIn::parity(StripeId(15)),
         };
-        lab.apply(vec![moved(3)]);
+        lab.apply(vec![moved(DataStripe(3))]);
         for column in (0..6).map(Column) {
-            let name = lab.cx.geometry.map_name(GroupId(0), column, 3);
+            let name = lab.cx.geometry.map_name(GroupId(0), column, DataStripe(3));
             assert_eq!(lab.logged(name), (Bytes::InPlace, 9));
             assert_eq!(
                 lab.overlay.get(name).unwrap().entry,
-                Entry::of_map(HeldIn::parity(15), 9)
+                Entry::of_map(HeldIn::parity(StripeId(15)), 9)
             );
         }
         let version = lab.maps.version();
-        lab.apply(vec![moved(99)]);
+        lab.apply(vec![moved(DataStripe(99))]);
         assert_eq!(lab.maps.version(), version, "there is no such data");
-        let name = lab.cx.geometry.map_name(GroupId(0), Column(0), 99);
+        let name = lab
+            .cx
+            .geometry
+            .map_name(GroupId(0), Column(0), DataStripe(99));
         assert!(lab.overlay.get(name).is_none());
     }
 }

@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use block::{BLOCK_BYTES, Outcome, Seat};
-use format::{Column, GroupId, VolumeId};
+use format::{Column, GroupId, StripeId, VolumeId};
 use plan::action::{Action, BufferId, Computed, Io, IoKind, Service, Slice};
 use plan::{RequestId, ScratchId};
 
@@ -75,7 +75,12 @@ impl Lab {
     /// A client writes so many blocks, as a commit or as part of a stream.
     fn push(&mut self, blocks: u32, bulk: bool) -> u64 {
         let task = Task::Write(Prepared::of(Vec::new()));
-        let mut op = Op::new(Owner::Request(RequestId(1)), GroupId(0), 0..1, task);
+        let mut op = Op::new(
+            Owner::Request(RequestId(1)),
+            GroupId(0),
+            StripeId::range(0..1),
+            task,
+        );
         op.service = Service::of_client(A, bulk);
         op.begun = self.cx.now;
         self.push_unit(&op, blocks)
@@ -91,7 +96,12 @@ impl Lab {
 
     /// A preserved block is logged again.
     fn relog(&mut self) -> u64 {
-        let op = Op::new(Owner::Background, GroupId(0), 0..1, Task::Relog(Vec::new()));
+        let op = Op::new(
+            Owner::Background,
+            GroupId(0),
+            StripeId::range(0..1),
+            Task::Relog(Vec::new()),
+        );
         self.push_unit(&op, 1)
     }
 
@@ -278,7 +288,12 @@ fn streams_have_two_batches_in_flight_while_commits_come() {
 fn records_of_stripes_in_place_wait_for_those_on_their_way() {
     let mut lab = Lab::new();
     let task = Task::Write(Prepared::of(Vec::new()));
-    let mut op = Op::new(Owner::Request(RequestId(1)), GroupId(0), 0..1, task);
+    let mut op = Op::new(
+        Owner::Request(RequestId(1)),
+        GroupId(0),
+        StripeId::range(0..1),
+        task,
+    );
     op.service = Service::of_client(A, true);
     let unit = Unit {
         direct: vec![(block(Column(0), 0), vec![1, 2])],

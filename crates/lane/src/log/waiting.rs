@@ -209,7 +209,7 @@ impl Waiting {
 
 #[cfg(test)]
 mod tests {
-    use format::GroupId;
+    use format::{GroupId, StripeId};
 
     use super::super::Zeroed;
     use super::*;
@@ -219,7 +219,7 @@ mod tests {
         Unit {
             zeroed: Some(Zeroed {
                 group: GroupId(0),
-                stripes: number..number + 1,
+                stripes: StripeId::range(number..number + 1),
                 only: None,
             }),
             ..Unit::of(OpId(number))

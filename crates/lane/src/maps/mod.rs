@@ -27,7 +27,9 @@ use std::ops::Bound;
 
 use block::Outcome;
 use format::seeded::{self, SeededFault};
-use format::{BlockName, Column, Entry, Form, GroupId, HeldIn, MetaPage, PageName};
+use format::{
+    BlockName, Column, DataStripe, Entry, Form, GroupId, HeldIn, MetaPage, PageName, StripeId,
+};
 use plan::Geometry;
 
 pub(super) use self::group::GroupMap;
@@ -59,7 +61,7 @@ impl MapEntries<'_> {
         mut with: impl FnMut(usize, Option<Entry>),
     ) {
         let mut page: Option<(PageName, Option<&MetaPage>)> = None;
-        for (index, data) in (0..geometry.data_stripes()).enumerate() {
+        for (index, data) in (0..geometry.data_stripes()).map(DataStripe).enumerate() {
             let name = geometry.map_name(group, column, data);
             let of = name.page();
             let page = match page {
@@ -110,7 +112,7 @@ impl MapEntries<'_> {
                 let Some(latest) = latest[data].filter(|&latest| entry != Some(latest)) else {
                     return;
                 };
-                let name = geometry.map_name(group, column, data as u64);
+                let name = geometry.map_name(group, column, DataStripe(data as u64));
                 if self.overlay.get(name).is_none() && !self.pages.is_nowhere(name.page()) {
                     outdated.push((name, latest));
                 }
@@ -124,7 +126,12 @@ impl MapEntries<'_> {
 fn pages_of_map(geometry: &Geometry, group: GroupId) -> BTreeSet<PageName> {
     let columns = geometry.columns();
     let pages = columns.flat_map(|column| {
-        let page = |data| geometry.map_name(group, column, data).page().index;
+        let page = |data| {
+            geometry
+                .map_name(group, column, DataStripe(data))
+                .page()
+                .index
+        };
         let last = page(geometry.data_stripes() - 1);
         (page(0)..=last).map(move |index| PageName {
             group,
@@ -147,16 +154,16 @@ pub(super) enum Known<'a> {
 
 impl Known<'_> {
     /// The stripe that holds a stripe of the data, if that is known.
-    pub(super) fn stripe_holding(&self, data: u64) -> Option<u64> {
+    pub(super) fn stripe_holding(&self, data: DataStripe) -> Option<StripeId> {
         match self {
-            Self::Unmoved => Some(data),
+            Self::Unmoved => Some(data.own_place()),
             Self::Map(map) => map.held_by(data),
             Self::Nothing => None,
         }
     }
 
     /// The form of a stripe, if that is known.
-    pub(super) fn form(&self, stripe: u64) -> Option<Form> {
+    pub(super) fn form(&self, stripe: StripeId) -> Option<Form> {
         match self {
             Self::Unmoved => Some(Form::Parity),
             Self::Map(map) => Some(map.form(stripe)),
@@ -165,9 +172,9 @@ impl Known<'_> {
     }
 
     /// The stripe of the data that a stripe holds, if that is known.
-    pub(super) fn data_held_by(&self, stripe: u64) -> Option<u64> {
+    pub(super) fn data_held_by(&self, stripe: StripeId) -> Option<DataStripe> {
         match self {
-            Self::Unmoved => Some(stripe),
+            Self::Unmoved => Some(stripe.own_data()),
             Self::Map(map) => map.holds(stripe),
             Self::Nothing => None,
         }
@@ -178,7 +185,7 @@ impl Known<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Taken {
     /// It writes this one.
-    Stripe(u64),
+    Stripe(StripeId),
     /// It waits: a stripe becomes free later, or other operations have come before it.
     Later,
     /// It writes where its data is.
@@ -219,7 +226,7 @@ impl StripeMaps {
     }
 
     /// Stripes that hold nothing: the free ones of maps in memory, and those that are not free yet.
-    pub(super) fn empty(&self) -> impl Iterator<Item = (GroupId, u64)> {
+    pub(super) fn empty(&self) -> impl Iterator<Item = (GroupId, StripeId)> {
         let groups = self.groups.iter();
         let free = groups.flat_map(|(&group, map)| map.free().map(move |stripe| (group, stripe)));
         free.chain(self.moves.vacated())
@@ -308,23 +315,33 @@ impl StripeMaps {
 
     /// The stripe that holds a stripe of a group's data: itself in a pool without free stripes. `None` if that is not known, or
     /// if the map is not in memory.
-    pub(super) fn stripe_holding(&self, cx: &Context, group: GroupId, data: u64) -> Option<u64> {
+    pub(super) fn stripe_holding(
+        &self,
+        cx: &Context,
+        group: GroupId,
+        data: DataStripe,
+    ) -> Option<StripeId> {
         match cx.geometry.has_maps() {
-            false => Some(data),
+            false => Some(data.own_place()),
             true => self.groups.get(&group)?.held_by(data),
         }
     }
 
     /// The stripe of a group's data that a stripe holds. `None` if it is free, or if the map is not in memory.
-    pub(super) fn data_held_by(&self, cx: &Context, group: GroupId, stripe: u64) -> Option<u64> {
+    pub(super) fn data_held_by(
+        &self,
+        cx: &Context,
+        group: GroupId,
+        stripe: StripeId,
+    ) -> Option<DataStripe> {
         match cx.geometry.has_maps() {
-            false => Some(stripe),
+            false => Some(stripe.own_data()),
             true => self.groups.get(&group)?.holds(stripe),
         }
     }
 
     /// True if a stripe is free, or will be soon, as far as that is known without I/O.
-    pub(super) fn is_known_free(&self, group: GroupId, stripe: u64) -> bool {
+    pub(super) fn is_known_free(&self, group: GroupId, stripe: StripeId) -> bool {
         let map = self.groups.get(&group);
         map.is_some_and(|map| map.holds(stripe).is_none())
     }
@@ -349,7 +366,7 @@ impl StripeMaps {
     }
 
     /// The form of a stripe. `None` if the map is not in memory.
-    pub(super) fn form(&self, cx: &Context, group: GroupId, stripe: u64) -> Option<Form> {
+    pub(super) fn form(&self, cx: &Context, group: GroupId, stripe: StripeId) -> Option<Form> {
         if !cx.geometry.is_elastic() || seeded::is(SeededFault::FormForgotten) {
             return Some(Form::Parity);
         }
@@ -361,13 +378,13 @@ impl StripeMaps {
     pub(super) fn moved(
         &mut self,
         cx: &mut Context,
-        (group, data): (GroupId, u64),
+        (group, data): (GroupId, DataStripe),
         to: HeldIn,
         sequence: u64,
     ) -> bool {
         let known = cx.geometry.has_maps()
-            && data < cx.geometry.data_stripes()
-            && u64::from(to.stripe) < cx.geometry.stripes_per_group()
+            && data.0 < cx.geometry.data_stripes()
+            && to.stripe().0 < cx.geometry.stripes_per_group()
             && cx.geometry.forms().contains(&to.form);
         if known {
             self.version += 1;
@@ -375,7 +392,7 @@ impl StripeMaps {
                 map.moved(data, to);
             }
         }
-        self.moves.used(cx, group, to.stripe.into(), sequence);
+        self.moves.used(cx, group, to.stripe(), sequence);
         known
     }
 
@@ -383,9 +400,9 @@ impl StripeMaps {
     /// operation that has waited comes before those that still wait.
     pub(super) fn take_free(
         &mut self,
-        (group, from): (GroupId, u64),
+        (group, from): (GroupId, StripeId),
         has_waited: bool,
-        may: impl Fn(u64) -> bool,
+        may: impl Fn(StripeId) -> bool,
     ) -> Taken {
         if !has_waited && self.moves.is_awaited(group) {
             return Taken::Later;
@@ -408,7 +425,7 @@ impl StripeMaps {
 
     /// An operation that has taken a free stripe has ended, or does not write it after all. If the stripe is free,
     /// returns the operation that is planned again.
-    pub(super) fn move_ended(&mut self, group: GroupId, to: u64) -> Option<OpId> {
+    pub(super) fn move_ended(&mut self, group: GroupId, to: StripeId) -> Option<OpId> {
         match self.moves.end(group, to) {
             true => self.freed(group, to),
             false => None,
@@ -416,7 +433,7 @@ impl StripeMaps {
     }
 
     /// A stripe may be written from now on. Returns the first operation that has waited for one.
-    fn freed(&mut self, group: GroupId, stripe: u64) -> Option<OpId> {
+    fn freed(&mut self, group: GroupId, stripe: StripeId) -> Option<OpId> {
         if let Some(map) = self.groups.get_mut(&group) {
             map.give_free(stripe);
         }

@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use format::GroupId;
+use format::{GroupId, StripeId};
 
 use format::seeded::{self, SeededFault};
 
@@ -21,7 +21,7 @@ use crate::ids::OpId;
 #[derive(Clone, Copy, Debug)]
 struct Vacated {
     group: GroupId,
-    stripe: u64,
+    stripe: StripeId,
     /// The batch that has logged this.
     sequence: u64,
     /// Operations that were planned in this epoch or before may still touch it.
@@ -52,7 +52,7 @@ pub(crate) struct Progress {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Moves {
     /// By group and free stripe: the stripe whose place it is to take.
-    under_way: BTreeMap<(GroupId, u64), u64>,
+    under_way: BTreeMap<(GroupId, StripeId), StripeId>,
     /// In order of batches and of epochs.
     vacated: VecDeque<Vacated>,
     /// By group: operations that wait for a free stripe. They get one in the order in which they came.
@@ -63,19 +63,21 @@ pub(super) struct Moves {
 
 impl Moves {
     /// True if a stripe that the map does not use is on its way to be used, or not free yet.
-    pub(super) fn has(&self, group: GroupId, stripe: u64) -> bool {
+    pub(super) fn has(&self, group: GroupId, stripe: StripeId) -> bool {
         let vacated = |old: &Vacated| (old.group, old.stripe) == (group, stripe);
         self.under_way.contains_key(&(group, stripe)) || self.vacated.iter().any(vacated)
     }
 
     /// Stripes that hold nothing any more and are not free yet.
-    pub(super) fn vacated(&self) -> impl Iterator<Item = (GroupId, u64)> {
+    pub(super) fn vacated(&self) -> impl Iterator<Item = (GroupId, StripeId)> {
         self.vacated.iter().map(|old| (old.group, old.stripe))
     }
 
     /// True if an operation is to write a free stripe of the group.
     fn is_under_way(&self, group: GroupId) -> bool {
-        let mut under_way = self.under_way.range((group, 0)..=(group, u64::MAX));
+        let mut under_way = self
+            .under_way
+            .range((group, StripeId(0))..=(group, StripeId(u64::MAX)));
         under_way.next().is_some()
     }
 
@@ -99,17 +101,17 @@ impl Moves {
     }
 
     /// A free stripe is to take the place of another one.
-    pub(super) fn begin(&mut self, group: GroupId, from: u64, to: u64) {
+    pub(super) fn begin(&mut self, group: GroupId, from: StripeId, to: StripeId) {
         self.under_way.insert((group, to), from);
     }
 
     /// An operation that was to write a free stripe has ended. True if no batch has logged that the stripe is used.
-    pub(super) fn end(&mut self, group: GroupId, to: u64) -> bool {
+    pub(super) fn end(&mut self, group: GroupId, to: StripeId) -> bool {
         self.under_way.remove(&(group, to)).is_some()
     }
 
     /// A batch has logged that a stripe is used: the stripe whose place it takes is vacated.
-    pub(super) fn used(&mut self, cx: &mut Context, group: GroupId, to: u64, sequence: u64) {
+    pub(super) fn used(&mut self, cx: &mut Context, group: GroupId, to: StripeId, sequence: u64) {
         if let Some(stripe) = self.under_way.remove(&(group, to)) {
             self.vacated.push_back(Vacated {
                 group,
@@ -121,7 +123,7 @@ impl Moves {
     }
 
     /// The next vacated stripe that may be written from now on.
-    pub(super) fn pop_free(&mut self, cx: &Context, flushed: u64) -> Option<(GroupId, u64)> {
+    pub(super) fn pop_free(&mut self, cx: &Context, flushed: u64) -> Option<(GroupId, StripeId)> {
         let old = { &mut self.vacated }.pop_front_if(|old| old.is_free(&cx.epochs, flushed))?;
         Some((old.group, old.stripe))
     }

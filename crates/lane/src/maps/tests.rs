@@ -1,4 +1,4 @@
-use format::{Column, GroupId};
+use format::{Column, DataStripe, GroupId, StripeId};
 
 use super::*;
 use crate::epochs::Epoch;
@@ -65,19 +65,21 @@ impl Lab {
         self.maps.if_known(&self.cx, entries, GroupId(0))
     }
 
-    fn holding(&self, data: u64) -> Option<u64> {
-        self.maps.stripe_holding(&self.cx, GroupId(0), data)
+    fn holding(&self, data: u64) -> Option<StripeId> {
+        self.maps
+            .stripe_holding(&self.cx, GroupId(0), DataStripe(data))
     }
 
     /// By a page of the map of a column, a stripe of the data has moved.
-    fn page_says(&mut self, column: Column, data: u64, to: u32, sequence: u64) {
-        let name = self.cx.geometry.map_name(GroupId(0), column, data);
+    fn page_says(&mut self, column: Column, data: u64, to: StripeId, sequence: u64) {
+        let name = { &self.cx.geometry }.map_name(GroupId(0), column, DataStripe(data));
         self.pages
             .set(name, Entry::of_map(HeldIn::parity(to), sequence));
     }
 
     fn take(&mut self, from: u64) -> Taken {
-        self.maps.take_free((GroupId(0), from), false, |_| true)
+        self.maps
+            .take_free((GroupId(0), StripeId(from)), false, |_| true)
     }
 
     fn wait(&mut self, op: u64) {
@@ -85,11 +87,11 @@ impl Lab {
     }
 
     /// Batch `sequence` logs that a stripe of the data is in a free stripe that was taken for it.
-    fn moved(&mut self, data: u64, to: u64, sequence: u64) -> bool {
-        let to = HeldIn::parity(u32::try_from(to).unwrap());
+    fn moved(&mut self, data: u64, to: StripeId, sequence: u64) -> bool {
+        let to = HeldIn::parity(to);
         self.progress.completed = self.progress.completed.max(sequence);
         self.maps
-            .moved(&mut self.cx, (GroupId(0), data), to, sequence)
+            .moved(&mut self.cx, (GroupId(0), DataStripe(data)), to, sequence)
     }
 
     fn pump(&mut self) -> Pumped {
@@ -117,10 +119,13 @@ fn in_a_pool_without_free_stripes_all_data_is_in_its_own_place() {
     lab.cx = Context::of_test("raid6", 6);
     lab.pages = PageCache::new(64);
     assert_eq!(lab.load(), Ok(Vec::new()), "without a page");
-    assert_eq!(lab.holding(3), Some(3));
-    assert_eq!(lab.maps.data_held_by(&lab.cx, GroupId(0), 3), Some(3));
+    assert_eq!(lab.holding(3), Some(StripeId(3)));
+    assert_eq!(
+        lab.maps.data_held_by(&lab.cx, GroupId(0), StripeId(3)),
+        Some(DataStripe(3))
+    );
     assert!(matches!(lab.known(), Known::Unmoved));
-    assert!(!lab.moved(3, 4, 11), "no entry says so");
+    assert!(!lab.moved(3, StripeId(4), 11), "no entry says so");
 }
 
 #[test]
@@ -132,66 +137,73 @@ fn a_map_is_made_when_its_pages_are_there() {
     assert_eq!(lab.holding(3), None);
     assert!(matches!(lab.known(), Known::Nothing));
     lab.pages = pages;
-    assert_eq!(lab.known().stripe_holding(3), Some(3), "for a look");
+    assert_eq!(
+        lab.known().stripe_holding(DataStripe(3)),
+        Some(StripeId(3)),
+        "for a look"
+    );
     assert_eq!(lab.holding(3), None, "and not kept");
     assert_eq!(lab.load(), Ok(Vec::new()));
-    assert_eq!(lab.holding(3), Some(3));
+    assert_eq!(lab.holding(3), Some(StripeId(3)));
     let free = lab.stripes() - 2..lab.stripes();
     let known_free =
-        (0..lab.stripes()).filter(|&stripe| lab.maps.is_known_free(GroupId(0), stripe));
+        (0..lab.stripes()).filter(|&stripe| lab.maps.is_known_free(GroupId(0), StripeId(stripe)));
     assert!(known_free.eq(free));
 }
 
 #[test]
 fn what_is_logged_counts_and_not_what_the_page_says() {
     let mut lab = Lab::new();
-    let to = lab.stripes() - 1;
+    let to = StripeId(lab.stripes() - 1);
     for column in lab.cx.geometry.columns() {
-        let name = lab.cx.geometry.map_name(GroupId(0), column, 1);
+        let name = lab.cx.geometry.map_name(GroupId(0), column, DataStripe(1));
         let logged = Logged {
             bytes: Bytes::InPlace,
-            entry: Entry::of_map(HeldIn::parity(u32::try_from(to).unwrap()), 40),
+            entry: Entry::of_map(HeldIn::parity(to), 40),
             sequence: 40,
         };
         lab.overlay.insert(name, logged);
     }
     assert_eq!(lab.load(), Ok(Vec::new()), "its page is written later");
     assert_eq!(lab.holding(1), Some(to));
-    assert_eq!(lab.maps.data_held_by(&lab.cx, GroupId(0), to), Some(1));
+    assert_eq!(
+        lab.maps.data_held_by(&lab.cx, GroupId(0), to),
+        Some(DataStripe(1))
+    );
 }
 
 #[test]
 fn columns_that_lack_a_move_or_have_an_older_one_are_corrected() {
     let mut lab = Lab::new();
-    let to = u32::try_from(lab.stripes() - 1).unwrap();
+    let to = StripeId(lab.stripes() - 1);
     let last = Column(lab.cx.geometry.layout().columns() - 1);
     lab.page_says(Column(0), 1, to, 40);
     for column in Column::each(Column(1)..last) {
         lab.page_says(column, 1, to, 50);
     }
     let latest = Entry::of_map(HeldIn::parity(to), 50);
-    let name = |column| lab.cx.geometry.map_name(GroupId(0), column, 1);
+    let name = |column| lab.cx.geometry.map_name(GroupId(0), column, DataStripe(1));
     let expected = vec![(name(Column(0)), latest), (name(last), latest)];
     assert_eq!(lab.load(), Ok(expected));
-    assert_eq!(lab.holding(1), Some(to.into()));
+    assert_eq!(lab.holding(1), Some(to));
 }
 
 #[test]
 fn data_moves_to_a_free_stripe_and_its_old_one_is_free_when_that_is_durable() {
     let mut lab = Lab::loaded();
-    let to = lab.stripes() - 2;
+    let to = StripeId(lab.stripes() - 2);
     let version = lab.maps.version();
     assert_eq!(lab.take(3), Taken::Stripe(to));
-    assert_eq!(lab.holding(3), Some(3), "nothing says so yet");
+    assert_eq!(lab.holding(3), Some(StripeId(3)), "nothing says so yet");
     assert!(lab.moved(3, to, 11));
     assert_eq!(lab.holding(3), Some(to));
     assert_ne!(lab.maps.version(), version);
     assert_eq!(lab.pump(), Pumped::default(), "nothing waits for it");
-    assert_eq!(lab.take(4), Taken::Stripe(to + 1));
+    assert_eq!(lab.take(4), Taken::Stripe(to.next()));
     assert_eq!(lab.take(5), Taken::Later);
     lab.progress.flushed = 11;
     assert_eq!(lab.pump(), Pumped::default());
-    assert_eq!(lab.take(5), Taken::Stripe(3));
+    assert_eq!(lab.take(5), Taken::Stripe(StripeId(3)));
 }
 
 #[test]
@@ -265,7 +277,8 @@ fn those_that_wait_have_free_stripes_in_the_order_in_which_they_came() {
     );
     assert_eq!(lab.take(6), Taken::Later, "others came before it");
     assert_eq!(
-        lab.maps.take_free((GroupId(0), 5), true, |_| true),
+        lab.maps
+            .take_free((GroupId(0), StripeId(5)), true, |_| true),
         Taken::Stripe(first)
     );
     lab.moved(4, second, 11);
@@ -275,14 +288,14 @@ fn those_that_wait_have_free_stripes_in_the_order_in_which_they_came() {
 #[test]
 fn a_stripe_that_somebody_has_locked_is_not_taken() {
     let mut lab = Lab::loaded();
-    let last = lab.stripes() - 1;
+    let last = StripeId(lab.stripes() - 1);
     let taken = lab
         .maps
-        .take_free((GroupId(0), 3), false, |stripe| stripe == last);
+        .take_free((GroupId(0), StripeId(3)), false, |stripe| stripe == last);
     assert_eq!(taken, Taken::Stripe(last));
     let taken = lab
         .maps
-        .take_free((GroupId(0), 4), false, |stripe| stripe == last);
+        .take_free((GroupId(0), StripeId(4)), false, |stripe| stripe == last);
     assert_eq!(taken, Taken::Later, "one is under way");
 }
 
@@ -290,7 +303,8 @@ fn a_stripe_that_somebody_has_locked_is_not_taken() {
 fn where_nothing_becomes_free_nothing_waits() {
     let mut lab = Lab::loaded();
     assert_eq!(
-        lab.maps.take_free((GroupId(0), 3), false, |_| false),
+        lab.maps
+            .take_free((GroupId(0), StripeId(3)), false, |_| false),
         Taken::Nowhere
     );
     lab.wait(7);
@@ -331,14 +345,14 @@ fn nothing_waits_when_the_flush_has_failed() {
 #[test]
 fn a_map_that_is_made_anew_knows_what_is_under_way() {
     let mut lab = Lab::loaded();
-    let to = lab.stripes() - 2;
+    let to = StripeId(lab.stripes() - 2);
     assert_eq!(lab.take(3), Taken::Stripe(to));
     let version = lab.maps.version();
     lab.maps.drop_group(GroupId(0));
     assert_ne!(lab.maps.version(), version);
     assert_eq!(lab.holding(3), None);
     assert_eq!(lab.load(), Ok(Vec::new()));
-    assert_eq!(lab.take(4), Taken::Stripe(to + 1));
+    assert_eq!(lab.take(4), Taken::Stripe(to.next()));
     assert_eq!(lab.take(5), Taken::Later);
     assert_eq!(lab.maps.move_ended(GroupId(0), to), None);
     assert_eq!(lab.take(5), Taken::Stripe(to), "given back to the new map");
@@ -348,11 +362,11 @@ fn a_map_that_is_made_anew_knows_what_is_under_way() {
 fn maps_with_what_is_not_known_are_looked_for_again() {
     let mut lab = Lab::new();
     for column in lab.cx.geometry.columns() {
-        let name = lab.cx.geometry.map_name(GroupId(0), column, 3);
+        let name = lab.cx.geometry.map_name(GroupId(0), column, DataStripe(3));
         lab.pages.set(name, Entry::UNKNOWN);
     }
     assert_eq!(lab.load(), Ok(Vec::new()));
-    assert_eq!((lab.holding(3), lab.holding(4)), (None, Some(4)));
+    assert_eq!((lab.holding(3), lab.holding(4)), (None, Some(StripeId(4))));
     assert_eq!(lab.take(4), Taken::Nowhere, "which of them is free?");
     lab.maps.drop_unknown();
     assert_eq!(lab.holding(4), None);

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use block::BLOCK_BYTES;
-use format::{BlockName, Column, ENTRIES_PER_META_PAGE, Entry, GroupId, MetaPage, PageName};
+use format::{
+    BlockName, Column, ENTRIES_PER_META_PAGE, Entry, GroupId, MetaPage, PageName, StripeId,
+};
 use plan::Geometry;
 
 /// What the target of a fill has already.
@@ -52,14 +54,14 @@ impl Held {
         &self,
         geometry: &Geometry,
         group: GroupId,
-        stripes: &Range<u64>,
+        stripes: &Range<StripeId>,
     ) -> Vec<PageName> {
         let per_column = usize::try_from(geometry.pages_per_cell()).expect("few pages");
         let copies = usize::try_from(geometry.page_copies()).expect("few copies");
         let per_chunk = geometry.chunk_bytes() / BLOCK_BYTES;
         // The places of both forms: what a form does not keep must be *unwritten* at the target, too.
-        let places =
-            { stripes.clone() }.flat_map(|stripe| geometry.places_of_stripe(group, stripe));
+        let places = StripeId::each(stripes.clone())
+            .flat_map(|stripe| geometry.places_of_stripe(group, stripe));
         let chunks = places.filter(|&(column, _)| column == self.column);
         let mut indexes: BTreeSet<usize> = BTreeSet::new();
         for (_, chunk) in chunks {
@@ -68,7 +70,7 @@ impl Held {
             };
             indexes.extend(page(chunk * per_chunk)..=page((chunk + 1) * per_chunk - 1));
         }
-        if stripes.end == geometry.stripes_per_group() {
+        if stripes.end.0 == geometry.stripes_per_group() {
             // Behind the last stripe a cell may have blocks that no stripe uses.
             let last = indexes.last().copied().unwrap_or(0);
             indexes.extend(last..per_column);

@@ -184,7 +184,7 @@ pub(crate) fn tried(
 
 #[cfg(test)]
 mod tests {
-    use format::{Column, Form};
+    use format::{Column, Form, StripeId};
     use plan::Recovered;
 
     use super::super::lab::{self, Lab, ROW};
@@ -213,7 +213,7 @@ mod tests {
 
     /// The second block's row.
     const NEXT: Row = Row {
-        stripe: 1,
+        stripe: StripeId(1),
         form: Form::Parity,
         low: BLOCK_BYTES,
     };

@@ -191,7 +191,7 @@ mod tests {
     use std::time::Duration;
 
     use block::{BLOCK_BYTES, Fault, Seat};
-    use format::GroupId;
+    use format::{GroupId, StripeId};
     use plan::action::{BufferId, Slice};
     use plan::{Piece, RequestId, ScratchId, Transfer};
 
@@ -217,9 +217,10 @@ mod tests {
         /// An operation with reads in flight of the first block of columns 1 and 2. The read of column 1 is late.
         fn late(&mut self, task: Task) -> OpId {
             let owner = Owner::Request(RequestId(1));
-            let id = self
-                .ops
-                .begin(&mut self.cx, Op::new(owner, GroupId(0), 0..1, task));
+            let id = self.ops.begin(
+                &mut self.cx,
+                Op::new(owner, GroupId(0), StripeId::range(0..1), task),
+            );
             self.ops[id].begin_reads(2);
             self.submit(id, Column(1));
             self.cx.now += Duration::from_secs(5);
@@ -464,7 +465,7 @@ mod tests {
     #[test]
     fn columns_of_slow_drives_are_avoided_by_what_has_another_way() {
         let mut lab = Lab::new();
-        let mut op = Op::new(Owner::Background, GroupId(0), 0..1, read());
+        let mut op = Op::new(Owner::Background, GroupId(0), StripeId::range(0..1), read());
         assert!(avoided(&lab.cx, &lab.ios, &op).is_empty());
         lab.ios.suspect(Seat(3), true);
         let columns = avoided(&lab.cx, &lab.ios, &op);

@@ -2,7 +2,7 @@
 //! written, and an operation on that stripe.
 
 use block::BLOCK_BYTES;
-use format::{Column, Form, GroupId};
+use format::{Column, Form, GroupId, StripeId};
 use plan::action::{BufferId, IoKind, Slice};
 use plan::{Kind, Piece, Plan, RequestId, Row, ScratchId, Source, SubStripePlans, Transfer};
 
@@ -14,7 +14,7 @@ use crate::overlay::Overlay;
 use crate::pages::PageCache;
 
 pub(super) const ROW: Row = Row {
-    stripe: 1,
+    stripe: StripeId(1),
     form: Form::Parity,
     low: 0,
 };
@@ -62,7 +62,12 @@ impl Lab {
 
     pub(super) fn of(cx: Context, task: Task) -> Self {
         let pages = PageCache::of_test(&cx);
-        let mut op = Op::new(Owner::Request(RequestId(1)), GroupId(0), 1..2, task);
+        let mut op = Op::new(
+            Owner::Request(RequestId(1)),
+            GroupId(0),
+            StripeId::range(1..2),
+            task,
+        );
         op.plan = Some(Plan::new(Kind::Read));
         Self {
             cx,

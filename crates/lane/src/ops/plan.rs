@@ -18,7 +18,7 @@
 use std::collections::BTreeSet;
 
 use block::{BLOCK_BYTES, Fault, Seat};
-use format::{Column, GroupId, PageName};
+use format::{Column, GroupId, PageName, StripeId};
 use plan::{AssessedRow, Lost, Plan, Scratch, ScratchId, Stripe, SubStripePlans};
 
 use super::hedge::avoided;
@@ -224,7 +224,7 @@ fn plan_convert(
     convert: &Convert,
     name: Scratch,
 ) -> Result<Plan, Lost> {
-    let stripes: Vec<u64> = convert.chosen.iter().map(|&(stripe, _)| stripe).collect();
+    let stripes: Vec<StripeId> = convert.chosen.iter().map(|&(stripe, _)| stripe).collect();
     match convert.to {
         Some(to) => plan::plan_convert(plans, stripe, &stripes, to, name),
         None => Ok(Plan::new(plan::Kind::Convert)),
@@ -326,7 +326,10 @@ pub(super) mod tests {
         let mut lab = Lab::new(Task::Scrub);
         let slot = slots(&lab.cx)[0];
         lab.op.task = lab::read(slot, 1);
-        let (column, _) = lab.cx.geometry.place(GroupId(0), 1, Form::Parity, slot);
+        let (column, _) = lab
+            .cx
+            .geometry
+            .place(GroupId(0), StripeId(1), Form::Parity, slot);
         (lab, column)
     }
 

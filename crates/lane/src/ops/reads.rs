@@ -136,7 +136,7 @@ pub(crate) fn note_verified(op: &mut Op, blocks: u64, bad: &[BadBlock]) -> bool 
 
 #[cfg(test)]
 mod tests {
-    use format::{Column, GroupId};
+    use format::{Column, DataStripe, GroupId};
     use plan::LostRange;
     use plan::action::IoKind;
 
@@ -171,7 +171,7 @@ mod tests {
     /// Block 4 of the stripe's columns is known to be lost.
     fn known(lab: &Lab) -> KnownLosses {
         let slot = lab.cx.geometry.code().data_slots().next().unwrap();
-        let first = lab.cx.geometry.data_block(1, slot, 0).unwrap();
+        let first = lab.cx.geometry.data_block(DataStripe(1), slot, 0).unwrap();
         let mut losses = KnownLosses::default();
         losses.know(&[LostRange {
             group: GroupId(0),

@@ -1,6 +1,6 @@
 use std::collections::BTreeSet;
 
-use format::{BlockName, Column, Descriptor, Entry, GroupId};
+use format::{BlockName, Column, Descriptor, Entry, GroupId, StripeId};
 use plan::action::ComputeStep;
 
 use super::*;
@@ -631,7 +631,7 @@ fn a_torn_stripe_is_repaired_before_the_log_goes_on() {
     };
     assert_eq!(
         (op.owner, op.group, op.stripes.clone()),
-        (Owner::Recovery, GroupId(0), 0..1)
+        (Owner::Recovery, GroupId(0), StripeId::range(0..1))
     );
     let Task::Repair(repair) = &op.task else {
         panic!("it is a repair");

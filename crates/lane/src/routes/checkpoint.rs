@@ -386,7 +386,7 @@ impl Lane {
         let ops = &self.ops;
         let is_free = |group, stripe| ops.is_free(group, stripe);
         for relog in { &mut self.preserved }.relog(&self.cx, &self.overlay, room, is_free) {
-            let stripes = relog.stripe..relog.stripe + 1;
+            let stripes = relog.stripe..relog.stripe.next();
             let task = Task::Relog(relog.names);
             self.start(Op::new(Owner::Background, relog.group, stripes, task));
         }

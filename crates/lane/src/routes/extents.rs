@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use block::Extent;
-use format::{Form, GroupId, PageName};
+use format::{DataStripe, Form, GroupId, PageName, StripeId};
 
 use crate::Lane;
 use crate::extents::Extents;
@@ -36,13 +36,13 @@ impl Lane {
 
     /// The stripe of a group's data that a stripe holds, as far as is known without I/O; `None` also if it holds none.
     #[must_use]
-    pub fn data_of_stripe(&self, group: GroupId, stripe: u64) -> Option<u64> {
+    pub fn data_of_stripe(&self, group: GroupId, stripe: StripeId) -> Option<DataStripe> {
         self.known_extents().map_of(group).data_held_by(stripe)
     }
 
     /// The form of a stripe, as far as is known without I/O.
     #[must_use]
-    pub fn form_of_stripe(&self, group: GroupId, stripe: u64) -> Option<Form> {
+    pub fn form_of_stripe(&self, group: GroupId, stripe: StripeId) -> Option<Form> {
         self.known_extents().map_of(group).form(stripe)
     }
 

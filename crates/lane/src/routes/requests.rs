@@ -4,8 +4,8 @@
 use std::ops::Range;
 
 use block::{Fault, Outcome, RequestKind};
-use format::GroupId;
 use format::seeded::{self, SeededFault};
+use format::{DataStripe, GroupId};
 use plan::action::{BufferId, Compute, ComputeStep, Slice};
 use plan::{GroupRequest, RequestId};
 
@@ -125,7 +125,7 @@ impl Lane {
     }
 
     /// Begins one operation for all parts, if there are any.
-    fn begin_parts(&mut self, (group, stripe): (GroupId, u64), parts: Vec<Part>) {
+    fn begin_parts(&mut self, (group, stripe): (GroupId, DataStripe), parts: Vec<Part>) {
         let Some(first) = parts.first() else {
             return;
         };
@@ -138,7 +138,7 @@ impl Lane {
     /// An operation of several parts has ended.
     pub(crate) fn parts_ended(
         &mut self,
-        (group, stripe): (GroupId, u64),
+        (group, stripe): (GroupId, DataStripe),
         parts: Box<[Part]>,
         outcome: Outcome,
     ) {

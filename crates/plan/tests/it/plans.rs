@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use format::{Column, Form, GroupId};
+use format::{Column, Form, GroupId, StripeId};
 use layout::{Cell, Scheme};
 use plan::view::ColumnState;
 use plan::{
@@ -69,7 +69,7 @@ fn render_writes(scheme: &str, drives: u16, cases: &[Case<'_>]) -> String {
         let stripe = Stripe {
             geometry: &geometry,
             group: GroupId(0),
-            stripe: 0,
+            stripe: StripeId(0),
             columns: &columns,
             form: Form::Parity,
             blocks: &AllOnDrive,
@@ -199,7 +199,7 @@ fn reads_go_where_the_bytes_are_and_around_what_is_lost() {
         let stripe = Stripe {
             geometry: &geometry,
             group: GroupId(5),
-            stripe: 2,
+            stripe: StripeId(2),
             columns: &columns,
             form: Form::Parity,
             blocks: &AllOnDrive,
@@ -227,7 +227,7 @@ fn a_fill_moves_a_run_of_stripes_with_one_operation_per_drive() {
     let first = Stripe {
         geometry: &geometry,
         group: GroupId(5),
-        stripe: 0,
+        stripe: StripeId(0),
         columns: &columns,
         form: Form::Parity,
         blocks: &AllOnDrive,
@@ -235,7 +235,7 @@ fn a_fill_moves_a_run_of_stripes_with_one_operation_per_drive() {
     let plan = plan_fill(
         &mut SubStripePlans::default(),
         first,
-        0..4,
+        StripeId::range(0..4),
         (Column(3), target),
         &[Column(4)],
         SCRATCH,
@@ -257,7 +257,7 @@ fn a_column_of_an_array_code_is_rebuilt_from_the_fewest_elements() {
             let first = Stripe {
                 geometry: &geometry,
                 group: GroupId(0),
-                stripe: 0,
+                stripe: StripeId(0),
                 columns: &columns,
                 form: Form::Parity,
                 blocks: &AllOnDrive,
@@ -266,7 +266,7 @@ fn a_column_of_an_array_code_is_rebuilt_from_the_fewest_elements() {
             let plan = plan_fill(
                 &mut SubStripePlans::default(),
                 first,
-                0..1,
+                StripeId::range(0..1),
                 (Column(column), target),
                 &[],
                 SCRATCH,
@@ -285,7 +285,7 @@ fn a_small_write_to_dcode_touches_two_parities() {
     let stripe = Stripe {
         geometry: &geometry,
         group: GroupId(0),
-        stripe: 0,
+        stripe: StripeId(0),
         columns: &columns,
         form: Form::Parity,
         blocks: &AllOnDrive,
