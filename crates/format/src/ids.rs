@@ -40,6 +40,12 @@ macro_rules! indices {
                 self.plus(1)
             }
 
+            /// The one in front of it.
+            #[must_use]
+            pub const fn before(self) -> Self {
+                Self(self.0 - 1)
+            }
+
             /// The one that is so many behind it.
             #[must_use]
             pub const fn plus(self, count: $number) -> Self {
@@ -80,6 +86,9 @@ indices! {
     /// A stripe of a group's data, counted from 0 in the order of the data. In pools with free stripes the group's map has
     /// the stripe that holds it.
     DataStripe(u64),
+    /// A batch of a lane's journal. Batches are counted from 1 without gaps, over all openings of the pool; 0 stands for
+    /// no batch.
+    Sequence(u64),
     /// A column of a group, counted from 0 in the layout's order of the group's cells.
     Column(u16),
 }

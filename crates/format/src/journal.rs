@@ -31,7 +31,7 @@ use block::{BLOCK_BYTES, Seat};
 use uuid::Uuid;
 
 use super::form::{Form, HeldIn};
-use super::ids::{Column, DataStripe, GroupId, StripeId};
+use super::ids::{Column, DataStripe, GroupId, Sequence, StripeId};
 use super::page::BlockName;
 
 /// Bytes in front of the first batch.
@@ -53,11 +53,11 @@ pub struct Anchor {
     /// The pool's generation when it was opened.
     pub incarnation: u64,
     /// First sequence that counts.
-    pub first: u64,
+    pub first: Sequence,
     /// Its place: blocks from the first batch's place.
     pub position: u64,
     /// Records above this count only if their incarnation is at least this anchor's.
-    pub inherited: u64,
+    pub inherited: Sequence,
     /// Of a lane's anchors the one with the highest number counts.
     pub number: u64,
 }
@@ -70,9 +70,9 @@ impl Anchor {
         bytes[..4].copy_from_slice(&ANCHOR_MAGIC);
         let fields = [
             self.incarnation,
-            self.first,
+            self.first.0,
             self.position,
-            self.inherited,
+            self.inherited.0,
             self.number,
         ];
         for (field, place) in fields.iter().zip(bytes[8..].chunks_mut(8)) {
@@ -92,9 +92,9 @@ impl Anchor {
         }
         Some(Self {
             incarnation: u64_at(sector, 8)?,
-            first: u64_at(sector, 16)?,
+            first: Sequence(u64_at(sector, 16)?),
             position: u64_at(sector, 24)?,
-            inherited: u64_at(sector, 32)?,
+            inherited: Sequence(u64_at(sector, 32)?),
             number: u64_at(sector, 40)?,
         })
     }
@@ -197,9 +197,9 @@ pub struct BatchHeader {
     /// The pool's generation when it was opened.
     pub incarnation: u64,
     /// Counts batches of the lane, without gaps.
-    pub sequence: u64,
+    pub sequence: Sequence,
     /// Sequence that was known to have been flushed.
-    pub flushed: u64,
+    pub flushed: Sequence,
     /// Seats of the columns: first data, then parity.
     pub seats: Vec<Seat>,
     /// How many of them are data.
@@ -248,8 +248,8 @@ impl BatchHeader {
         bytes.extend(BATCH_MAGIC);
         bytes.extend([0; 4]);
         bytes.extend(self.incarnation.to_le_bytes());
-        bytes.extend(self.sequence.to_le_bytes());
-        bytes.extend(self.flushed.to_le_bytes());
+        bytes.extend(self.sequence.0.to_le_bytes());
+        bytes.extend(self.flushed.0.to_le_bytes());
         let length = u32::try_from(self.length()).expect("a batch is short");
         bytes.extend(length.to_le_bytes());
         let descriptors = u32::try_from(self.descriptors.len()).expect("few descriptors");
@@ -404,8 +404,8 @@ impl BatchHeader {
             .count();
         let header = Self {
             incarnation: u64_at(bytes, 8)?,
-            sequence: u64_at(bytes, 16)?,
-            flushed: u64_at(bytes, 24)?,
+            sequence: Sequence(u64_at(bytes, 16)?),
+            flushed: Sequence(u64_at(bytes, 24)?),
             seats,
             data_columns,
             rows,
@@ -499,8 +499,8 @@ mod tests {
         let rows = descriptors.div_ceil(3);
         BatchHeader {
             incarnation: 4,
-            sequence: 1000,
-            flushed: 990,
+            sequence: Sequence(1000),
+            flushed: Sequence(990),
             seats: [5, 6, 0, 1, 2].map(Seat).to_vec(),
             data_columns: 3,
             rows: u16::try_from(rows).unwrap(),
@@ -544,9 +544,9 @@ mod tests {
         let pool = Uuid::from_u128(5);
         let anchor = Anchor {
             incarnation: 1,
-            first: 2,
+            first: Sequence(2),
             position: 3,
-            inherited: 4,
+            inherited: Sequence(4),
             number: 5,
         };
         let mut bytes = anchor.encode(pool, 1);

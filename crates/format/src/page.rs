@@ -17,7 +17,7 @@ use block::{BLOCK_BYTES, mix};
 use uuid::Uuid;
 
 use super::form::HeldIn;
-use super::ids::{Column, GroupId};
+use super::ids::{Column, GroupId, Sequence};
 use crate::seeded::{self, SeededFault};
 
 /// Bytes of a page.
@@ -132,7 +132,7 @@ impl Entry {
 
     /// The entry of a block with this plain CRC-32C.
     #[must_use]
-    pub fn new(pool: Uuid, name: BlockName, crc: u32, sequence: u64) -> Self {
+    pub fn new(pool: Uuid, name: BlockName, crc: u32, sequence: Sequence) -> Self {
         Self {
             crc: crc ^ name.seed(pool),
             generation: generation_of(sequence),
@@ -152,11 +152,11 @@ impl Entry {
     /// Whether a batch before number `sequence` wrote the block. Correct for entries less than [`Entry::AGE_MAX`]
     /// batches away from that number on either side; older entries may count as later.
     #[must_use]
-    pub fn is_before(self, sequence: u64) -> bool {
+    pub fn is_before(self, sequence: Sequence) -> bool {
         if self == Self::UNWRITTEN || self == Self::UNKNOWN {
             return false;
         }
-        let limit = sequence % GENERATIONS;
+        let limit = sequence.0 % GENERATIONS;
         let own = u64::from(self.generation - 1);
         (1..GENERATIONS / 2).contains(&((limit + GENERATIONS - own) % GENERATIONS))
     }
@@ -164,7 +164,7 @@ impl Entry {
     /// The entry of a map (`lane/maps/`): the stripe that holds a stripe of the data, and
     /// its form, since batch number `sequence`.
     #[must_use]
-    pub fn of_map(held: HeldIn, sequence: u64) -> Self {
+    pub fn of_map(held: HeldIn, sequence: Sequence) -> Self {
         Self {
             crc: held.encode(),
             generation: generation_of(sequence),
@@ -174,11 +174,11 @@ impl Entry {
     /// How many batches before number `sequence` the block was written, as far as 32 bits show; unwritten blocks are
     /// the oldest. Entries compare correctly if they are less than 2^32 batches apart.
     #[must_use]
-    pub fn age(self, sequence: u64) -> u64 {
+    pub fn age(self, sequence: Sequence) -> u64 {
         match self {
             Self::UNWRITTEN | Self::UNKNOWN => u64::MAX,
             written => {
-                let now = sequence % GENERATIONS;
+                let now = sequence.0 % GENERATIONS;
                 (now + GENERATIONS - u64::from(written.generation - 1)) % GENERATIONS
             }
         }
@@ -192,8 +192,8 @@ impl Entry {
 }
 
 /// The generation of entries of a batch: neither 0 nor `u32::MAX`.
-fn generation_of(sequence: u64) -> u32 {
-    u32::try_from(sequence % GENERATIONS).expect("below 2^32") + 1
+fn generation_of(sequence: Sequence) -> u32 {
+    u32::try_from(sequence.0 % GENERATIONS).expect("below 2^32") + 1
 }
 
 /// A page in memory.
@@ -407,17 +407,18 @@ mod tests {
             column: Column(0),
             block: 0,
         };
-        let entry = |sequence| Entry::new(pool, name, 7, sequence);
+        let entry = |sequence| Entry::new(pool, name, 7, Sequence(sequence));
         let around = [0xffff_fff0, 0xffff_fffe, 0x1_0000_0004, 0x2_0000_0000];
         for limit in [1, 2, 1000].into_iter().chain(around) {
+            let of = Sequence(limit);
             for sequence in limit - limit.min(30)..limit + 30 {
-                let before = entry(sequence).is_before(limit);
+                let before = entry(sequence).is_before(of);
                 assert_eq!(before, sequence < limit, "{sequence} and {limit}");
             }
             // An entry that is too far away counts as later: its block is written once more.
-            assert!(!entry(limit + Entry::AGE_MAX).is_before(limit));
-            assert!(!Entry::UNWRITTEN.is_before(limit));
-            assert!(!Entry::UNKNOWN.is_before(limit));
+            assert!(!entry(limit + Entry::AGE_MAX).is_before(of));
+            assert!(!Entry::UNWRITTEN.is_before(of));
+            assert!(!Entry::UNKNOWN.is_before(of));
         }
     }
 

@@ -187,7 +187,7 @@ impl Balance {
 #[cfg(test)]
 mod tests {
     use block::Seat;
-    use format::{Column, Entry, GroupId, MetaPage, StripeId};
+    use format::{Column, Entry, GroupId, MetaPage, Sequence, StripeId};
     use plan::action::{BufferId, Origin, Service, Slice};
     use plan::{RequestId, ScratchId};
 
@@ -332,7 +332,7 @@ mod tests {
         let logged = Logged {
             bytes: Bytes::InPlace,
             entry: Entry::WRITTEN,
-            sequence: 7,
+            sequence: Sequence(7),
         };
         lab.overlay.insert(block(column, 2), logged);
         assert_eq!(lab.seats(1, 2), None);
@@ -342,8 +342,12 @@ mod tests {
     #[test]
     fn what_is_trimmed_is_looked_at_more_closely() {
         let mut lab = Lab::raid6();
-        lab.overlay
-            .zero(GroupId(0), StripeId::range(0..1), 7, std::iter::empty());
+        lab.overlay.zero(
+            GroupId(0),
+            StripeId::range(0..1),
+            Sequence(7),
+            std::iter::empty(),
+        );
         assert_eq!(lab.seats(0, 1), None);
     }
 

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
-use format::{BlockName, Column, Entry, Form, GroupId, PageName, StripeId};
+use format::{BlockName, Column, Entry, Form, GroupId, PageName, Sequence, StripeId};
 use plan::{BlockState, Blocks};
 
 use super::entries::Entries;
@@ -38,7 +38,7 @@ pub(super) struct LaneBlocks<'a> {
     /// Blocks whose column is readable and whose entry is UNKNOWN.
     pub(super) unknown: RefCell<BTreeSet<(Column, u64)>>,
     /// Batches whose buffers the plan may read.
-    pub(super) pinned: RefCell<BTreeSet<u64>>,
+    pub(super) pinned: RefCell<BTreeSet<Sequence>>,
 }
 
 impl<'a> LaneBlocks<'a> {

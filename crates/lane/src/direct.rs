@@ -22,7 +22,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use block::BLOCK_BYTES;
 use format::seeded::{self, SeededFault};
 use format::{
-    BlockName, DESCRIPTOR_BYTES, DataStripe, Descriptor, GroupId, HeldIn, PageName, StripeId,
+    BlockName, DESCRIPTOR_BYTES, DataStripe, Descriptor, GroupId, HeldIn, PageName, Sequence,
+    StripeId,
 };
 use plan::{Plan, Transfer};
 
@@ -105,7 +106,7 @@ pub(super) fn holds_nothing(
     cx: &Context,
     ios: &IoTable,
     entries: Entries<'_>,
-    flushed: u64,
+    flushed: Sequence,
     (op, plan): (&Op, &Plan),
 ) -> bool {
     let group = op.group;
@@ -297,7 +298,7 @@ mod tests {
         }
 
         /// True if the stripe holds nothing when batches up to this one are flushed.
-        fn holds_nothing(&self, flushed: u64) -> bool {
+        fn holds_nothing(&self, flushed: Sequence) -> bool {
             let entries = Entries {
                 overlay: &self.overlay,
                 pages: &self.pages,
@@ -341,40 +342,47 @@ mod tests {
 
     #[test]
     fn a_stripe_of_which_a_block_is_written_or_logged_holds_something() {
-        assert!(Lab::new().holds_nothing(0));
+        assert!(Lab::new().holds_nothing(Sequence(0)));
         let mut lab = Lab::new();
         lab.pages.set(block(Column(3), 5), Entry::WRITTEN);
-        assert!(!lab.holds_nothing(0));
+        assert!(!lab.holds_nothing(Sequence(0)));
         let mut lab = Lab::new();
         let logged = Logged {
             bytes: Bytes::InPlace,
             entry: Entry::WRITTEN,
-            sequence: 9,
+            sequence: Sequence(9),
         };
         lab.overlay.insert(block(Column(3), 8), logged);
-        assert!(lab.holds_nothing(0), "of another stripe");
+        assert!(lab.holds_nothing(Sequence(0)), "of another stripe");
         lab.overlay.insert(block(Column(3), 7), logged);
-        assert!(!lab.holds_nothing(0));
+        assert!(!lab.holds_nothing(Sequence(0)));
     }
 
     #[test]
     fn a_stripe_on_a_slow_drive_goes_through_the_journal() {
         let mut lab = Lab::new();
         lab.ios.suspect(Seat(2), true);
-        assert!(!lab.holds_nothing(0));
+        assert!(!lab.holds_nothing(Sequence(0)));
         let mut lab = Lab::new();
         lab.cx.change_view(|view, _| view.seat_out(Seat(2)));
-        assert!(!lab.holds_nothing(0));
+        assert!(!lab.holds_nothing(Sequence(0)));
     }
 
     #[test]
     fn a_trimmed_stripe_holds_nothing_only_if_its_data_has_left_it_durably() {
         let mut lab = Lab::new();
-        lab.overlay
-            .zero(GroupId(0), StripeId::range(1..2), 9, std::iter::empty());
-        assert!(!lab.holds_nothing(9), "blocks may be on their way there");
+        lab.overlay.zero(
+            GroupId(0),
+            StripeId::range(1..2),
+            Sequence(9),
+            std::iter::empty(),
+        );
+        assert!(
+            !lab.holds_nothing(Sequence(9)),
+            "blocks may be on their way there"
+        );
         lab.op.location.destination = Destination::Free { from: StripeId(5) };
-        assert!(!lab.holds_nothing(8) && lab.holds_nothing(9));
+        assert!(!lab.holds_nothing(Sequence(8)) && lab.holds_nothing(Sequence(9)));
     }
 
     #[test]

@@ -145,7 +145,7 @@ impl Extents<'_> {
 
 #[cfg(test)]
 mod tests {
-    use format::{Column, HeldIn};
+    use format::{Column, HeldIn, Sequence};
     use plan::ScratchId;
     use plan::action::{BufferId, Slice};
 
@@ -203,7 +203,7 @@ mod tests {
             let logged = Logged {
                 bytes: Bytes::Memory(slice),
                 entry: Entry::WRITTEN,
-                sequence: 9,
+                sequence: Sequence(9),
             };
             self.overlay.insert(name, logged);
         }
@@ -212,7 +212,7 @@ mod tests {
             let entries = MapEntries {
                 overlay: &self.overlay,
                 pages: &self.pages,
-                sequence: 10,
+                sequence: Sequence(10),
             };
             Extents {
                 cx: &self.cx,
@@ -254,8 +254,12 @@ mod tests {
         lab.put(first.column, Entry::WRITTEN);
         let data = [(CHUNK, false), (3 * CHUNK, true)];
         assert_eq!(lab.of(0..4 * CHUNK), data);
-        lab.overlay
-            .zero(GroupId(0), StripeId::range(0..1), 9, std::iter::empty());
+        lab.overlay.zero(
+            GroupId(0),
+            StripeId::range(0..1),
+            Sequence(9),
+            std::iter::empty(),
+        );
         assert_eq!(lab.of(0..4 * CHUNK), [(4 * CHUNK, true)]);
         lab.log(first);
         assert_eq!(lab.of(0..4096), [(4096, false)], "written since");
@@ -281,14 +285,14 @@ mod tests {
         let entries = MapEntries {
             overlay: &lab.overlay,
             pages: &lab.pages,
-            sequence: 10,
+            sequence: Sequence(10),
         };
         assert_eq!(lab.maps.load(&lab.cx, entries, GroupId(0)), Ok(Vec::new()));
         assert!(lab.maps.moved(
             &mut lab.cx,
             (GroupId(0), DataStripe(1)),
             HeldIn::parity(StripeId(15)),
-            9
+            Sequence(9)
         ));
         lab.log(lab.first_block(StripeId(15)));
         let stripe = lab.cx.geometry.stripe_data_bytes();

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 
 use block::BLOCK_BYTES;
 use format::seeded::{self, SeededFault};
-use format::{BlockName, Entry, PageName};
+use format::{BlockName, Entry, PageName, Sequence};
 use plan::action::Event;
 
 use super::context::Context;
@@ -28,7 +28,7 @@ pub(super) fn note_filled(
     pages: &mut PageCache,
     op: &Op,
     blocks: &[(BlockName, u32)],
-    completed: u64,
+    completed: Sequence,
 ) -> bool {
     let pool = cx.geometry.regions().expect("it has a journal").pool;
     let dropped =
@@ -133,7 +133,7 @@ mod tests {
         op: Op,
     }
 
-    const COMPLETED: u64 = 12;
+    const COMPLETED: Sequence = Sequence(12);
 
     impl Lab {
         fn new() -> Self {
@@ -167,13 +167,13 @@ mod tests {
                 op,
             };
             for at in [0, 1] {
-                let entry = lab.entry(at, 70, 5);
+                let entry = lab.entry(at, 70, Sequence(5));
                 lab.pages.set(block(Column(2), at), entry);
             }
             lab
         }
 
-        fn entry(&self, at: u32, sum: u32, sequence: u64) -> Entry {
+        fn entry(&self, at: u32, sum: u32, sequence: Sequence) -> Entry {
             let pool = self.cx.geometry.regions().unwrap().pool;
             Entry::new(pool, block(Column(2), at), sum, sequence)
         }
@@ -190,7 +190,7 @@ mod tests {
             let logged = Logged {
                 bytes,
                 entry: Entry::UNKNOWN,
-                sequence: 9,
+                sequence: Sequence(9),
             };
             self.overlay.insert(block(Column(2), at), logged);
         }
@@ -221,7 +221,7 @@ mod tests {
     fn an_entry_that_differs_is_stale() {
         let mut lab = Lab::new();
         assert!(lab.filled(&[(0, 77), (1, 70)]));
-        let (new, old) = (lab.entry(0, 77, COMPLETED), lab.entry(1, 70, 5));
+        let (new, old) = (lab.entry(0, 77, COMPLETED), lab.entry(1, 70, Sequence(5)));
         assert_eq!(lab.pages.entry(block(Column(2), 0)), Some(new));
         assert_eq!(lab.pages.entry(block(Column(2), 1)), Some(old));
     }
@@ -239,7 +239,7 @@ mod tests {
         assert!(lab.filled(&[(0, 77), (1, 78)]));
         assert_eq!(
             lab.pages.entry(block(Column(2), 0)),
-            Some(lab.entry(0, 70, 5))
+            Some(lab.entry(0, 70, Sequence(5)))
         );
         let logged = lab.overlay.get(block(Column(2), 1)).unwrap();
         assert_eq!(logged.entry, Entry::UNKNOWN);

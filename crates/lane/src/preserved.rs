@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use block::BLOCK_BYTES;
-use format::{BlockName, Entry, Form, GroupId, PageName, StripeId};
+use format::{BlockName, Entry, Form, GroupId, PageName, Sequence, StripeId};
 use plan::action::IoKind;
 use plan::{Kind, Plan, Transfer};
 
@@ -41,7 +41,7 @@ pub(super) struct Preserved {
     /// The number of operations in flight that log some of the blocks again.
     relogs: u64,
     /// Batches before this one may have a column on a drive that has gone out since.
-    under_replicated: u64,
+    under_replicated: Sequence,
     /// Stripes with blocks that must be logged again, and that were locked.
     locked: BTreeSet<(GroupId, StripeId)>,
     /// There was no room: the next checkpoint preserves no more blocks than this.
@@ -71,7 +71,7 @@ impl Preserved {
     }
 
     /// A drive has gone out: batches before `next_sequence` may have one column less.
-    pub(super) const fn drive_out(&mut self, next_sequence: u64) {
+    pub(super) const fn drive_out(&mut self, next_sequence: Sequence) {
         self.under_replicated = next_sequence;
     }
 
@@ -112,8 +112,8 @@ impl Preserved {
     }
 
     /// Batches up to this one must become unnecessary: their preserved blocks are logged again.
-    pub(super) fn log_again_up_to(&mut self, sequence: u64) {
-        self.under_replicated = self.under_replicated.max(sequence + 1);
+    pub(super) fn log_again_up_to(&mut self, sequence: Sequence) {
+        self.under_replicated = self.under_replicated.max(sequence.next());
     }
 
     /// The stripes with blocks that must be logged again, and that were locked.
@@ -186,7 +186,7 @@ impl Preserved {
     }
 
     /// The oldest batch that has a preserved block.
-    pub(super) fn oldest(&self, overlay: &Overlay) -> Option<u64> {
+    pub(super) fn oldest(&self, overlay: &Overlay) -> Option<Sequence> {
         let logged = self.names.iter().filter_map(|&name| overlay.get(name));
         logged.map(|logged| logged.sequence).min()
     }
@@ -271,7 +271,7 @@ pub(super) fn plan_relog(
     cx: &Context,
     overlay: &Overlay,
     names: &[BlockName],
-) -> (Plan, BTreeSet<u64>) {
+) -> (Plan, BTreeSet<Sequence>) {
     let mut plan = Plan::new(Kind::Relog);
     let mut pinned = BTreeSet::new();
     for &name in names {
@@ -365,16 +365,16 @@ mod tests {
         }
 
         /// A block is logged by a batch, in memory.
-        fn log(&mut self, column: Column, at: u32, sequence: u64) {
+        fn log(&mut self, column: Column, at: u32, sequence: Sequence) {
             let slice = Slice {
-                buffer: BufferId::Scratch(ScratchId(sequence)),
+                buffer: BufferId::Scratch(ScratchId(sequence.0)),
                 offset: u64::from(at) * BLOCK_BYTES,
                 length: BLOCK_BYTES,
             };
             self.log_as(Bytes::Memory(slice), column, at, sequence);
         }
 
-        fn log_as(&mut self, bytes: Bytes, column: Column, at: u32, sequence: u64) {
+        fn log_as(&mut self, bytes: Bytes, column: Column, at: u32, sequence: Sequence) {
             let logged = Logged {
                 bytes,
                 entry: Entry::WRITTEN,
@@ -385,7 +385,7 @@ mod tests {
 
         /// A checkpoint would release everything that batches up to this one have logged.
         fn select(&mut self, up_to: u64) -> BTreeSet<BlockName> {
-            self.select_of(&self.overlay.up_to(up_to))
+            self.select_of(&self.overlay.up_to(Sequence(up_to)))
         }
 
         fn select_of(&mut self, blocks: &[(BlockName, Logged)]) -> BTreeSet<BlockName> {
@@ -411,7 +411,7 @@ mod tests {
     #[test]
     fn nothing_is_preserved_while_all_columns_are_there() {
         let mut lab = Lab::new();
-        lab.log(Column(1), 4, 7);
+        lab.log(Column(1), 4, Sequence(7));
         assert_eq!(lab.select(7), names(&[]));
         assert!(lab.preserved.is_empty());
     }
@@ -419,15 +419,15 @@ mod tests {
     #[test]
     fn what_the_other_columns_tell_is_released() {
         let mut lab = Lab::without(&[Column(1), Column(2)]);
-        lab.log(Column(1), 4, 7);
+        lab.log(Column(1), 4, Sequence(7));
         assert_eq!(lab.select(7), names(&[]));
     }
 
     #[test]
     fn a_block_of_a_stripe_that_lost_too_many_columns_is_preserved() {
         let mut lab = Lab::without(&[Column(1), Column(2), Column(3)]);
-        lab.log(Column(1), 4, 7);
-        lab.log(Column(5), 4, 7);
+        lab.log(Column(1), 4, Sequence(7));
+        lab.log(Column(5), 4, Sequence(7));
         assert_eq!(
             lab.select(7),
             names(&[(Column(1), 4)]),
@@ -439,24 +439,24 @@ mod tests {
     #[test]
     fn what_else_is_logged_of_a_row_makes_it_whole() {
         let mut lab = Lab::without(&[Column(1), Column(2)]);
-        lab.log(Column(1), 4, 7);
+        lab.log(Column(1), 4, Sequence(7));
         lab.pages.set(block(Column(4), 4), Entry::UNKNOWN);
         assert_eq!(
             lab.select(7),
             names(&[(Column(1), 4)]),
             "block 4 of column 4 is unknown"
         );
-        lab.log(Column(4), 4, 7);
+        lab.log(Column(4), 4, Sequence(7));
         assert_eq!(lab.select(7), names(&[]));
     }
 
     #[test]
     fn a_page_that_is_not_in_memory_says_nothing() {
         let mut lab = Lab::without(&[Column(1), Column(2)]);
-        lab.log(Column(1), 4, 7);
+        lab.log(Column(1), 4, Sequence(7));
         lab.pages = PageCache::new(64);
         assert_eq!(lab.select(7), names(&[(Column(1), 4)]));
-        let blocks = lab.overlay.up_to(7);
+        let blocks = lab.overlay.up_to(Sequence(7));
         let pages = pages_to_select_by(&lab.cx, &blocks);
         assert_eq!(pages.len(), 6, "one of each column is read before");
     }
@@ -464,25 +464,25 @@ mod tests {
     #[test]
     fn pages_are_read_only_for_blocks_of_absent_columns() {
         let mut lab = Lab::new();
-        lab.log(Column(1), 4, 7);
-        assert!(pages_to_select_by(&lab.cx, &lab.overlay.up_to(7)).is_empty());
+        lab.log(Column(1), 4, Sequence(7));
+        assert!(pages_to_select_by(&lab.cx, &lab.overlay.up_to(Sequence(7))).is_empty());
         lab.out(Column(2));
-        assert!(pages_to_select_by(&lab.cx, &lab.overlay.up_to(7)).is_empty());
+        assert!(pages_to_select_by(&lab.cx, &lab.overlay.up_to(Sequence(7))).is_empty());
     }
 
     #[test]
     fn what_was_logged_anew_since_is_left_to_the_next_checkpoint() {
         let mut lab = Lab::without(&[Column(1), Column(2), Column(3)]);
-        lab.log(Column(1), 4, 7);
-        let blocks = lab.overlay.up_to(7);
-        lab.log(Column(1), 4, 8);
+        lab.log(Column(1), 4, Sequence(7));
+        let blocks = lab.overlay.up_to(Sequence(7));
+        lab.log(Column(1), 4, Sequence(8));
         assert_eq!(lab.select_of(&blocks), names(&[]));
     }
 
     #[test]
     fn nothing_is_preserved_of_a_group_that_begins_a_new_life() {
         let mut lab = Lab::without(&[Column(1), Column(2), Column(3)]);
-        lab.log(Column(1), 4, 7);
+        lab.log(Column(1), 4, Sequence(7));
         lab.forgotten.insert(GroupId(0));
         assert_eq!(lab.select(7), names(&[]));
     }
@@ -490,20 +490,20 @@ mod tests {
     #[test]
     fn that_a_block_has_changed_is_preserved_while_all_copies_of_its_page_are_away() {
         let mut lab = Lab::without(&[Column(1)]);
-        lab.log_as(Bytes::Nowhere, Column(1), 4, 7);
+        lab.log_as(Bytes::Nowhere, Column(1), 4, Sequence(7));
         assert_eq!(lab.select(7), names(&[]), "column 2 has a copy of the page");
         lab.out(Column(2));
         assert_eq!(lab.select(7), names(&[(Column(1), 4)]));
-        lab.log_as(Bytes::InPlace, Column(1), 4, 7);
+        lab.log_as(Bytes::InPlace, Column(1), 4, Sequence(7));
         assert_eq!(lab.select(7), names(&[(Column(1), 4)]));
     }
 
     #[test]
     fn a_later_selection_adds_to_what_is_preserved() {
         let mut lab = Lab::without(&[Column(1), Column(2), Column(3)]);
-        lab.log(Column(1), 4, 7);
+        lab.log(Column(1), 4, Sequence(7));
         lab.select(7);
-        lab.log(Column(2), 4, 8);
+        lab.log(Column(2), 4, Sequence(8));
         let entries = Entries {
             overlay: &lab.overlay,
             pages: &lab.pages,
@@ -525,12 +525,12 @@ mod tests {
     #[test]
     fn what_a_drive_that_went_out_may_have_had_is_logged_again() {
         let mut lab = Lab::without(&[Column(1), Column(2), Column(3)]);
-        lab.log(Column(1), 4, 7);
-        lab.log(Column(1), 5, 7);
-        lab.log(Column(1), 8, 9);
+        lab.log(Column(1), 4, Sequence(7));
+        lab.log(Column(1), 5, Sequence(7));
+        lab.log(Column(1), 8, Sequence(9));
         lab.select(9);
         assert_eq!(lab.relog(false, &[]), [], "no drive has gone out since");
-        lab.preserved.drive_out(8);
+        lab.preserved.drive_out(Sequence(8));
         assert_eq!(lab.relog(false, &[]), [(1, 2)]);
         assert!(lab.preserved.relogs());
         lab.preserved.relogged();
@@ -540,8 +540,8 @@ mod tests {
     #[test]
     fn all_is_logged_again_if_the_ring_wants_room() {
         let mut lab = Lab::without(&[Column(1), Column(2), Column(3)]);
-        lab.log(Column(1), 4, 7);
-        lab.log(Column(1), 8, 9);
+        lab.log(Column(1), 4, Sequence(7));
+        lab.log(Column(1), 8, Sequence(9));
         lab.select(9);
         assert_eq!(lab.relog(true, &[]), [(1, 1), (2, 1)]);
     }
@@ -549,8 +549,8 @@ mod tests {
     #[test]
     fn a_locked_stripe_is_logged_again_by_the_checkpoint_after_its_release() {
         let mut lab = Lab::without(&[Column(1), Column(2), Column(3)]);
-        lab.log(Column(1), 4, 7);
-        lab.log(Column(1), 8, 7);
+        lab.log(Column(1), 4, Sequence(7));
+        lab.log(Column(1), 8, Sequence(7));
         lab.select(7);
         assert_eq!(lab.relog(true, &[2]), [(1, 1)]);
         assert!(
@@ -568,7 +568,7 @@ mod tests {
     fn what_leaves_no_room_is_released_by_the_next_checkpoints() {
         let mut lab = Lab::without(&[Column(1), Column(2), Column(3)]);
         lab.preserved.checkpoint_ended(true, 2);
-        (0..5).for_each(|at| lab.log(Column(1), at, 7));
+        (0..5).for_each(|at| lab.log(Column(1), at, Sequence(7)));
         assert_eq!(
             lab.select(7).len(),
             5,
@@ -580,7 +580,7 @@ mod tests {
             overlay: &lab.overlay,
             pages: &lab.pages,
         };
-        let later = lab.overlay.up_to(7);
+        let later = lab.overlay.up_to(Sequence(7));
         let more = { &mut lab.preserved }.select_more(&lab.cx, entries, &later, &lab.forgotten);
         assert_eq!(more, names(&[]), "the limit is for both together");
         lab.preserved.checkpoint_ended(true, 2);
@@ -594,9 +594,9 @@ mod tests {
     #[test]
     fn blocks_are_logged_again_from_memory_and_others_by_their_checksums() {
         let mut lab = Lab::without(&[Column(1), Column(2)]);
-        lab.log(Column(1), 4, 7);
-        lab.log(Column(1), 5, 6);
-        lab.log_as(Bytes::Nowhere, Column(2), 4, 7);
+        lab.log(Column(1), 4, Sequence(7));
+        lab.log(Column(1), 5, Sequence(6));
+        lab.log_as(Bytes::Nowhere, Column(2), 4, Sequence(7));
         let logged = [
             block(Column(1), 4),
             block(Column(1), 5),
@@ -605,13 +605,13 @@ mod tests {
         ];
         let (plan, pinned) = plan_relog(&lab.cx, &lab.overlay, &logged);
         assert_eq!(plan.writes.len(), 2);
-        assert_eq!(pinned, BTreeSet::from([6, 7]));
+        assert_eq!(pinned, BTreeSet::from([6, 7].map(Sequence)));
         let absent = relogged_absent(&lab.cx, &lab.overlay, &logged);
         assert!(matches!(absent[..], [(name, Some(_))] if name == block(Column(2), 4)));
         let unknown = Logged {
             bytes: Bytes::Nowhere,
             entry: Entry::UNKNOWN,
-            sequence: 7,
+            sequence: Sequence(7),
         };
         lab.overlay.insert(block(Column(2), 4), unknown);
         let absent = relogged_absent(&lab.cx, &lab.overlay, &logged);

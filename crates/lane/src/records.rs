@@ -126,7 +126,7 @@ pub(super) fn unit_of_zeroes(id: OpId, op: &Op) -> Unit {
 #[cfg(test)]
 mod tests {
     use block::Seat;
-    use format::{Column, Entry, GroupId, StripeId};
+    use format::{Column, Entry, GroupId, Sequence, StripeId};
     use plan::action::{BufferId, IoKind};
     use plan::{Absent, Kind, Plan, ScratchId, Transfer};
 
@@ -265,7 +265,7 @@ mod tests {
             block(Column(1), 2),
         ]));
         let pool = lab.cx.geometry.regions().unwrap().pool;
-        let known = Entry::new(pool, block(Column(1), 0), 7, 5);
+        let known = Entry::new(pool, block(Column(1), 0), 7, Sequence(5));
         let written = Bytes::Memory(memory(0, 1));
         let all = [
             (0, Bytes::Nowhere, known),
@@ -276,7 +276,7 @@ mod tests {
             let logged = Logged {
                 bytes,
                 entry,
-                sequence: 5,
+                sequence: Sequence(5),
             };
             lab.overlay.insert(block(Column(1), at), logged);
         }

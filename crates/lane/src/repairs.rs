@@ -190,7 +190,7 @@ pub(super) fn left_to_repair(
 mod tests {
     use std::ops::Range;
 
-    use format::{Form, HeldIn};
+    use format::{Form, HeldIn, Sequence};
     use plan::action::{BufferId, Slice};
     use plan::{Absent, Kind, Plan, RequestId, ScratchId};
 
@@ -285,8 +285,8 @@ mod tests {
         fn log(&mut self, name: BlockName, bytes: Bytes) {
             let logged = Logged {
                 bytes,
-                entry: Entry::of_map(HeldIn::parity(StripeId(1)), 7),
-                sequence: 7,
+                entry: Entry::of_map(HeldIn::parity(StripeId(1)), Sequence(7)),
+                sequence: Sequence(7),
             };
             self.overlay.insert(name, logged);
         }

@@ -67,7 +67,7 @@ pub(super) fn missing_pages(cx: &Context, pages: &PageCache, op: &Op) -> BTreeSe
 
 #[cfg(test)]
 mod tests {
-    use format::{Column, Entry, GroupId, MetaPage};
+    use format::{Column, Entry, GroupId, MetaPage, Sequence};
 
     use super::*;
     use crate::blocks::block;
@@ -117,7 +117,7 @@ mod tests {
         let logged = Logged {
             bytes: Bytes::InPlace,
             entry: Entry::WRITTEN,
-            sequence: 7,
+            sequence: Sequence(7),
         };
         // Stripes 4 to 7 are blocks 16 to 31 of each column.
         for around in [15, 32] {
@@ -131,9 +131,19 @@ mod tests {
     #[test]
     fn a_stripe_that_is_trimmed_is_looked_at() {
         let (cx, mut overlay, op) = begun(StripeId::range(4..8));
-        overlay.zero(GroupId(0), StripeId::range(8..9), 7, std::iter::empty());
+        overlay.zero(
+            GroupId(0),
+            StripeId::range(8..9),
+            Sequence(7),
+            std::iter::empty(),
+        );
         assert!(is_plain_fill(&cx, &overlay, &op));
-        overlay.zero(GroupId(0), StripeId::range(7..8), 7, std::iter::empty());
+        overlay.zero(
+            GroupId(0),
+            StripeId::range(7..8),
+            Sequence(7),
+            std::iter::empty(),
+        );
         assert!(!is_plain_fill(&cx, &overlay, &op));
     }
 

@@ -16,7 +16,7 @@ use std::ops::Range;
 
 use block::Outcome;
 use format::runs::{self, Runs};
-use format::{Descriptor, GroupId};
+use format::{Descriptor, GroupId, Sequence};
 use plan::action::Event;
 use plan::{GroupRequest, RequestId};
 
@@ -36,13 +36,13 @@ pub(super) struct Uninitialized {
     /// Groups that are reported when so many more bytes have been written to them.
     marks: BTreeMap<GroupId, u64>,
     /// No batch from this one on has a record of such a group.
-    records_end: u64,
+    records_end: Sequence,
 }
 
 impl Uninitialized {
     /// These groups count as never written from now on. Returns the writes that waited for one of them: they were for
     /// its earlier volume. `next_sequence`: the number of the next batch.
-    pub(super) fn insert(&mut self, runs: &[(u64, u64)], next_sequence: u64) -> Vec<Waiting> {
+    pub(super) fn insert(&mut self, runs: &[(u64, u64)], next_sequence: Sequence) -> Vec<Waiting> {
         self.records_end = self.records_end.max(next_sequence);
         let mut refused = Vec::new();
         for &(first, count) in runs {
@@ -82,7 +82,7 @@ impl Uninitialized {
     }
 
     /// A batch has these records. Those of groups that count as never written are of earlier volumes.
-    pub(super) fn logged(&mut self, sequence: u64, descriptors: &[Descriptor]) {
+    pub(super) fn logged(&mut self, sequence: Sequence, descriptors: &[Descriptor]) {
         if self.runs.is_empty() {
             return;
         }
@@ -92,12 +92,12 @@ impl Uninitialized {
             !same && self.contains(group)
         });
         if is_earlier {
-            self.records_end = self.records_end.max(sequence + 1);
+            self.records_end = self.records_end.max(sequence.next());
         }
     }
 
     /// Batches from this one on have no records from the time before these groups counted as never written.
-    pub(super) const fn records_end(&self) -> u64 {
+    pub(super) const fn records_end(&self) -> Sequence {
         self.records_end
     }
 
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn groups_leave_their_run_one_by_one() {
         let mut groups = Uninitialized::default();
-        assert!(groups.insert(&[(3, 4), (20, 1)], 1).is_empty());
+        assert!(groups.insert(&[(3, 4), (20, 1)], Sequence(1)).is_empty());
         let there = |groups: &Uninitialized| -> Vec<u64> {
             (0..30)
                 .filter(|&group| groups.contains(GroupId(group)))
@@ -159,14 +159,14 @@ mod tests {
             groups.ended(&GroupId::range(group..group + 1), Ok(()));
         }
         assert_eq!(there(&groups), [4, 6]);
-        groups.insert(&[(5, 3)], 1);
+        groups.insert(&[(5, 3)], Sequence(1));
         assert_eq!(there(&groups), [4, 5, 6, 7]);
     }
 
     /// Groups 0 to 7 were never written.
     fn eight() -> (Uninitialized, Context) {
         let mut groups = Uninitialized::default();
-        groups.insert(&[(0, 8)], 1);
+        groups.insert(&[(0, 8)], Sequence(1));
         (groups, Context::of_test("raid6", 6))
     }
 
@@ -242,17 +242,21 @@ mod tests {
             first: StripeId(0),
             count: 1,
         };
-        groups.logged(3, &[zeroed(5)]);
-        assert_eq!(groups.records_end(), 0, "no group counts as never written");
-        groups.insert(&[(4, 2)], 7);
-        assert_eq!(groups.records_end(), 7);
-        groups.logged(7, &[zeroed(3), zeroed(6)]);
-        assert_eq!(groups.records_end(), 7);
-        groups.logged(9, &[zeroed(3), zeroed(3), zeroed(5)]);
-        assert_eq!(groups.records_end(), 10);
+        groups.logged(Sequence(3), &[zeroed(5)]);
+        assert_eq!(
+            groups.records_end(),
+            Sequence(0),
+            "no group counts as never written"
+        );
+        groups.insert(&[(4, 2)], Sequence(7));
+        assert_eq!(groups.records_end(), Sequence(7));
+        groups.logged(Sequence(7), &[zeroed(3), zeroed(6)]);
+        assert_eq!(groups.records_end(), Sequence(7));
+        groups.logged(Sequence(9), &[zeroed(3), zeroed(3), zeroed(5)]);
+        assert_eq!(groups.records_end(), Sequence(10));
         groups.ended(&GroupId::range(4..6), Ok(()));
-        groups.logged(11, &[zeroed(5)]);
-        assert_eq!(groups.records_end(), 10);
+        groups.logged(Sequence(11), &[zeroed(5)]);
+        assert_eq!(groups.records_end(), Sequence(10));
     }
 
     #[test]
@@ -260,7 +264,7 @@ mod tests {
         let (mut groups, _) = eight();
         groups.ended(&GroupId::range(0..8), Ok(()));
         assert!(!groups.contains(GroupId(3)));
-        assert!(groups.insert(&[(3, 1)], 1).is_empty());
+        assert!(groups.insert(&[(3, 1)], Sequence(1)).is_empty());
         assert!(groups.contains(GroupId(3)) && !groups.contains(GroupId(4)));
     }
 
@@ -275,7 +279,7 @@ mod tests {
     fn writes_to_a_volume_that_is_gone_do_not_go_to_the_next_one() {
         let (mut groups, mut cx) = eight();
         groups.wait(&mut cx, RequestId(1), write(2));
-        let refused = groups.insert(&[(2, 2)], 1);
+        let refused = groups.insert(&[(2, 2)], Sequence(1));
         assert_eq!(ids(refused), [1]);
         assert!(groups.ended(&GroupId::range(2..3), Ok(())).is_empty());
     }

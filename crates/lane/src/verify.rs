@@ -140,7 +140,7 @@ pub(super) fn report_bad(
 
 #[cfg(test)]
 mod tests {
-    use format::{Column, DataStripe, Entry};
+    use format::{Column, DataStripe, Entry, Sequence};
     use plan::action::{BufferId, IoKind};
     use plan::{Kind, LostRange, Plan, RequestId, ScratchId};
 
@@ -234,8 +234,8 @@ mod tests {
             let name = block(column, at);
             let logged = Logged {
                 bytes,
-                entry: Entry::new(pool, name, sum, 10),
-                sequence: 10,
+                entry: Entry::new(pool, name, sum, Sequence(10)),
+                sequence: Sequence(10),
             };
             self.overlay.insert(name, logged);
         }
@@ -337,8 +337,12 @@ mod tests {
     #[test]
     fn without_the_lock_a_stripe_that_was_vacated_is_read_again() {
         let mut lab = Lab::new(&[(Column(1), 4, 4)]);
-        lab.overlay
-            .zero(GroupId(0), StripeId::range(1..2), 11, std::iter::empty());
+        lab.overlay.zero(
+            GroupId(0),
+            StripeId::range(1..2),
+            Sequence(11),
+            std::iter::empty(),
+        );
         assert_eq!(lab.bad(&[], 4), [], "with it nothing has changed");
         lab.op.lock = Lock::None;
         assert_eq!(lab.verify(&[]), Verified::Again);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use block::{Fault, Outcome, RequestKind, Seat};
-use format::{Column, Form, GroupId, StripeId, VolumeId};
+use format::{Column, Form, GroupId, Sequence, StripeId, VolumeId};
 use layout::Cell;
 
 use crate::Geometry;
@@ -337,7 +337,7 @@ pub enum Command {
         /// Columns not to read, if possible.
         avoid: Vec<Column>,
         /// The target has everything of the column that was logged before this batch.
-        holds: Option<u64>,
+        holds: Option<Sequence>,
     },
     /// The record that makes `cell` the column's home is durable; at opening, it was before.
     Settle {

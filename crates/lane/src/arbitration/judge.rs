@@ -18,7 +18,7 @@
 use std::collections::BTreeMap;
 
 use erasure::Code;
-use format::{BlockName, Entry, StripeId};
+use format::{BlockName, Entry, Sequence, StripeId};
 use plan::Trial;
 use uuid::Uuid;
 
@@ -80,7 +80,7 @@ pub(super) struct Facts<'a> {
     pub(super) pool: Uuid,
     pub(super) elements: &'a [Element],
     /// The number of the next batch: ages are counted from there.
-    pub(super) sequence: u64,
+    pub(super) sequence: Sequence,
 }
 
 impl Facts<'_> {
@@ -234,7 +234,7 @@ mod tests {
                 column,
                 block: 3,
             };
-            let entry = Entry::new(POOL, name, sum, sequence);
+            let entry = Entry::new(POOL, name, sum, Sequence(sequence));
             Element { name, entry }
         };
         (0..).map(Column).zip(of).map(element).collect()
@@ -271,7 +271,7 @@ mod tests {
             families: code.name() == "copies",
             pool: POOL,
             elements: &elements,
-            sequence: 100,
+            sequence: Sequence(100),
         };
         let made: Vec<Trial> = trials.iter().map(|(at, _)| trial(code, *at)).collect();
         let sums = trials.iter().map(|(_, sums)| sums.as_slice());

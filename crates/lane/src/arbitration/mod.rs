@@ -28,7 +28,7 @@ mod judge;
 use std::collections::{BTreeMap, BTreeSet};
 
 use block::BLOCK_BYTES;
-use format::{BlockName, Column, Form, GroupId};
+use format::{BlockName, Column, Form, GroupId, Sequence};
 use plan::action::{Event, Slice};
 use plan::{Geometry, Row, Trial, trials_of_row};
 
@@ -224,7 +224,7 @@ impl Arbitration {
         entries: Entries<'_>,
         group: GroupId,
         sums: &[u32],
-        next_sequence: u64,
+        next_sequence: Sequence,
     ) -> Vec<(usize, u64)> {
         let trials = std::mem::take(&mut self.trials);
         let mut rows: BTreeMap<Row, Vec<(&Trial, &[u32])>> = BTreeMap::new();

@@ -1,6 +1,6 @@
 use block::Seat;
 use erasure::ElementSet;
-use format::{Column, Entry, Form, GroupId, StripeId};
+use format::{Column, Entry, Form, GroupId, Sequence, StripeId};
 use plan::ScratchId;
 use plan::action::BufferId;
 
@@ -41,7 +41,7 @@ impl Lab {
         }
     }
 
-    fn written(&mut self, column: Column, at: u32, sequence: u64) {
+    fn written(&mut self, column: Column, at: u32, sequence: Sequence) {
         let pool = self.cx.geometry.regions().unwrap().pool;
         let name = block(column, at);
         let entry = Entry::new(pool, name, sum_of(name), sequence);
@@ -119,7 +119,13 @@ impl Lab {
             overlay: &self.overlay,
             pages: &self.pages,
         };
-        let stale = { &mut self.arbitration }.tried(&mut self.cx, entries, GroupId(0), &sums, 100);
+        let stale = { &mut self.arbitration }.tried(
+            &mut self.cx,
+            entries,
+            GroupId(0),
+            &sums,
+            Sequence(100),
+        );
         assert!(!self.arbitration.is_trying());
         stale
     }
@@ -166,8 +172,13 @@ fn what_is_logged_or_trimmed_counts_before_pages() {
     let name = block(Column(2), 4);
     let logged = Logged {
         bytes: Bytes::Nowhere,
-        entry: Entry::new(lab.cx.geometry.regions().unwrap().pool, name, 77, 10),
-        sequence: 10,
+        entry: Entry::new(
+            lab.cx.geometry.regions().unwrap().pool,
+            name,
+            77,
+            Sequence(10),
+        ),
+        sequence: Sequence(10),
     };
     lab.overlay.insert(name, logged);
     let new = Reconstructed {
@@ -177,8 +188,12 @@ fn what_is_logged_or_trimmed_counts_before_pages() {
     };
     assert_eq!(lab.compare(&[new], None), Some(vec![]));
     lab.overlay = Overlay::default();
-    lab.overlay
-        .zero(GroupId(0), StripeId::range(1..2), 11, std::iter::empty());
+    lab.overlay.zero(
+        GroupId(0),
+        StripeId::range(1..2),
+        Sequence(11),
+        std::iter::empty(),
+    );
     let zero = Reconstructed {
         sum: block::crc32c(&[0; 4096]),
         ..new
@@ -246,7 +261,7 @@ fn rows_are_tried_that_doubt_as_many_columns_as_the_first() {
 fn the_column_without_which_the_rest_agrees_is_stale_if_it_is_older() {
     let mut lab = Lab::new(None);
     let column = lab.data();
-    lab.written(column, 4, 5);
+    lab.written(column, 4, Sequence(5));
     lab.doubt(&[(ROW, 1)]);
     let other = Column((column.0 + 1) % 6);
     let stale = lab.try_columns(&[(column, true), (other, false)]);
@@ -273,7 +288,7 @@ fn the_column_without_which_the_rest_agrees_is_stale_if_it_is_older() {
 fn what_is_stale_in_a_column_that_is_away_is_not_repaired() {
     let mut lab = Lab::new(None);
     let column = lab.data();
-    lab.written(column, 4, 5);
+    lab.written(column, 4, Sequence(5));
     let seat: Seat = lab.cx.geometry.home(GroupId(0), column).seat;
     lab.cx.change_view(|view, _| view.seat_out(seat));
     lab.doubt(&[(ROW, 1)]);
@@ -308,7 +323,7 @@ fn trials_that_are_all_wrong_doubt_one_column_more_until_the_code_cannot() {
 fn a_row_that_was_judged_and_is_in_doubt_again_is_not_believed() {
     let mut lab = Lab::new(None);
     let column = lab.data();
-    lab.written(column, 4, 5);
+    lab.written(column, 4, Sequence(5));
     lab.doubt(&[(ROW, 1)]);
     lab.try_columns(&[(column, true)]);
     lab.doubt(&[(ROW, 1), (NEXT, 1)]);

@@ -29,7 +29,7 @@ use std::time::Duration;
 
 use block::{Fault, Instant, Outcome, Seat};
 use format::seeded::{self, SeededFault};
-use format::{BlockName, Column, GroupId, PAGE_BYTES, PageName, StripeId};
+use format::{BlockName, Column, GroupId, PAGE_BYTES, PageName, Sequence, StripeId};
 use plan::action::{BufferId, Slice};
 use plan::{ScratchId, Transfer};
 
@@ -87,9 +87,9 @@ enum Phase {
 struct Collected {
     blocks: Vec<(BlockName, Logged)>,
     /// Stripes that become unwritten, each with the batch that logged this.
-    zeroed: Vec<((GroupId, StripeId), u64)>,
+    zeroed: Vec<((GroupId, StripeId), Sequence)>,
     /// Batches whose memory it reads.
-    pinned: BTreeSet<u64>,
+    pinned: BTreeSet<Sequence>,
 }
 
 /// What the checkpoint under way does next.
@@ -128,9 +128,9 @@ pub(super) enum CheckpointWaiter {
 #[derive(Clone, Debug)]
 pub(super) struct Ended {
     /// The last batch that the checkpoint covers.
-    pub(super) covers: u64,
+    pub(super) covers: Sequence,
     /// The oldest batch that the journal must keep.
-    pub(super) first: u64,
+    pub(super) first: Sequence,
     pub(super) waiters: Vec<CheckpointWaiter>,
     /// The checkpoint was to make room, and held back blocks that could have been logged again in time.
     pub(super) in_the_way: bool,
@@ -145,7 +145,7 @@ pub(super) struct Ended {
 
 impl Ended {
     /// True if the journal must still keep a batch that this checkpoint covers.
-    pub(super) const fn holds_back(&self) -> bool {
+    pub(super) fn holds_back(&self) -> bool {
         self.first <= self.covers
     }
 }
@@ -155,7 +155,7 @@ impl Ended {
 pub(super) struct Running {
     phase: Phase,
     /// The last batch that this checkpoint puts in place.
-    covers: u64,
+    covers: Sequence,
     waiters: Vec<CheckpointWaiter>,
     /// An anchor is written even if the tail does not move.
     anchor: bool,
@@ -178,7 +178,7 @@ pub(super) struct Running {
     /// Preserved blocks were logged again.
     relogged: bool,
     /// The oldest batch that the journal must keep after this checkpoint.
-    first: u64,
+    first: Sequence,
     /// In elastic pools: the groups of which it changes entries.
     groups: BTreeSet<GroupId>,
     pages: BTreeSet<PageName>,
@@ -210,7 +210,7 @@ pub(super) struct Checkpoints {
     /// The next checkpoint writes an anchor even if the tail has not moved.
     anchor: bool,
     /// The last batch that a checkpoint has covered.
-    covered: u64,
+    covered: Sequence,
     /// If the last checkpoint had no effect: the conditions under which the next one has none, either.
     no_effect: Option<Conditions>,
     /// When the last batch became complete.
@@ -219,7 +219,7 @@ pub(super) struct Checkpoints {
     for_fill: bool,
     /// Fills that must wait: they would write where installs are in flight, or over a block that is not flushed. Each
     /// with the batch that a checkpoint must cover.
-    fills: Vec<(OpId, u64)>,
+    fills: Vec<(OpId, Sequence)>,
     /// Pages to be written whether they have changed or not: a fill needs them at its target.
     forced: BTreeSet<PageName>,
 }
@@ -255,7 +255,7 @@ impl Checkpoints {
     /// Checks the checkpoint under way. Batches up to `flushed` are durable.
     ///
     /// # Panics When a block is being put in place whose record is not durable.
-    pub(super) fn check(&self, flushed: u64) {
+    pub(super) fn check(&self, flushed: Sequence) {
         let Some(running) = &self.running else {
             return;
         };
@@ -283,14 +283,14 @@ impl Checkpoints {
     }
 
     /// When a checkpoint begins without a request. `completed`: the last complete batch.
-    pub(super) fn idle_at(&self, completed: u64) -> Option<Instant> {
+    pub(super) fn idle_at(&self, completed: Sequence) -> Option<Instant> {
         let behind = self.is_idle() && self.covered < completed;
         behind.then(|| self.logged_at + IDLE)
     }
 
     /// The first batch that no checkpoint has covered.
-    pub(super) const fn first_uncovered(&self) -> u64 {
-        self.covered + 1
+    pub(super) const fn first_uncovered(&self) -> Sequence {
+        self.covered.next()
     }
 
     /// The last checkpoint had no effect under these conditions.
@@ -328,7 +328,7 @@ impl Checkpoints {
     /// True if a checkpoint begins now. `hindered`: an attempt would fail as the previous one did, so a checkpoint is
     /// attempted only if something waits for it. `log_waits`: something waits to be logged. `completed`: the last
     /// complete batch.
-    pub(super) fn is_due(&mut self, hindered: bool, log_waits: bool, completed: u64) -> bool {
+    pub(super) fn is_due(&mut self, hindered: bool, log_waits: bool, completed: Sequence) -> bool {
         // A checkpoint without the batch that a fill waits for changes nothing. It would end at once, the fill would be
         // planned again at once, and wait for the next checkpoint: a lane that is busy with that takes no completion of
         // that batch's writes.
@@ -345,7 +345,7 @@ impl Checkpoints {
     }
 
     /// A checkpoint begins that covers batches up to `covers`. Their records are flushed first.
-    pub(super) fn begin(&mut self, covers: u64) {
+    pub(super) fn begin(&mut self, covers: Sequence) {
         self.wanted = false;
         self.no_effect = None;
         self.running = Some(Running {
@@ -362,7 +362,7 @@ impl Checkpoints {
             progress: false,
             only_preserved: false,
             relogged: false,
-            first: 0,
+            first: Sequence(0),
             groups: BTreeSet::new(),
             pages: std::mem::take(&mut self.forced),
             read_for: BTreeSet::new(),
@@ -395,13 +395,13 @@ impl Checkpoints {
             !seeded::is(SeededFault::FillDuringInstall) && collected.blocks.iter().any(here)
         });
         if installing {
-            self.fills.push((op, 0));
+            self.fills.push((op, Sequence(0)));
         }
         installing
     }
 
     /// The fill is planned again when a checkpoint has put the logged blocks in place that this batch is the last of.
-    pub(super) fn fill_waits(&mut self, op: OpId, batch: u64) {
+    pub(super) fn fill_waits(&mut self, op: OpId, batch: Sequence) {
         self.fills.push((op, batch));
     }
 
@@ -442,7 +442,7 @@ impl Checkpoints {
     /// here, and the tail stays where it is.
     pub(super) fn refuse(&mut self, cx: &mut Context, ios: &mut IoTable, pages: &mut PageCache) {
         let running = self.running();
-        running.first = 0;
+        running.first = Sequence(0);
         if running.writes_pages() {
             // Some copies may be new and others old until these writes are durable: the next checkpoint writes all of
             // them again. The same holds if the flush that was to cover them has failed. A drive may have dropped its
@@ -490,7 +490,7 @@ impl Running {
     }
 
     /// The last batch that it covers.
-    pub(super) const fn covers(&self) -> u64 {
+    pub(super) const fn covers(&self) -> Sequence {
         self.covers
     }
 
@@ -530,7 +530,7 @@ impl Running {
         let blocks = overlay.up_to(self.covers);
         let zeroed = overlay.zeroed_up_to(self.covers);
         let in_memory = |logged: &Logged| logged.bytes.memory().is_some();
-        let pinned: BTreeSet<u64> = { blocks.iter().filter(|(_, logged)| in_memory(logged)) }
+        let pinned: BTreeSet<Sequence> = { blocks.iter().filter(|(_, logged)| in_memory(logged)) }
             .map(|(_, logged)| logged.sequence)
             .collect();
         for &sequence in &pinned {

@@ -1,5 +1,5 @@
 use block::BLOCK_BYTES;
-use format::{BlockName, Column, DataStripe, Entry, GroupId, HeldIn, MetaPage, StripeId};
+use format::{BlockName, Column, DataStripe, Entry, GroupId, HeldIn, MetaPage, Sequence, StripeId};
 use plan::action::Action;
 
 use super::*;
@@ -64,7 +64,7 @@ impl Lab {
         let entries = MapEntries {
             overlay: &lab.overlay,
             pages: &lab.pages,
-            sequence: 100,
+            sequence: Sequence(100),
         };
         assert_eq!(lab.maps.load(&lab.cx, entries, GroupId(0)), Ok(Vec::new()));
         lab
@@ -146,7 +146,7 @@ impl Lab {
         let logged = Logged {
             bytes: Bytes::InPlace,
             entry: Entry::WRITTEN,
-            sequence: 7,
+            sequence: Sequence(7),
         };
         self.overlay.insert(name, logged);
     }
@@ -218,8 +218,12 @@ fn stripes_that_were_written_since_are_not_discarded() {
     lab.unwritten(StripeId::range(0..5));
     // Stripe 1 is logged, stripe 2 trimmed again, stripe 3 in place and its entry on drives.
     lab.log(block(Column(2), 4));
-    lab.overlay
-        .zero(GroupId(0), StripeId::range(2..3), 8, std::iter::empty());
+    lab.overlay.zero(
+        GroupId(0),
+        StripeId::range(2..3),
+        Sequence(8),
+        std::iter::empty(),
+    );
     let mut page = MetaPage::filled(Entry::UNWRITTEN, 1);
     page.set(block(Column(2), 12).entry(), Entry::WRITTEN, 2);
     lab.pages.put(block(Column(2), 0).page(), page);
@@ -312,8 +316,12 @@ fn a_group_that_is_logged_written_or_worked_on_is_put_off() {
     assert!(put_off(&mut lab));
     lab.written.clear();
     assert!(!put_off(&mut lab));
-    lab.overlay
-        .zero(GroupId(0), StripeId::range(2..3), 8, std::iter::empty());
+    lab.overlay.zero(
+        GroupId(0),
+        StripeId::range(2..3),
+        Sequence(8),
+        std::iter::empty(),
+    );
     assert!(put_off(&mut lab));
 }
 
@@ -401,7 +409,7 @@ fn a_stripe_that_data_has_left_is_not_a_candidate() {
         &mut lab.cx,
         (GroupId(0), DataStripe(3)),
         HeldIn::parity(to),
-        9
+        Sequence(9)
     ));
     lab.unwritten(StripeId::range(3..5));
     assert_eq!(lab.next_stripes(), Some(4..5));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use block::{Fault, Instant};
-use format::{Column, Form, GroupId, PageName, StripeId};
+use format::{Column, Form, GroupId, PageName, Sequence, StripeId};
 use layout::Cell;
 use plan::action::FormCounts;
 
@@ -168,7 +168,7 @@ impl Job {
         column: Column,
         target: Cell,
         avoid: Vec<Column>,
-        holds: Option<u64>,
+        holds: Option<Sequence>,
     ) -> Self {
         let kind = Kind::Fill {
             column,

@@ -25,7 +25,7 @@ use std::ops::Range;
 
 use block::{Fault, Instant, Outcome, Seat};
 use format::seeded::{self, SeededFault};
-use format::{Column, Entry, GroupId, PageName, StripeId};
+use format::{Column, Entry, GroupId, PageName, Sequence, StripeId};
 use layout::Cell;
 use plan::Geometry;
 use plan::action::{Event, FormCounts, Steer};
@@ -105,13 +105,13 @@ impl GroupJobs {
         cx: &mut Context,
         ios: &mut IoTable,
         job: Job,
-        next_sequence: u64,
+        next_sequence: Sequence,
     ) -> (JobId, Begun) {
         let id = JobId(cx.fresh());
         let zero = matches!(job.kind, Kind::Zero);
         let scans = job.scan.as_ref().filter(|_| job.fault.is_none());
         // A scan helps only if entries from before that batch can be distinguished from later ones.
-        let can_look = |before| next_sequence.saturating_sub(before) < Entry::AGE_MAX;
+        let can_look = |before: Sequence| next_sequence.0.saturating_sub(before.0) < Entry::AGE_MAX;
         let scans = scans.is_some_and(|scan| can_look(scan.before));
         let target = match job.kind {
             Kind::Fill { target, .. } if scans => Some(target),

@@ -1,5 +1,5 @@
 use block::BLOCK_BYTES;
-use format::{BlockName, Column, GroupId, MetaPage, StripeId};
+use format::{BlockName, Column, GroupId, MetaPage, Sequence, StripeId};
 use plan::action::{Action, Computed, Io, IoKind};
 
 use super::*;
@@ -15,7 +15,7 @@ struct Lab {
 }
 
 const STRIPES: u64 = 1024;
-const NEXT_SEQUENCE: u64 = 100;
+const NEXT_SEQUENCE: Sequence = Sequence(100);
 
 fn at(millis: u64) -> Instant {
     Instant(millis * 1_000_000)
@@ -377,7 +377,7 @@ fn scanning(lab: &mut Lab) -> (JobId, Io) {
         Column(2),
         lab.target(Column(2)),
         Vec::new(),
-        Some(50),
+        Some(Sequence(50)),
     );
     let (id, begun) = lab.begin(job);
     assert_eq!(begun, Begun::Looks);
@@ -417,7 +417,9 @@ fn what_the_target_has_by_its_own_pages_is_known_to_each_step() {
         column: Column(2),
         block,
     };
-    let [before, after] = [40, 60].map(|sequence| Entry::new(pool, block(0), 7, sequence));
+    let [before, after] = [40, 60]
+        .map(Sequence)
+        .map(|sequence| Entry::new(pool, block(0), 7, sequence));
     let pages = lab.cx.geometry.pages_beside(Column(2)).into_iter();
     let bytes = pages.flat_map(|(column, index)| {
         let name = PageName {
@@ -512,8 +514,8 @@ fn a_drive_that_was_away_for_too_long_is_not_looked_at() {
         Column(2),
         cx.geometry.home(GroupId(0), Column(2)),
         Vec::new(),
-        Some(1),
+        Some(Sequence(1)),
     );
-    let (_, begun) = lab.jobs.begin(cx, ios, job, 1 + Entry::AGE_MAX);
+    let (_, begun) = lab.jobs.begin(cx, ios, job, Sequence(1 + Entry::AGE_MAX));
     assert_eq!(begun, Begun::Steps);
 }

@@ -14,7 +14,8 @@
 use std::ops::Range;
 
 use format::{
-    BatchHeader, BlockName, DataStripe, Descriptor, Entry, Form, GroupId, HeldIn, StripeId,
+    BatchHeader, BlockName, DataStripe, Descriptor, Entry, Form, GroupId, HeldIn, Sequence,
+    StripeId,
 };
 
 use super::BatchBuffer;
@@ -85,7 +86,7 @@ impl Applied<'_> {
         }
     }
 
-    fn insert(&mut self, name: BlockName, bytes: Bytes, entry: Entry, sequence: u64) {
+    fn insert(&mut self, name: BlockName, bytes: Bytes, entry: Entry, sequence: Sequence) {
         let logged = Logged {
             bytes,
             entry,
@@ -99,7 +100,7 @@ impl Applied<'_> {
         &mut self,
         cx: &Context,
         (group, stripes, form): (GroupId, Range<StripeId>, Form),
-        sequence: u64,
+        sequence: Sequence,
     ) {
         if !cx.geometry.is_elastic() {
             return;
@@ -119,7 +120,7 @@ impl Applied<'_> {
         cx: &mut Context,
         (group, data): (GroupId, DataStripe),
         to: HeldIn,
-        sequence: u64,
+        sequence: Sequence,
     ) {
         if self.maps.moved(cx, (group, data), to, sequence) {
             for column in cx.geometry.columns() {
@@ -161,8 +162,8 @@ mod tests {
         fn apply(&mut self, descriptors: Vec<Descriptor>) -> BatchBuffer {
             let header = BatchHeader {
                 incarnation: 1,
-                sequence: 9,
-                flushed: 0,
+                sequence: Sequence(9),
+                flushed: Sequence(0),
                 seats: (0..4).map(Seat).collect(),
                 data_columns: 2,
                 rows: 2,
@@ -181,14 +182,14 @@ mod tests {
 
         fn logged(&self, name: BlockName) -> (Bytes, u64) {
             let logged = self.overlay.get(name).expect("it is logged");
-            (logged.bytes, logged.sequence)
+            (logged.bytes, logged.sequence.0)
         }
 
         /// True if a block's entry has this checksum.
         fn has_sum(&self, name: BlockName, crc: u32) -> bool {
             let pool = self.cx.geometry.regions().expect("a journal").pool;
             let logged = self.overlay.get(name).expect("it is logged");
-            logged.entry == Entry::new(pool, name, crc, 9)
+            logged.entry == Entry::new(pool, name, crc, Sequence(9))
         }
     }
 
@@ -250,7 +251,7 @@ mod tests {
         assert!(lab.has_sum(block(Column(1), 2), 7) && lab.has_sum(block(Column(1), 3), 8));
         assert!(lab.overlay.get(block(Column(1), 4)).is_none());
         assert!(
-            lab.direct.ask_flush(9, u16::MAX),
+            lab.direct.ask_flush(Sequence(9), u16::MAX),
             "of so many lanes each has one"
         );
     }
@@ -289,7 +290,7 @@ mod tests {
             assert_eq!(lab.logged(name), (Bytes::InPlace, 9));
             assert_eq!(
                 lab.overlay.get(name).unwrap().entry,
-                Entry::of_map(HeldIn::parity(StripeId(15)), 9)
+                Entry::of_map(HeldIn::parity(StripeId(15)), Sequence(9))
             );
         }
         let version = lab.maps.version();

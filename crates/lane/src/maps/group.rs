@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use format::{DataStripe, Entry, Form, HeldIn, StripeId};
+use format::{DataStripe, Entry, Form, HeldIn, Sequence, StripeId};
 
 /// The map of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub(crate) struct GroupMap {
 impl GroupMap {
     /// A map of `stripes` stripes. `latest` has the latest known entry of each stripe of the data. If two stripes of
     /// the data are in one stripe by these entries, the place of the one with the earlier entry is not known.
-    pub(super) fn new(stripes: u64, latest: &[Option<Entry>], sequence: u64) -> Self {
+    pub(super) fn new(stripes: u64, latest: &[Option<Entry>], sequence: Sequence) -> Self {
         let stripes = usize::try_from(stripes).expect("groups have fewer than 2^32 stripes");
         let mut held_by: Vec<Option<HeldIn>> = vec![None; latest.len()];
         let mut holds: Vec<Option<u32>> = vec![None; stripes];
@@ -154,7 +154,7 @@ impl GroupMap {
 mod tests {
     use super::*;
 
-    const NOW: u64 = 100;
+    const NOW: Sequence = Sequence(100);
 
     fn unmoved(count: usize) -> Vec<Option<Entry>> {
         vec![Some(Entry::UNWRITTEN); count]
@@ -191,7 +191,7 @@ mod tests {
         map.give_free(StripeId(1));
         assert_eq!(map.free, [6, 1]);
         let mut latest = unmoved(6);
-        latest[1] = Some(Entry::of_map(HeldIn::parity(StripeId(7)), 40));
+        latest[1] = Some(Entry::of_map(HeldIn::parity(StripeId(7)), Sequence(40)));
         let read = GroupMap::new(8, &latest, NOW);
         assert_eq!(
             (read.held_by(DataStripe(1)), read.free),
@@ -218,7 +218,7 @@ mod tests {
         );
         assert_eq!(map.free, [6, 7]);
         let mut latest = unmoved(6);
-        latest[2] = Some(Entry::of_map(copies, 40));
+        latest[2] = Some(Entry::of_map(copies, Sequence(40)));
         assert_eq!(GroupMap::new(8, &latest, NOW), map, "as read again");
         map.moved(DataStripe(2), HeldIn::parity(StripeId(6)));
         assert_eq!(
@@ -231,8 +231,8 @@ mod tests {
     fn of_two_in_one_place_the_later_counts_and_nothing_is_free_while_one_is_not_known() {
         let mut latest = unmoved(6);
         // Stripe 2 of the data was set back to when it was in place 7.
-        latest[2] = Some(Entry::of_map(HeldIn::parity(StripeId(7)), 40));
-        latest[3] = Some(Entry::of_map(HeldIn::parity(StripeId(7)), 50));
+        latest[2] = Some(Entry::of_map(HeldIn::parity(StripeId(7)), Sequence(40)));
+        latest[3] = Some(Entry::of_map(HeldIn::parity(StripeId(7)), Sequence(50)));
         for order in [[2, 3], [3, 2]] {
             let mut latest = latest.clone();
             latest.swap(order[0], 2);
@@ -245,7 +245,7 @@ mod tests {
             let later = usize::try_from(later.unwrap().0).unwrap();
             assert_eq!(
                 latest[later],
-                Some(Entry::of_map(HeldIn::parity(StripeId(7)), 50))
+                Some(Entry::of_map(HeldIn::parity(StripeId(7)), Sequence(50)))
             );
             assert!(map.free.is_empty());
         }

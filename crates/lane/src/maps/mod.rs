@@ -28,7 +28,8 @@ use std::ops::Bound;
 use block::Outcome;
 use format::seeded::{self, SeededFault};
 use format::{
-    BlockName, Column, DataStripe, Entry, Form, GroupId, HeldIn, MetaPage, PageName, StripeId,
+    BlockName, Column, DataStripe, Entry, Form, GroupId, HeldIn, MetaPage, PageName, Sequence,
+    StripeId,
 };
 use plan::Geometry;
 
@@ -49,7 +50,7 @@ pub(super) struct MapEntries<'a> {
     pub(super) overlay: &'a Overlay,
     pub(super) pages: &'a PageCache,
     /// The number of the next batch: ages of entries are counted from there.
-    pub(super) sequence: u64,
+    pub(super) sequence: Sequence,
 }
 
 impl MapEntries<'_> {
@@ -265,7 +266,7 @@ impl StripeMaps {
         cx: &Context,
         group: GroupId,
         latest: &[Option<Entry>],
-        sequence: u64,
+        sequence: Sequence,
     ) -> GroupMap {
         GroupMap::new(cx.geometry.stripes_per_group(), latest, sequence)
             .without(|stripe| self.moves.has(group, stripe))
@@ -380,7 +381,7 @@ impl StripeMaps {
         cx: &mut Context,
         (group, data): (GroupId, DataStripe),
         to: HeldIn,
-        sequence: u64,
+        sequence: Sequence,
     ) -> bool {
         let known = cx.geometry.has_maps()
             && data.0 < cx.geometry.data_stripes()

@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use format::{GroupId, StripeId};
+use format::{GroupId, Sequence, StripeId};
 
 use format::seeded::{self, SeededFault};
 
@@ -23,14 +23,14 @@ struct Vacated {
     group: GroupId,
     stripe: StripeId,
     /// The batch that has logged this.
-    sequence: u64,
+    sequence: Sequence,
     /// Operations that were planned in this epoch or before may still touch it.
     epoch: Epoch,
 }
 
 impl Vacated {
     /// True if it may be written when batches up to `flushed` are durable.
-    fn is_free(&self, epochs: &Epochs, flushed: u64) -> bool {
+    fn is_free(&self, epochs: &Epochs, flushed: Sequence) -> bool {
         let drained = epochs.has_drained(self.epoch) || seeded::is(SeededFault::VacatedNotDrained);
         let durable = self.sequence <= flushed || seeded::is(SeededFault::VacatedNotFlushed);
         drained && durable
@@ -41,9 +41,9 @@ impl Vacated {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Progress {
     /// Batches up to this one are complete.
-    pub(crate) completed: u64,
+    pub(crate) completed: Sequence,
     /// And up to this one flushed.
-    pub(crate) flushed: u64,
+    pub(crate) flushed: Sequence,
     /// Some batch could not be written: no later one counts as flushed for now.
     pub(crate) gaps: bool,
 }
@@ -111,7 +111,13 @@ impl Moves {
     }
 
     /// A batch has logged that a stripe is used: the stripe whose place it takes is vacated.
-    pub(super) fn used(&mut self, cx: &mut Context, group: GroupId, to: StripeId, sequence: u64) {
+    pub(super) fn used(
+        &mut self,
+        cx: &mut Context,
+        group: GroupId,
+        to: StripeId,
+        sequence: Sequence,
+    ) {
         if let Some(stripe) = self.under_way.remove(&(group, to)) {
             self.vacated.push_back(Vacated {
                 group,
@@ -123,7 +129,11 @@ impl Moves {
     }
 
     /// The next vacated stripe that may be written from now on.
-    pub(super) fn pop_free(&mut self, cx: &Context, flushed: u64) -> Option<(GroupId, StripeId)> {
+    pub(super) fn pop_free(
+        &mut self,
+        cx: &Context,
+        flushed: Sequence,
+    ) -> Option<(GroupId, StripeId)> {
         let old = { &mut self.vacated }.pop_front_if(|old| old.is_free(&cx.epochs, flushed))?;
         Some((old.group, old.stripe))
     }
@@ -159,7 +169,7 @@ impl Moves {
     /// one. On a disk a flush costs as much as writing half a mebibyte, so it waits until the records of these moves
     /// are complete.
     pub(super) fn wants_flush(&self, progress: Progress) -> bool {
-        let unflushed = progress.flushed + 1..=progress.completed;
+        let unflushed = progress.flushed.next()..=progress.completed;
         let wanted = |old: &Vacated| {
             unflushed.contains(&old.sequence)
                 && self.waiting.contains_key(&old.group)

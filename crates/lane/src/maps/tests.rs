@@ -1,4 +1,4 @@
-use format::{Column, DataStripe, GroupId, StripeId};
+use format::{Column, DataStripe, GroupId, Sequence, StripeId};
 
 use super::*;
 use crate::epochs::Epoch;
@@ -14,7 +14,7 @@ struct Lab {
 }
 
 /// The number of the next batch.
-const NEXT: u64 = 100;
+const NEXT: Sequence = Sequence(100);
 
 impl Lab {
     fn new() -> Self {
@@ -24,8 +24,8 @@ impl Lab {
             overlay: Overlay::default(),
             pages: PageCache::new(64),
             progress: Progress {
-                completed: 10,
-                flushed: 10,
+                completed: Sequence(10),
+                flushed: Sequence(10),
                 gaps: false,
             },
         };
@@ -71,7 +71,7 @@ impl Lab {
     }
 
     /// By a page of the map of a column, a stripe of the data has moved.
-    fn page_says(&mut self, column: Column, data: u64, to: StripeId, sequence: u64) {
+    fn page_says(&mut self, column: Column, data: u64, to: StripeId, sequence: Sequence) {
         let name = { &self.cx.geometry }.map_name(GroupId(0), column, DataStripe(data));
         self.pages
             .set(name, Entry::of_map(HeldIn::parity(to), sequence));
@@ -87,7 +87,7 @@ impl Lab {
     }
 
     /// Batch `sequence` logs that a stripe of the data is in a free stripe that was taken for it.
-    fn moved(&mut self, data: u64, to: StripeId, sequence: u64) -> bool {
+    fn moved(&mut self, data: u64, to: StripeId, sequence: Sequence) -> bool {
         let to = HeldIn::parity(to);
         self.progress.completed = self.progress.completed.max(sequence);
         self.maps
@@ -125,7 +125,7 @@ fn in_a_pool_without_free_stripes_all_data_is_in_its_own_place() {
         Some(DataStripe(3))
     );
     assert!(matches!(lab.known(), Known::Unmoved));
-    assert!(!lab.moved(3, StripeId(4), 11), "no entry says so");
+    assert!(!lab.moved(3, StripeId(4), Sequence(11)), "no entry says so");
 }
 
 #[test]
@@ -159,8 +159,8 @@ fn what_is_logged_counts_and_not_what_the_page_says() {
         let name = lab.cx.geometry.map_name(GroupId(0), column, DataStripe(1));
         let logged = Logged {
             bytes: Bytes::InPlace,
-            entry: Entry::of_map(HeldIn::parity(to), 40),
-            sequence: 40,
+            entry: Entry::of_map(HeldIn::parity(to), Sequence(40)),
+            sequence: Sequence(40),
         };
         lab.overlay.insert(name, logged);
     }
@@ -177,11 +177,11 @@ fn columns_that_lack_a_move_or_have_an_older_one_are_corrected() {
     let mut lab = Lab::new();
     let to = StripeId(lab.stripes() - 1);
     let last = Column(lab.cx.geometry.layout().columns() - 1);
-    lab.page_says(Column(0), 1, to, 40);
+    lab.page_says(Column(0), 1, to, Sequence(40));
     for column in Column::each(Column(1)..last) {
-        lab.page_says(column, 1, to, 50);
+        lab.page_says(column, 1, to, Sequence(50));
     }
-    let latest = Entry::of_map(HeldIn::parity(to), 50);
+    let latest = Entry::of_map(HeldIn::parity(to), Sequence(50));
     let name = |column| lab.cx.geometry.map_name(GroupId(0), column, DataStripe(1));
     let expected = vec![(name(Column(0)), latest), (name(last), latest)];
     assert_eq!(lab.load(), Ok(expected));
@@ -195,13 +195,13 @@ fn data_moves_to_a_free_stripe_and_its_old_one_is_free_when_that_is_durable() {
     let version = lab.maps.version();
     assert_eq!(lab.take(3), Taken::Stripe(to));
     assert_eq!(lab.holding(3), Some(StripeId(3)), "nothing says so yet");
-    assert!(lab.moved(3, to, 11));
+    assert!(lab.moved(3, to, Sequence(11)));
     assert_eq!(lab.holding(3), Some(to));
     assert_ne!(lab.maps.version(), version);
     assert_eq!(lab.pump(), Pumped::default(), "nothing waits for it");
     assert_eq!(lab.take(4), Taken::Stripe(to.next()));
     assert_eq!(lab.take(5), Taken::Later);
-    lab.progress.flushed = 11;
+    lab.progress.flushed = Sequence(11);
     assert_eq!(lab.pump(), Pumped::default());
     assert_eq!(lab.take(5), Taken::Stripe(StripeId(3)));
 }
@@ -213,7 +213,7 @@ fn vacated_stripes_are_flushed_if_something_waits_for_them() {
         let Taken::Stripe(to) = lab.take(data) else {
             panic!("two are free");
         };
-        lab.moved(data, to, sequence);
+        lab.moved(data, to, Sequence(sequence));
     }
     assert_eq!(lab.take(5), Taken::Later);
     lab.wait(7);
@@ -224,7 +224,7 @@ fn vacated_stripes_are_flushed_if_something_waits_for_them() {
     assert_eq!(lab.pump(), flush);
     lab.maps.flush_begun(true);
     assert_eq!(lab.pump(), Pumped::default(), "one at a time");
-    lab.progress.flushed = 12;
+    lab.progress.flushed = Sequence(12);
     assert_eq!(lab.maps.flush_ended(Ok(())), []);
     assert_eq!(lab.pump(), go_on(&[7]));
 }
@@ -236,7 +236,7 @@ fn the_flush_waits_for_the_groups_other_moves() {
         panic!("two are free");
     };
     assert!(matches!(lab.take(4), Taken::Stripe(_)));
-    lab.moved(3, to, 11);
+    lab.moved(3, to, Sequence(11));
     lab.wait(7);
     assert_eq!(lab.pump(), Pumped::default(), "another is under way");
 }
@@ -249,9 +249,9 @@ fn a_stripe_is_not_free_before_what_was_planned_for_it_has_ended() {
     let Taken::Stripe(to) = lab.take(3) else {
         panic!("two are free");
     };
-    lab.moved(3, to, 11);
+    lab.moved(3, to, Sequence(11));
     lab.wait(7);
-    lab.progress.flushed = 11;
+    lab.progress.flushed = Sequence(11);
     assert_eq!(lab.pump(), Pumped::default());
     lab.cx.epochs.leave(&mut reader);
     assert_eq!(lab.pump(), go_on(&[7]));
@@ -281,7 +281,7 @@ fn those_that_wait_have_free_stripes_in_the_order_in_which_they_came() {
             .take_free((GroupId(0), StripeId(5)), true, |_| true),
         Taken::Stripe(first)
     );
-    lab.moved(4, second, 11);
+    lab.moved(4, second, Sequence(11));
     assert_eq!(lab.maps.move_ended(GroupId(0), second), None, "it is used");
 }
 
@@ -321,7 +321,7 @@ fn nothing_waits_for_what_a_gap_in_the_journal_holds_back() {
     let Taken::Stripe(to) = lab.take(3) else {
         panic!("two are free");
     };
-    lab.moved(3, to, 11);
+    lab.moved(3, to, Sequence(11));
     lab.wait(7);
     lab.progress.gaps = true;
     assert_eq!(lab.pump(), stay(&[7]));
@@ -334,7 +334,7 @@ fn nothing_waits_when_the_flush_has_failed() {
     let Taken::Stripe(to) = lab.take(3) else {
         panic!("two are free");
     };
-    lab.moved(3, to, 11);
+    lab.moved(3, to, Sequence(11));
     lab.wait(7);
     assert!(lab.pump().flush);
     lab.maps.flush_begun(true);

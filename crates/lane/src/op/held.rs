@@ -5,7 +5,8 @@ use std::ops::Range;
 
 use block::BLOCK_BYTES;
 use format::{
-    BlockName, Column, ENTRIES_PER_META_PAGE, Entry, GroupId, MetaPage, PageName, StripeId,
+    BlockName, Column, ENTRIES_PER_META_PAGE, Entry, GroupId, MetaPage, PageName, Sequence,
+    StripeId,
 };
 use plan::Geometry;
 
@@ -15,7 +16,7 @@ pub(crate) struct Held {
     /// The column whose blocks it may hold.
     pub(crate) column: Column,
     /// Everything logged before this batch is on it.
-    before: u64,
+    before: Sequence,
     /// Its pages of the column, and those of the columns before it in the group.
     pages: BTreeMap<PageName, MetaPage>,
 }
@@ -23,7 +24,7 @@ pub(crate) struct Held {
 impl Held {
     pub(crate) const fn new(
         column: Column,
-        before: u64,
+        before: Sequence,
         pages: BTreeMap<PageName, MetaPage>,
     ) -> Self {
         Self {
@@ -100,7 +101,7 @@ impl Held {
     pub(crate) const fn of_test(column: Column) -> Self {
         Self {
             column,
-            before: 0,
+            before: Sequence(0),
             pages: BTreeMap::new(),
         }
     }

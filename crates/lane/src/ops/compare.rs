@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use block::BLOCK_BYTES;
-use format::{BlockName, PageName};
+use format::{BlockName, PageName, Sequence};
 use plan::action::Slice;
 use plan::{Plan, Row, Scratch, ScratchId, Stripe, SubStripePlans};
 
@@ -169,7 +169,7 @@ pub(crate) fn tried(
     entries: Entries<'_>,
     op: &mut Op,
     sums: &[u32],
-    next_sequence: u64,
+    next_sequence: Sequence,
 ) {
     let group = op.group;
     let stale = { &mut op.found.arbitration }.tried(cx, entries, group, sums, next_sequence);
@@ -386,7 +386,7 @@ mod tests {
             overlay: &lab.overlay,
             pages: &lab.pages,
         };
-        tried(&mut lab.cx, entries, &mut lab.op, &sums, 10);
+        tried(&mut lab.cx, entries, &mut lab.op, &sums, Sequence(10));
         assert!(!lab.op.found.arbitration.is_trying());
         assert_eq!(
             lab.op.found.arbitration.next_rows(6).1,

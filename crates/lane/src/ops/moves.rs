@@ -187,7 +187,7 @@ impl Operations {
 
 #[cfg(test)]
 mod tests {
-    use format::{Column, Entry, HeldIn, MetaPage};
+    use format::{Column, Entry, HeldIn, MetaPage, Sequence};
     use plan::action::{BufferId, Slice};
     use plan::{RequestId, ScratchId, Source};
 
@@ -216,7 +216,7 @@ mod tests {
             let entries = MapEntries {
                 overlay: &Overlay::default(),
                 pages: &pages,
-                sequence: 100,
+                sequence: Sequence(100),
             };
             assert_eq!(maps.load(&cx, entries, GroupId(0)), Ok(Vec::new()));
             let op = Op::of_data(Owner::Request(RequestId(1)), GroupId(0), data, task);
@@ -257,8 +257,12 @@ mod tests {
             let crate::maps::Taken::Stripe(to) = free else {
                 panic!("two are free");
             };
-            self.maps
-                .moved(&mut self.cx, (GroupId(0), data), HeldIn::parity(to), 9);
+            self.maps.moved(
+                &mut self.cx,
+                (GroupId(0), data),
+                HeldIn::parity(to),
+                Sequence(9),
+            );
             to
         }
 

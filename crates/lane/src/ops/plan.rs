@@ -18,7 +18,7 @@
 use std::collections::BTreeSet;
 
 use block::{BLOCK_BYTES, Fault, Seat};
-use format::{Column, GroupId, PageName, StripeId};
+use format::{Column, PageName, StripeId};
 use plan::{AssessedRow, Lost, Plan, Scratch, ScratchId, Stripe, SubStripePlans};
 
 use super::hedge::avoided;
@@ -307,7 +307,7 @@ pub(crate) fn fault_of_loss(cx: &Context, op: &Op) -> Fault {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use format::{Entry, Form};
+    use format::{Entry, Form, GroupId, Sequence};
     use plan::Kind;
 
     use super::super::lab::{self, Lab};
@@ -514,12 +514,12 @@ pub(super) mod tests {
         let logged = Logged {
             bytes: Bytes::Memory(lab::memory(32, 1)),
             entry: Entry::WRITTEN,
-            sequence: 12,
+            sequence: Sequence(12),
         };
         lab.overlay.insert(block(column, 4), logged);
         let plan = lab.planned();
         assert!(plan.reads.is_empty() && plan.steps.len() == 1);
-        assert_eq!(lab.op.memory.pinned, [12]);
+        assert_eq!(lab.op.memory.pinned, [Sequence(12)]);
     }
 
     #[test]

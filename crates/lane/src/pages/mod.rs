@@ -529,7 +529,11 @@ impl PageCache {
             let mut page = MetaPage::filled(Entry::UNWRITTEN, 1);
             for at in 4..8 {
                 let name = super::blocks::block(column, at);
-                page.set(name.entry(), Entry::new(pool, name, sum_of(name), 9), 2);
+                page.set(
+                    name.entry(),
+                    Entry::new(pool, name, sum_of(name), format::Sequence(9)),
+                    2,
+                );
             }
             pages.put(super::blocks::block(column, 0).page(), page);
         }

@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use block::{BLOCK_BYTES, Outcome, Seat};
 use erasure::ElementSet;
 use format::seeded::{self, SeededFault};
-use format::{BlockName, Entry, Form, GroupId, StripeId};
+use format::{BlockName, Entry, Form, GroupId, Sequence, StripeId};
 use plan::ScratchId;
 use plan::action::{Action, BufferId, Compute, Slice};
 
@@ -57,7 +57,7 @@ pub(super) struct Comparison {
     scratch: Option<ScratchId>,
     in_flight: u64,
     /// The first batch with a stripe that cannot be made whole.
-    limit: Option<u64>,
+    limit: Option<Sequence>,
     /// Blocks that do not match their records, by group and stripe.
     torn: BTreeMap<(GroupId, StripeId), Vec<BlockName>>,
     /// Stripes that are being repaired.

@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 
 use block::{BLOCK_BYTES, Fault, Instant, Outcome, Seat};
-use format::GroupId;
 use format::seeded::{self, SeededFault};
+use format::{GroupId, Sequence};
 use plan::action::Event;
 use plan::{ScratchId, Transfer};
 
@@ -184,7 +184,7 @@ impl Lane {
     }
 
     /// Writes an anchor to all drives in use: the log begins with batch `first`.
-    pub(crate) fn push_anchor(&mut self, first: u64) {
+    pub(crate) fn push_anchor(&mut self, first: Sequence) {
         let anchor = self.log.next_anchor(first);
         lay_anchor(&mut self.cx, &anchor);
     }

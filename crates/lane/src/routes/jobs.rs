@@ -2,7 +2,7 @@
 
 use block::Outcome;
 use format::seeded::{self, SeededFault};
-use format::{BlockName, GroupId};
+use format::{BlockName, GroupId, Sequence};
 use plan::action::Event;
 
 use crate::checkpoint::CheckpointWaiter;
@@ -55,7 +55,7 @@ impl Lane {
             return false;
         };
         let records_end = match seeded::is(SeededFault::BlankUnderRecords) {
-            true => 0,
+            true => Sequence(0),
             false => self.uninitialized.records_end(),
         };
         self.uninitialized.contains(group)

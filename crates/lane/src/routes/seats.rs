@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use block::Seat;
-use format::{Column, GroupId};
+use format::{Column, GroupId, Sequence};
 use plan::Geometry;
 use plan::action::Event;
 
@@ -46,7 +46,7 @@ impl Lane {
     /// is decided by what the journal holds.
     pub(crate) fn log_has_end(&self) -> bool {
         let journaled = self.cx.geometry.regions().is_some();
-        journaled && self.recovery.is_none() && self.log.next_sequence() > 0
+        journaled && self.recovery.is_none() && self.log.next_sequence() > Sequence(0)
     }
 
     /// A drive leaves the pool: batches that have begun by now may be on it, and no other ones will be.
@@ -73,7 +73,7 @@ impl Lane {
     }
 
     /// The journal holds no batch before this one any more.
-    pub(crate) fn journal_begins_at(&mut self, first: u64) {
+    pub(crate) fn journal_begins_at(&mut self, first: Sequence) {
         let lane = self.cx.lane;
         let left = self.out_in_journal.extract_if(.., |_, next| *next <= first);
         let left = left.map(|(seat, _)| Event::JournalLeft { lane, seat });
