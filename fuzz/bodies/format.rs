@@ -8,8 +8,8 @@
 use block::BLOCK_BYTES;
 use format::{
     Anchor, BatchHeader, CellPage, Column, Descriptor, ENTRIES_PER_META_PAGE, ENTRIES_PER_PAGE,
-    Entry, GroupId, LABEL_MAGIC, LABEL_SLOT_BYTES, Label, LabelError, MetaPage, PageName,
-    newest_label,
+    Entry, Generation, GroupId, LABEL_MAGIC, LABEL_SLOT_BYTES, Label, LabelError, MetaPage,
+    PageName, newest_label,
 };
 use uuid::Uuid;
 
@@ -76,9 +76,9 @@ pub(crate) fn label(data: &[u8]) {
             // A second copy that is older or torn changes nothing.
             let torn = &written[..written.len().min(PAGE + 1)];
             assert_eq!(newest_label([torn, &bytes]), Ok((1, label.clone())));
-            if label.generation > 0 {
+            if label.generation > Generation(0) {
                 let mut older = label.clone();
-                older.generation -= 1;
+                older.generation = older.generation.before();
                 let older = older.encode();
                 assert_eq!(newest_label([&older, &bytes]), Ok((1, label.clone())));
                 assert_eq!(newest_label([&bytes, &older]), Ok((0, label)));

@@ -1,10 +1,12 @@
 //! Identities that more than one part of the array has in common, and the indices that name places in a pool.
 //!
-//! Each index has a type, so that swapped arguments do not compile. An index prints as its bare number. `layout` and
-//! `block`, which lie below, take the numbers themselves: `plan::Geometry` converts.
+//! Each index has a type, so that swapped arguments do not compile. An index prints as its bare number, and is stored as
+//! that. `layout` and `block`, which lie below, take the numbers themselves: `plan::Geometry` converts.
 
 use std::fmt;
 use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
 
 /// The identity of a volume in lanes: the number of its first group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -18,11 +20,12 @@ impl VolumeId {
 macro_rules! indices {
     ($($(#[doc = $what:literal])+ $name:ident($number:ty),)+) => {$(
         $(#[doc = $what])+
-        #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
         pub struct $name(pub $number);
 
         impl $name {
-            /// From the first of these numbers to the last.
+            /// The range that has these numbers.
             #[must_use]
             pub const fn range(numbers: Range<$number>) -> Range<Self> {
                 Self(numbers.start)..Self(numbers.end)
@@ -83,12 +86,15 @@ indices! {
     GroupId(u64),
     /// A stripe of a group: its place in the group's cells, counted from 0. Free stripes count too.
     StripeId(u64),
-    /// A stripe of a group's data, counted from 0 in the order of the data. In pools with free stripes the group's map has
-    /// the stripe that holds it.
+    /// A stripe of a group's data, counted from 0 in the order of the data. In pools with free stripes the group's map
+    /// has the stripe that holds it.
     DataStripe(u64),
-    /// A batch of a lane's journal. Batches are counted from 1 without gaps, over all openings of the pool; 0 stands for
-    /// no batch.
+    /// A batch of a lane's journal. Batches are counted from 1 without gaps, over all openings of the pool; 0 stands
+    /// for no batch.
     Sequence(u64),
+    /// A generation of the pool's facts: each change of the facts begins the next one. An opening's incarnation is the
+    /// generation in which it began.
+    Generation(u64),
     /// A column of a group, counted from 0 in the layout's order of the group's cells.
     Column(u16),
 }

@@ -31,7 +31,7 @@ use block::{BLOCK_BYTES, Seat};
 use uuid::Uuid;
 
 use super::form::{Form, HeldIn};
-use super::ids::{Column, DataStripe, GroupId, Sequence, StripeId};
+use super::ids::{Column, DataStripe, Generation, GroupId, Sequence, StripeId};
 use super::page::BlockName;
 
 /// Bytes in front of the first batch.
@@ -51,7 +51,7 @@ const CRC_BYTES: usize = 4;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Anchor {
     /// The pool's generation when it was opened.
-    pub incarnation: u64,
+    pub incarnation: Generation,
     /// First sequence that counts.
     pub first: Sequence,
     /// Its place: blocks from the first batch's place.
@@ -69,7 +69,7 @@ impl Anchor {
         let mut bytes = vec![0; BLOCK];
         bytes[..4].copy_from_slice(&ANCHOR_MAGIC);
         let fields = [
-            self.incarnation,
+            self.incarnation.0,
             self.first.0,
             self.position,
             self.inherited.0,
@@ -91,7 +91,7 @@ impl Anchor {
             return None;
         }
         Some(Self {
-            incarnation: u64_at(sector, 8)?,
+            incarnation: Generation(u64_at(sector, 8)?),
             first: Sequence(u64_at(sector, 16)?),
             position: u64_at(sector, 24)?,
             inherited: Sequence(u64_at(sector, 32)?),
@@ -195,7 +195,7 @@ impl Descriptor {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchHeader {
     /// The pool's generation when it was opened.
-    pub incarnation: u64,
+    pub incarnation: Generation,
     /// Counts batches of the lane, without gaps.
     pub sequence: Sequence,
     /// Sequence that was known to have been flushed.
@@ -247,7 +247,7 @@ impl BatchHeader {
         let mut bytes = Vec::with_capacity(usize::from(blocks) * BLOCK);
         bytes.extend(BATCH_MAGIC);
         bytes.extend([0; 4]);
-        bytes.extend(self.incarnation.to_le_bytes());
+        bytes.extend(self.incarnation.0.to_le_bytes());
         bytes.extend(self.sequence.0.to_le_bytes());
         bytes.extend(self.flushed.0.to_le_bytes());
         let length = u32::try_from(self.length()).expect("a batch is short");
@@ -403,7 +403,7 @@ impl BatchHeader {
             .filter(|descriptor| matches!(descriptor, Descriptor::Content { .. }))
             .count();
         let header = Self {
-            incarnation: u64_at(bytes, 8)?,
+            incarnation: Generation(u64_at(bytes, 8)?),
             sequence: Sequence(u64_at(bytes, 16)?),
             flushed: Sequence(u64_at(bytes, 24)?),
             seats,
@@ -498,7 +498,7 @@ mod tests {
         }
         let rows = descriptors.div_ceil(3);
         BatchHeader {
-            incarnation: 4,
+            incarnation: Generation(4),
             sequence: Sequence(1000),
             flushed: Sequence(990),
             seats: [5, 6, 0, 1, 2].map(Seat).to_vec(),
@@ -543,7 +543,7 @@ mod tests {
     fn an_anchor_comes_back() {
         let pool = Uuid::from_u128(5);
         let anchor = Anchor {
-            incarnation: 1,
+            incarnation: Generation(1),
             first: Sequence(2),
             position: 3,
             inherited: Sequence(4),

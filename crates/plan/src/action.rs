@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use block::{Fault, Outcome, RequestKind, Seat};
-use format::{Column, Form, GroupId, Sequence, StripeId, VolumeId};
+use format::{Column, Form, Generation, GroupId, Sequence, StripeId, VolumeId};
 use layout::Cell;
 
 use crate::Geometry;
@@ -391,7 +391,7 @@ pub enum Command {
     /// Before the first request: begin an empty journal (`fresh`), or read the existing one.
     Recover {
         /// The pool's generation.
-        incarnation: u64,
+        incarnation: Generation,
         /// Nothing has ever been logged.
         fresh: bool,
         /// Seats that are out and whose drives have no part of the journal that counts.

@@ -134,7 +134,7 @@ impl Applied<'_> {
 #[cfg(test)]
 mod tests {
     use block::Seat;
-    use format::Column;
+    use format::{Column, Generation};
     use plan::ScratchId;
 
     use super::*;
@@ -161,7 +161,7 @@ mod tests {
 
         fn apply(&mut self, descriptors: Vec<Descriptor>) -> BatchBuffer {
             let header = BatchHeader {
-                incarnation: 1,
+                incarnation: Generation(1),
                 sequence: Sequence(9),
                 flushed: Sequence(0),
                 seats: (0..4).map(Seat).collect(),

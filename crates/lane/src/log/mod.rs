@@ -41,7 +41,7 @@ mod waiting;
 use std::collections::{BTreeMap, BTreeSet};
 
 use block::{BLOCK_BYTES, Fault, Instant};
-use format::{Anchor, Sequence};
+use format::{Anchor, Generation, Sequence};
 
 pub(super) use self::apply::Applied;
 use self::batch::Batch;
@@ -85,7 +85,7 @@ pub(super) struct Log {
     /// The gaps have been written again for the checkpoint that something waits for.
     gaps_tried: bool,
     ring: Ring,
-    incarnation: u64,
+    incarnation: Generation,
     sequences: Sequences,
     /// Number of the newest anchor.
     anchor: u64,
@@ -106,7 +106,7 @@ pub(super) struct Recovered {
     /// The batches in the ring.
     pub(super) ring: Ring,
     /// The incarnation that continues the log.
-    pub(super) incarnation: u64,
+    pub(super) incarnation: Generation,
     /// The oldest batch that counts.
     pub(super) first: Sequence,
     /// The first batch to be written.

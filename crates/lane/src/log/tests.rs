@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use block::{BLOCK_BYTES, Outcome, Seat};
-use format::{Column, GroupId, Sequence, StripeId, VolumeId};
+use format::{Column, Generation, GroupId, Sequence, StripeId, VolumeId};
 use plan::action::{Action, BufferId, Computed, Io, IoKind, Service, Slice};
 use plan::{RequestId, ScratchId};
 
@@ -39,7 +39,7 @@ impl Lab {
         let mut log = Log::default();
         log.go_on(Recovered {
             ring: Ring::new(RING_BLOCKS),
-            incarnation: 3,
+            incarnation: Generation(3),
             first: Sequence(7),
             next: Sequence(7),
         });
@@ -673,7 +673,7 @@ fn an_anchor_says_where_the_oldest_batch_is_that_counts() {
     assert_eq!((anchor.first, anchor.position), (Sequence(9), 4));
     assert_eq!(
         (anchor.number, anchor.incarnation, anchor.inherited),
-        (1, 3, Sequence(6))
+        (1, Generation(3), Sequence(6))
     );
     assert_eq!(lab.log.next_anchor(Sequence(9)).number, 2);
     assert_eq!(lab.log.flushed(), Sequence(9));

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
-use format::{BlockName, ENTRIES_PER_META_PAGE, Entry, GroupId, MetaPage, PageName};
+use format::{BlockName, ENTRIES_PER_META_PAGE, Entry, Generation, GroupId, MetaPage, PageName};
 
 use super::place::page_places;
 use super::{CheckpointPages, PageCache};
@@ -386,8 +386,8 @@ impl PageCache {
     }
 
     /// Pages of this incarnation of the pool are later than those of all before.
-    pub(crate) const fn begin_clock(&mut self, incarnation: u64) {
-        self.clock = incarnation << 32;
+    pub(crate) const fn begin_clock(&mut self, incarnation: Generation) {
+        self.clock = incarnation.0 << 32;
     }
 
     /// A page of blocks that were not written, later than all that there were.

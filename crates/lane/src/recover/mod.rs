@@ -27,7 +27,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use block::{BLOCK_BYTES, Fault, Outcome, PAGE_BYTES, Seat};
 use format::seeded::{self, SeededFault};
-use format::{Anchor, BatchHeader, BlockName, RING_HEAD_BYTES, Sequence};
+use format::{Anchor, BatchHeader, BlockName, Generation, RING_HEAD_BYTES, Sequence};
 use plan::ScratchId;
 use plan::action::{Action, BufferId, Compute, Computed, Event, IoKind, Origin, Service, Slice};
 
@@ -110,7 +110,7 @@ pub(super) enum Next {
 #[derive(Clone, Debug)]
 pub(super) struct Recovery {
     phase: Phase,
-    incarnation: u64,
+    incarnation: Generation,
     anchor: Anchor,
     /// The batches found, by place.
     ring: Ring,
@@ -150,7 +150,7 @@ impl Recovery {
     /// A recovery of a lane with a ring of `ring_bytes`.
     pub(super) fn new(
         ring_bytes: u64,
-        incarnation: u64,
+        incarnation: Generation,
         (gone, sources): (Vec<Seat>, Vec<Seat>),
     ) -> Self {
         Self {

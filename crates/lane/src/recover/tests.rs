@@ -1,6 +1,6 @@
 use std::collections::BTreeSet;
 
-use format::{BlockName, Column, Descriptor, Entry, GroupId, Sequence, StripeId};
+use format::{BlockName, Column, Descriptor, Entry, Generation, GroupId, Sequence, StripeId};
 use plan::action::ComputeStep;
 
 use super::*;
@@ -23,7 +23,7 @@ const LOST: Result<u64, Fault> = Err(Fault::Lost);
 
 /// Number 5, of incarnation 3: batches up to 8 are those of earlier ones, and 7 is the oldest that counts.
 const ANCHOR: Anchor = Anchor {
-    incarnation: 3,
+    incarnation: Generation(3),
     first: Sequence(7),
     position: 0,
     inherited: Sequence(8),
@@ -34,7 +34,7 @@ const ANCHOR: Anchor = Anchor {
 fn mirrored(sequence: Sequence) -> BatchHeader {
     let crc = u32::try_from(sequence.0).unwrap();
     BatchHeader {
-        incarnation: 3,
+        incarnation: Generation(3),
         sequence,
         flushed: Sequence(0),
         seats: (0..3).map(Seat).collect(),
@@ -80,7 +80,7 @@ fn direct(sequence: Sequence, first: BlockName) -> BatchHeader {
 impl Lab {
     fn new() -> Self {
         Self {
-            recovery: Recovery::new(RING_BYTES, 4, (Vec::new(), Vec::new())),
+            recovery: Recovery::new(RING_BYTES, Generation(4), (Vec::new(), Vec::new())),
             cx: Context::of_test("raid6", 6),
             ios: IoTable::new(6),
             overlay: Overlay::default(),
@@ -324,7 +324,7 @@ fn a_fresh_lane_reads_nothing_and_begins_with_batch_1() {
     let blocks = (RING_BYTES - RING_HEAD_BYTES) / BLOCK_BYTES;
     assert_eq!(
         (recovered.ring.blocks(), recovered.incarnation),
-        (blocks, 4)
+        (blocks, Generation(4))
     );
 }
 
@@ -436,7 +436,7 @@ fn what_an_earlier_incarnation_has_left_behind_does_not_count() {
         lab.find(&mirrored(sequence));
     }
     let superseded = BatchHeader {
-        incarnation: 2,
+        incarnation: Generation(2),
         ..mirrored(Sequence(9))
     };
     assert!(matches!(lab.header(Some(&superseded)), Next::Wait));
@@ -452,9 +452,9 @@ fn of_two_incarnations_that_have_written_a_batch_the_later_one_counts() {
         incarnation,
         ..header
     };
-    let short = of(1, direct(Sequence(8), block(Column(1), 0)));
+    let short = of(Generation(1), direct(Sequence(8), block(Column(1), 0)));
     assert!(matches!(lab.header(Some(&short)), Next::Wait), "inherited");
-    lab.find(&of(2, mirrored(Sequence(8))));
+    lab.find(&of(Generation(2), mirrored(Sequence(8))));
     assert_eq!(lab.recovery.ring.position_of(Sequence(8)), 0);
 }
 
