@@ -268,35 +268,35 @@ impl BatchHeader {
             let mut crcs: &[u32] = &[];
             let (group, first, number, column, kind) = match *descriptor {
                 Descriptor::Content { name, crc } => {
-                    (name.group, name.block.into(), crc, name.column, 0_u16)
+                    (name.group, name.block.into(), crc, name.column.0, 0_u16)
                 }
-                Descriptor::Unknown(name) => (name.group, name.block.into(), 0, name.column, 1),
+                Descriptor::Unknown(name) => (name.group, name.block.into(), 0, name.column.0, 1),
                 Descriptor::Zeroed {
                     group,
                     first,
                     count,
                     only,
-                } => (group, first.0, count, Column(part_of(only)), 2),
+                } => (group, first.0, count, part_of(only), 2),
                 Descriptor::Absent { name, crc } => {
-                    (name.group, name.block.into(), crc, name.column, 3)
+                    (name.group, name.block.into(), crc, name.column.0, 3)
                 }
                 Descriptor::Derived { name, crc } => {
-                    (name.group, name.block.into(), crc, name.column, 5)
+                    (name.group, name.block.into(), crc, name.column.0, 5)
                 }
-                Descriptor::Moved { group, data, to } => (group, data.0, to.encode(), Column(0), 6),
+                Descriptor::Moved { group, data, to } => (group, data.0, to.encode(), 0, 6),
                 Descriptor::Direct {
                     first,
                     crcs: ref all,
                 } => {
                     crcs = all;
                     let count = u32::try_from(all.len()).expect("a header is short");
-                    (first.group, first.block.into(), count, first.column, 4)
+                    (first.group, first.block.into(), count, first.column.0, 4)
                 }
             };
             bytes.extend(group.0.to_le_bytes());
             bytes.extend(u64::to_le_bytes(first));
             bytes.extend(number.to_le_bytes());
-            bytes.extend(column.0.to_le_bytes());
+            bytes.extend(column.to_le_bytes());
             bytes.extend(kind.to_le_bytes());
             bytes.extend(crcs.iter().flat_map(|crc| crc.to_le_bytes()));
         }
