@@ -1,12 +1,16 @@
 //! Drives that return: which of their content counts. `docs/design/catch-up.md` has the reasoning.
 
+use std::collections::BTreeMap;
+
 use block::{Fault, Instant, Outcome, Seat};
-use format::seeded::{self, SeededFault};
 use format::{Anchor, Label, RING_HEAD_BYTES};
+use plan::Regions;
 use uuid::Uuid;
 
+use super::context::Context;
 use super::placement::Key;
-use super::{Bay, NewDrive, OnDurable, Pool, PoolError, PoolWrite, Report, SeatState, Ticket};
+use super::writes::PoolWrite;
+use super::{Bay, NewDrive, OnDurable, Pool, PoolError, Report, SeatState, Ticket};
 
 /// Bytes of a returning drive's journal that are overwritten at a time.
 const WIPE_BYTES: u64 = 1 << 20;
@@ -93,199 +97,70 @@ impl Rejected {
 
 /// A drive whose journal is overwritten before the drive is brought in.
 #[derive(Clone, Debug)]
-pub(super) struct JournalWipe {
-    drive: NewDrive,
-    reason: Rejected,
-    ticket: Ticket,
+struct JournalWipe {
+    back: WipedDrive,
     next: u64,
     end: u64,
 }
 
-impl Pool {
-    /// Brings a drive back into the seat that it left. If `proof` shows that the drive's content is what the pool
-    /// expects, that content stays as it is; otherwise the drive is filled completely. Either way the drive gets a
-    /// fresh identity, so that its old label does not count any more. The driver has attached the drive to the seat.
-    ///
-    /// # Errors
-    /// As [`Pool::insert_drive`]; and while operations from before the drive left are in flight on it.
-    pub fn return_drive(
-        &mut self,
-        now: Instant,
-        seat: Seat,
-        mut drive: NewDrive,
-        proof: Option<&Proof>,
-        ticket: Ticket,
-    ) -> Result<(), PoolError> {
-        self.now = now;
-        if self.is_draining(seat) {
-            // Lanes report that they have operations in flight, not how many.
-            let operations = u64::from(self.draining.get(&seat).copied().unwrap_or(1));
-            return Err(PoolError::StillBusy { seat, operations });
-        }
-        let holds = self.judge(seat, proof);
-        let then = self.facts.seats.get(seat.index());
-        drive.bay = Bay::of_found(then.and_then(|then| then.bay.clone()), drive.bay);
-        if let Err(reason) = holds
-            && reason.doubts_journal()
-            && let Some(regions) = self.geometry.regions().copied()
-        {
-            self.check_free(seat, drive.size_bytes)?;
-            let lanes = u64::from(self.geometry.lanes());
-            let wipe = JournalWipe {
-                drive,
-                reason,
-                ticket,
-                next: regions.journal_offset,
-                end: regions.journal_offset + lanes * regions.ring_bytes,
-            };
-            self.journal_wipes.insert(seat, wipe);
-            self.blank(seat);
-            return Ok(());
-        }
-        let mut done = vec![OnDurable::Done(ticket, Ok(()))];
-        if let (Ok(_), Some(proof)) = (&holds, proof) {
-            let columns = self.unchanged_columns(seat, &proof.label);
-            done.push(OnDurable::Readmit(seat, columns));
-        }
-        let (holds, report) = match holds {
-            Ok(holds) => (Some(holds), Report::CatchingUp { seat }),
-            Err(reason) => (None, Report::FullRebuild { seat, reason }),
-        };
-        self.seat_drive(seat, drive, holds, done)?;
-        if self.facts.seats[seat.index()].state == SeatState::Filling {
-            self.report(report);
-        }
-        Ok(())
+/// A drive of which the journal has been overwritten: it is to be brought in.
+#[derive(Clone, Debug)]
+pub(super) struct WipedDrive {
+    drive: NewDrive,
+    /// Why its content does not count.
+    reason: Rejected,
+    ticket: Ticket,
+}
+
+/// Drives that are not of this history. An opening reads all journals and could take one of these for the newest, so the
+/// journal is overwritten before any label names the drive as in use.
+#[derive(Clone, Debug, Default)]
+pub(super) struct JournalWipes(BTreeMap<Seat, JournalWipe>);
+
+impl JournalWipes {
+    pub(super) fn is_idle(&self) -> bool {
+        self.0.is_empty()
     }
 
-    /// Overwrites the next part of the journal of a drive that is not of this history. An opening reads all journals
-    /// and could take this one for the newest, so the journal is overwritten before any label names the drive as in
-    /// use.
-    fn blank(&mut self, seat: Seat) {
-        let wipe = self.journal_wipes.get_mut(&seat).expect("it is wiped");
+    /// Whether the journal of the seat's drive is being overwritten.
+    pub(super) fn has(&self, seat: Seat) -> bool {
+        self.0.contains_key(&seat)
+    }
+
+    fn begin(&mut self, cx: &mut Context, seat: Seat, back: WipedDrive, regions: &Regions) {
+        let lanes = u64::from(cx.geometry.lanes());
+        let wipe = JournalWipe {
+            back,
+            next: regions.journal_offset,
+            end: regions.journal_offset + lanes * regions.ring_bytes,
+        };
+        self.0.insert(seat, wipe);
+        self.overwrite(cx, seat);
+    }
+
+    /// Overwrites the next part.
+    fn overwrite(&mut self, cx: &mut Context, seat: Seat) {
+        let wipe = self.0.get_mut(&seat).expect("it is wiped");
         let offset = wipe.next;
         let length = WIPE_BYTES.min(wipe.end - offset);
         wipe.next += length;
         let bytes = vec![0; usize::try_from(length).expect("a part is small")];
-        self.write_durably(PoolWrite::WipeJournal { seat }, offset, bytes);
+        cx.write_durably(PoolWrite::WipeJournal { seat }, offset, bytes);
     }
 
-    /// Gives up drives that hang while their journal is overwritten: they do not return.
-    pub(super) fn give_up_journal_wipes(&mut self) {
-        let blanks = self.ios.iter().filter_map(|(&id, io)| match io.what {
-            PoolWrite::WipeJournal { seat } if io.since + plan::DEADLINE <= self.now => {
-                Some((id, seat))
-            }
-            _ => None,
-        });
-        for (id, seat) in blanks.collect::<Vec<_>>() {
-            self.ios.remove(&id);
-            // Do not try the drive again before it has answered.
-            self.forgotten.insert(id, seat);
-            self.journal_wiped(seat, Err(Fault::Gone));
-        }
-    }
-
-    /// A part of a returning drive's journal has been overwritten, or could not be.
-    pub(super) fn journal_wiped(&mut self, seat: Seat, outcome: Outcome) {
-        let wipe = &self.journal_wipes[&seat];
+    /// A part has been overwritten, or could not be. Returns the drive if that was the end of it.
+    fn written(&mut self, cx: &mut Context, seat: Seat, outcome: Outcome) -> Option<WipedDrive> {
+        let wipe = &self.0[&seat];
         if outcome.is_ok() && wipe.next < wipe.end {
-            self.blank(seat);
-            return;
+            self.overwrite(cx, seat);
+            return None;
         }
-        let wipe = self.journal_wipes.remove(&seat).expect("just seen");
-        let (ticket, reason) = (wipe.ticket, wipe.reason);
-        let seated = match outcome {
-            Err(fault) => Err(PoolError::Fault { fault }),
-            Ok(()) if self.fills.stopped => Err(PoolError::Closing),
-            Ok(()) => self.seat_drive(
-                seat,
-                wipe.drive,
-                None,
-                vec![OnDurable::Done(ticket, Ok(()))],
-            ),
-        };
-        match seated {
-            Err(error) => self.done(ticket, Err(error)),
-            Ok(()) if self.facts.seats[seat.index()].state == SeatState::Filling => {
-                self.report(Report::FullRebuild { seat, reason });
-            }
-            Ok(()) => {}
-        }
+        self.0.remove(&seat).map(|wipe| wipe.back)
     }
+}
 
-    /// Whether a drive that is out may still carry out earlier operations. If the drive returned before they end, old
-    /// blocks could overwrite new ones.
-    #[must_use]
-    pub fn is_draining(&self, seat: Seat) -> bool {
-        let mut moved = self.moved.iter().filter(|(now, _)| *now == seat);
-        !seeded::is(SeededFault::FillDuringInstall)
-            && (self.leaves(seat) || moved.any(|&(_, then)| self.leaves(then)))
-    }
-
-    /// Whether operations are in flight on a drive that was in the seat when they began, and went out there.
-    fn leaves(&self, seat: Seat) -> bool {
-        let own = self.forgotten.values().any(|&other| other == seat);
-        own || self.draining.contains_key(&seat)
-    }
-
-    /// The drives in two seats have changed places. One that is out may still carry out operations.
-    pub(super) fn exchange_draining(&mut self, a: Seat, b: Seat) {
-        for (now, _) in &mut self.moved {
-            *now = match *now {
-                now if now == a => b,
-                now if now == b => a,
-                now => now,
-            };
-        }
-        for (then, now) in [(a, b), (b, a)] {
-            if self.leaves(then) {
-                self.moved.push((now, then));
-            }
-        }
-    }
-
-    /// The drive that is out in seat `then` has changed places with the drive in seat `now`, which is in use from now
-    /// on.
-    pub(super) fn moves(&mut self, then: Seat, now: Seat) {
-        let before = std::mem::take(&mut self.moved);
-        self.moved = before
-            .into_iter()
-            .filter(|&(_, then)| self.is_draining(then))
-            .collect();
-        self.moved.push((now, then));
-    }
-
-    /// A cell was filled except for blocks that no drive has.
-    pub(super) fn blocks_unrecovered(&mut self, group: u64, column: u16, blocks: u64) {
-        self.unrecovered.insert(group);
-        self.report(Report::BlocksUnrecovered {
-            group,
-            column,
-            columns: 1,
-            blocks,
-        });
-    }
-
-    /// Cells have been filled: blocks that could not be reconstructed before perhaps can be now.
-    pub(super) fn repair_unrecovered(&mut self) {
-        let mut groups = std::mem::take(&mut self.unrecovered);
-        groups.extend(self.losses.iter().map(|range| range.group));
-        for group in groups {
-            self.scrub_for(group);
-        }
-    }
-
-    /// A lane has no operation in flight any more on a drive that is out.
-    pub(super) fn seat_drained(&mut self, seat: Seat) {
-        if let Some(left) = self.draining.get_mut(&seat) {
-            *left -= 1;
-            if *left == 0 {
-                self.draining.remove(&seat);
-            }
-        }
-    }
-
+/// What of a drive that returns counts.
+impl Context {
     /// By lane: the batch before which everything is in place on a drive that returns into a seat.
     fn judge(&self, seat: Seat, proof: Option<&Proof>) -> Result<Vec<u64>, Rejected> {
         if self.facts.regions.is_none() {
@@ -380,7 +255,7 @@ impl Pool {
     }
 
     /// Nothing is left to copy to a drive. Returns the report, if the drive was catching up.
-    pub(super) fn return_ends(&mut self, seat: Seat) -> Option<Report> {
+    pub(crate) fn return_ends(&mut self, seat: Seat) -> Option<Report> {
         let back = self.placement.return_ends(seat)?;
         Some(Report::CaughtUp {
             seat,
@@ -388,5 +263,249 @@ impl Pool {
             cell_bytes: self.geometry.plane_bytes(),
             copied_bytes: back.copied_bytes,
         })
+    }
+}
+
+impl Pool {
+    /// Brings a drive back into the seat that it left. If `proof` shows that the drive's content is what the pool
+    /// expects, that content stays as it is; otherwise the drive is filled completely. Either way the drive gets a
+    /// fresh identity, so that its old label does not count any more. The driver has attached the drive to the seat.
+    ///
+    /// # Errors
+    /// As [`Pool::insert_drive`]; and while operations from before the drive left are in flight on it.
+    pub fn return_drive(
+        &mut self,
+        now: Instant,
+        seat: Seat,
+        mut drive: NewDrive,
+        proof: Option<&Proof>,
+        ticket: Ticket,
+    ) -> Result<(), PoolError> {
+        self.cx.now = now;
+        if self.is_draining(seat) {
+            let operations = self.draining.operations(seat);
+            return Err(PoolError::StillBusy { seat, operations });
+        }
+        let holds = self.cx.judge(seat, proof);
+        let then = self.cx.facts.seats.get(seat.index());
+        drive.bay = Bay::of_found(then.and_then(|then| then.bay.clone()), drive.bay);
+        if let Err(reason) = holds
+            && reason.doubts_journal()
+            && let Some(regions) = self.cx.geometry.regions().copied()
+        {
+            self.check_free(seat, drive.size_bytes)?;
+            let back = WipedDrive {
+                drive,
+                reason,
+                ticket,
+            };
+            (self.journal_wipes).begin(&mut self.cx, seat, back, &regions);
+            return Ok(());
+        }
+        let mut done = vec![OnDurable::Done(ticket, Ok(()))];
+        if let (Ok(_), Some(proof)) = (&holds, proof) {
+            let columns = self.cx.unchanged_columns(seat, &proof.label);
+            done.push(OnDurable::Readmit(seat, columns));
+        }
+        let (holds, report) = match holds {
+            Ok(holds) => (Some(holds), Report::CatchingUp { seat }),
+            Err(reason) => (None, Report::FullRebuild { seat, reason }),
+        };
+        self.seat_drive(seat, drive, holds, done)?;
+        if self.cx.facts.seats[seat.index()].state == SeatState::Filling {
+            self.cx.report(report);
+        }
+        Ok(())
+    }
+
+    /// Gives up drives that hang while their journal is overwritten: they do not return.
+    pub(super) fn give_up_journal_wipes(&mut self) {
+        // Do not try them again before they have answered.
+        for seat in self.cx.writes.forget_late_wipes(self.cx.now) {
+            self.journal_wiped(seat, Err(Fault::Gone));
+        }
+    }
+
+    /// A part of a returning drive's journal has been overwritten, or could not be.
+    pub(super) fn journal_wiped(&mut self, seat: Seat, outcome: Outcome) {
+        let Some(back) = (self.journal_wipes).written(&mut self.cx, seat, outcome) else {
+            return;
+        };
+        let (ticket, reason) = (back.ticket, back.reason);
+        let seated = match outcome {
+            Err(fault) => Err(PoolError::Fault { fault }),
+            Ok(()) if self.fills.stopped => Err(PoolError::Closing),
+            Ok(()) => {
+                let done = vec![OnDurable::Done(ticket, Ok(()))];
+                self.seat_drive(seat, back.drive, None, done)
+            }
+        };
+        match seated {
+            Err(error) => self.cx.done(ticket, Err(error)),
+            Ok(()) if self.cx.facts.seats[seat.index()].state == SeatState::Filling => {
+                self.cx.report(Report::FullRebuild { seat, reason });
+            }
+            Ok(()) => {}
+        }
+    }
+
+    /// Whether a drive that is out may still carry out earlier operations. If the drive returned before they end, old
+    /// blocks could overwrite new ones.
+    #[must_use]
+    pub fn is_draining(&self, seat: Seat) -> bool {
+        self.draining.is_draining(&self.cx.writes, seat)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{drive, pool, settle};
+    use crate::{OutReason, PoolAction};
+
+    const SEAT: Seat = Seat(2);
+    const NOW: Instant = Instant::ZERO;
+
+    /// A pool without the drive of [`SEAT`].
+    fn degraded() -> Pool {
+        let mut pool = pool("raid6", 6);
+        let out = pool.fail_drive(NOW, SEAT, OutReason::Offline, false, Ticket(1));
+        out.unwrap();
+        settle(&mut pool);
+        for lane in 0..pool.geometry().lanes() {
+            let drained = plan::action::Event::SeatDrained { lane, seat: SEAT };
+            pool.handle_event(NOW, &drained);
+        }
+        settle(&mut pool);
+        pool
+    }
+
+    /// A drive whose label cannot be read returns.
+    fn returning() -> Pool {
+        let mut pool = degraded();
+        (pool.return_drive(NOW, SEAT, drive(9), None, Ticket(2))).unwrap();
+        pool
+    }
+
+    /// The next write of the pool: its number, its first byte and its length.
+    fn write(pool: &mut Pool) -> (plan::action::IoId, u64, u64) {
+        loop {
+            let action = pool.poll_action().expect("a write");
+            if let PoolAction::WriteDurably {
+                id, offset, bytes, ..
+            } = action
+            {
+                assert!(bytes.iter().all(|byte| *byte == 0));
+                return (id, offset, bytes.len() as u64);
+            }
+        }
+    }
+
+    #[test]
+    fn the_journal_of_a_drive_of_another_history_is_zeros_before_the_drive_is_in() {
+        let mut pool = returning();
+        let regions = *pool.geometry().regions().unwrap();
+        let lanes = u64::from(pool.geometry().lanes());
+        let end = regions.journal_offset + lanes * regions.ring_bytes;
+        let mut at = regions.journal_offset;
+        while at < end {
+            assert!(matches!(pool.facts().seats[2].state, SeatState::Out { .. }));
+            let (id, offset, length) = write(&mut pool);
+            assert_eq!(offset, at, "one part after the other");
+            at += length;
+            pool.handle_completion(NOW, id, crate::Half::Flush, Ok(()));
+        }
+        assert_eq!(at, end);
+        // No volume has content: nothing is to be filled.
+        settle(&mut pool);
+        assert_eq!(pool.facts().seats[2].state, SeatState::Current);
+        assert_eq!(pool.facts().seats[2].drive, drive(9).uuid);
+    }
+
+    #[test]
+    fn a_drive_whose_journal_cannot_be_overwritten_stays_out() {
+        let mut pool = returning();
+        let (id, ..) = write(&mut pool);
+        pool.handle_completion(NOW, id, crate::Half::Write, Err(Fault::Gone));
+        let failed = PoolError::Fault { fault: Fault::Gone };
+        let others = settle(&mut pool);
+        assert!(others.contains(&PoolAction::Done(Ticket(2), Err(failed))));
+        assert!(matches!(pool.facts().seats[2].state, SeatState::Out { .. }));
+        assert!(pool.journal_wipes.is_idle());
+    }
+
+    #[test]
+    fn a_drive_that_hangs_meanwhile_is_given_up_and_is_busy_until_it_answers() {
+        let mut pool = returning();
+        let (id, ..) = write(&mut pool);
+        pool.handle_timeout(NOW + plan::DEADLINE);
+        let failed = PoolError::Fault { fault: Fault::Gone };
+        let others = settle(&mut pool);
+        assert!(others.contains(&PoolAction::Done(Ticket(2), Err(failed))));
+        let again = |pool: &mut Pool| pool.return_drive(NOW, SEAT, drive(10), None, Ticket(3));
+        let busy = PoolError::StillBusy {
+            seat: SEAT,
+            operations: 1,
+        };
+        assert_eq!(again(&mut pool), Err(busy));
+        pool.handle_completion(NOW, id, crate::Half::Write, Ok(()));
+        assert_eq!(again(&mut pool), Ok(()));
+    }
+
+    #[test]
+    fn nothing_else_takes_the_seat_meanwhile() {
+        let mut pool = returning();
+        let busy = PoolError::StillBusy {
+            seat: SEAT,
+            operations: 1,
+        };
+        let other = pool.insert_drive(NOW, SEAT, drive(10), Ticket(3));
+        assert_eq!(other, Err(busy));
+    }
+
+    #[test]
+    fn a_drive_is_not_brought_into_a_pool_that_closes() {
+        let mut pool = returning();
+        pool.close(NOW, Ticket(4));
+        let others = settle(&mut pool);
+        assert!(others.contains(&PoolAction::Done(Ticket(2), Err(PoolError::Closing))));
+    }
+
+    #[test]
+    fn a_drive_counts_only_if_it_is_the_one_that_left_and_was_complete_then() {
+        let pool = degraded();
+        let facts = pool.facts().clone();
+        let label = |change: fn(&mut Label)| {
+            let mut then = facts.clone();
+            then.seats[2].state = SeatState::Current;
+            let mut label = Label {
+                drive: facts.seats[2].drive,
+                seat: SEAT,
+                generation: 1,
+                facts: then,
+            };
+            change(&mut label);
+            Proof {
+                label,
+                firsts: vec![Some(5)],
+            }
+        };
+        let judge = |proof: &Proof| pool.cx.judge(SEAT, Some(proof));
+        let lanes = usize::from(pool.geometry().lanes());
+        let mut holds = vec![0; lanes];
+        holds[0] = 5;
+        assert_eq!(judge(&label(|_| {})), Ok(holds));
+        assert_eq!(pool.cx.judge(SEAT, None), Err(Rejected::NoLabel));
+        let other = label(|label| label.drive = Uuid::from_u128(77));
+        assert_eq!(judge(&other), Err(Rejected::AnotherDrive));
+        let moved = label(|label| label.seat = Seat(3));
+        assert_eq!(judge(&moved), Err(Rejected::AnotherDrive));
+        let used = label(|label| label.generation = 99);
+        assert_eq!(judge(&used), Err(Rejected::WentOn));
+        let partial = label(|label| label.facts.seats[2].state = SeatState::Filling);
+        assert_eq!(judge(&partial), Err(Rejected::Incomplete));
+        let mut bare = label(|_| {});
+        bare.firsts = vec![None];
+        assert_eq!(judge(&bare), Err(Rejected::NoAnchor));
     }
 }

@@ -2,34 +2,20 @@
 
 use block::{Outcome, Seat};
 
-use super::placement::{PageWrite, Record};
-use super::{Pool, PoolWrite, SeatFacts};
+use super::placement::Record;
+use super::{Pool, SeatFacts};
 
 impl Pool {
-    pub(super) fn write_cell_page(&mut self, page: Option<PageWrite>) {
-        let Some(page) = page else {
-            return;
-        };
-        let PageWrite {
-            seat,
-            first_row,
-            offset,
-            bytes,
-        } = page;
-        let offset = self.facts.cell_table_offset + offset;
-        self.write_durably(PoolWrite::CellPage { seat, first_row }, offset, bytes);
-    }
-
     pub(super) fn cell_page_written(&mut self, seat: Seat, first_row: u64, outcome: Outcome) {
-        let Some(records) = self.placement.page_written(seat, first_row) else {
+        let Some(records) = self.cx.placement.page_written(seat, first_row) else {
             return;
         };
         if let Err(fault) = outcome
             && self.stays_although_full(seat, fault)
         {
-            self.placement.page_refused(seat, first_row, records);
+            self.cx.placement.page_refused(seat, first_row, records);
             self.drive_is_full(seat, false);
-            self.try_again_later();
+            self.stalls.try_again_later(self.cx.now);
             return;
         }
         if let Err(fault) = outcome {
@@ -38,8 +24,8 @@ impl Pool {
             self.take_out_for(seat, fault);
             return;
         }
-        let next = self.placement.next_write(seat, first_row);
-        self.write_cell_page(next);
+        let next = self.cx.placement.next_write(seat, first_row);
+        self.cx.write_cell_page(next);
         for record in records {
             self.settle(record);
         }
@@ -48,29 +34,29 @@ impl Pool {
 
     /// A spare that was to succeed a drive before the opening can take a seat when its entries of that time are cleared.
     fn may_be_free(&mut self, seat: Seat) {
-        let waits = self.facts.seats.get(seat.index());
-        let waits = self.recovered && waits.is_some_and(SeatFacts::is_free);
-        if waits && !self.placement.is_writing(seat) {
+        let waits = self.cx.facts.seats.get(seat.index());
+        let waits = self.cx.recovered && waits.is_some_and(SeatFacts::is_free);
+        if waits && !self.cx.placement.is_writing(seat) {
             self.seat_spares();
         }
     }
 
     /// Writes pages again that full drives have refused.
     pub(super) fn write_refused_cell_pages(&mut self) {
-        for page in self.placement.write_refused() {
-            self.write_cell_page(Some(page));
+        for page in self.cx.placement.write_refused() {
+            self.cx.write_cell_page(Some(page));
         }
     }
 
     /// The drive is out: its table does not count, and what waited for the table is not recorded.
     pub(super) fn drop_table(&mut self, seat: Seat) {
-        let records = self.placement.drop_table(seat);
+        let records = self.cx.placement.drop_table(seat);
         self.fills_unrecorded(records);
     }
 
     fn fills_unrecorded(&mut self, records: Vec<Record>) {
         for record in records {
-            self.fill_unrecorded(record);
+            self.fills.not_recorded(&mut self.cx, record);
         }
     }
 }

@@ -14,6 +14,7 @@
 
 use layout::Cell;
 
+use super::fill::kind;
 use super::{Pool, SeatState};
 
 impl Pool {
@@ -22,26 +23,22 @@ impl Pool {
     /// # Panics
     /// When an invariant does not hold.
     pub fn check(&mut self, all: bool) {
-        self.placement.check_reports(&self.facts);
-        self.placement.check_moves(self.fills.targets());
+        self.cx.placement.check_reports(&self.cx.facts);
+        self.cx.placement.check_moves(self.fills.targets());
         if all {
-            self.placement
-                .check(|seat| self.promotions.contains_key(&seat));
+            self.cx
+                .placement
+                .check(|seat| self.replacements.is_promoted(seat), kind::MOVES);
         }
         self.check_volumes();
         self.elastic.check();
-        self.labels.check(self.generation);
+        self.cx.labels.check();
         self.rooms.check();
-        for seat in self.labels.asked() {
-            assert!(
-                self.drives.contains_key(&seat),
-                "drive {seat} is one of the pool's"
-            );
-        }
-        for &seat in self.drives.keys() {
-            let state = self.facts.seats[seat.index()].state;
+        for seat in self.cx.labels.drives() {
+            let state = self.cx.facts.seats[seat.index()].state;
             // Until the lanes switch to it, a successor is listed under its previous seat.
-            let out = matches!(state, SeatState::Out { .. }) && self.promoted_to(seat).is_none();
+            let out = matches!(state, SeatState::Out { .. })
+                && self.replacements.promoted_to(seat).is_none();
             assert!(!out, "drive {seat} gets labels, and is {state:?}");
         }
     }
@@ -52,9 +49,9 @@ impl Pool {
     /// # Panics
     /// When the pool and a lane disagree.
     pub fn check_places(&self, of_lane: impl Fn(u64, u16) -> Option<Cell>) {
-        for group in self.facts.allocated_groups() {
-            for column in 0..self.geometry.layout().columns() {
-                let here = self.placement.place((group, column));
+        for group in self.cx.facts.allocated_groups() {
+            for column in 0..self.cx.geometry.layout().columns() {
+                let here = self.cx.placement.place((group, column));
                 let there = of_lane(group, column);
                 assert_eq!(
                     here, there,
@@ -65,13 +62,13 @@ impl Pool {
     }
 
     fn check_volumes(&self) {
-        let volumes = self.facts.volumes.iter();
+        let volumes = self.cx.facts.volumes.iter();
         let mut used: Vec<(u64, u64)> = volumes.flat_map(|volume| volume.extents.clone()).collect();
         used.sort_unstable();
         let end = |&(first, count): &(u64, u64)| first + count;
         assert!(
             used.last()
-                .is_none_or(|last| end(last) <= self.geometry.groups())
+                .is_none_or(|last| end(last) <= self.cx.geometry.groups())
         );
         for pair in used.windows(2) {
             assert!(
@@ -79,7 +76,7 @@ impl Pool {
                 "two volumes have a group: {pair:?}"
             );
         }
-        for pair in self.facts.uninitialized.windows(2) {
+        for pair in self.cx.facts.uninitialized.windows(2) {
             assert!(end(&pair[0]) < pair[1].0, "runs are apart: {pair:?}");
         }
     }

@@ -1,4 +1,6 @@
 //! Whether clients send requests: fills and scrubs of all lanes make way for clients of any lane.
+//!
+//! Input: whether lanes are to report, and their reports. Output: whether any clients send requests, when that changes.
 
 use std::collections::BTreeSet;
 
@@ -34,10 +36,11 @@ impl Clients {
             return None;
         }
         let asked = !self.asking.is_empty();
-        match ask {
-            true => self.asking.insert(lane),
-            false => self.asking.remove(&lane),
-        };
+        if ask {
+            self.asking.insert(lane);
+        } else {
+            self.asking.remove(&lane);
+        }
         let asks = !self.asking.is_empty();
         (asks != asked).then_some(asks)
     }

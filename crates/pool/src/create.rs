@@ -1,26 +1,29 @@
 //! A new pool: from a scheme, options and drives to facts and geometry.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use block::{ByteSize, Hint, Instant, Seat};
+use block::{ByteSize, Hint, Seat};
 use format::{
     CellShape, DERIVED_PARITY, DIRECT_WRITES, DriveMap, DriveMapError, ELASTIC, FREE_STRIPES,
     INTERLEAVED_VOLUMES, LABEL_SLOT_BYTES, LAZY_INITIALIZATION, PAGE_COPIES, pages_per_cell,
 };
 use layout::Scheme;
-use plan::{Geometry, GeometryError, Regions, SubStripePlans};
+use plan::{Geometry, GeometryError, Regions};
 use uuid::Uuid;
 
+use super::catchup::JournalWipes;
 use super::clients::Clients;
+use super::closing::Closing;
+use super::context::Context;
+use super::draining::Draining;
 use super::elastic::{Elastic, ElasticError};
 use super::fill::Fills;
 use super::grow::Growth;
-use super::initialize::Initialization;
-use super::labels::Labels;
-use super::loss::listed;
-use super::placement::Placement;
+use super::journal::JournalNeeds;
+use super::loss::LossList;
+use super::replace::Replacements;
 use super::resync::Resync;
 use super::room::Rooms;
 use super::scrub::Scrub;
@@ -30,8 +33,8 @@ use super::steer::Meter;
 use super::suspicion::Suspicions;
 use super::volumes::is_name;
 use super::{
-    Bay, Drive, LossFacts, OnDurable, Pool, PoolFacts, RegionFacts, ScrubFacts, SeatFacts,
-    SeatState, SteerFacts, Ticket,
+    Bay, LossFacts, OnDurable, Pool, PoolFacts, RegionFacts, ScrubFacts, SeatFacts, SeatState,
+    SteerFacts, Ticket,
 };
 
 /// Bytes of a chunk unless `-o chunk=` sets another size. A guess between md's 512 KiB, which makes
@@ -315,14 +318,14 @@ pub fn create_with_regions(
     let mut spec = spec.expanded(elastic);
     let mut pool = create_plain(&spec, regions, ticket)?;
     if spec.chunk_bytes.is_none()
-        && let Err(ElasticError::Stripes { nearest_bytes, .. }) = elastic.check(&pool.geometry)
+        && let Err(ElasticError::Stripes { nearest_bytes, .. }) = elastic.check(&pool.cx.geometry)
         && nearest_bytes.is_some()
     {
         // Large drives have large cells: their chunks are as large as their maps ask for.
         spec.chunk_bytes = nearest_bytes;
         pool = create_plain(&spec, regions, ticket)?;
     }
-    elastic.check(&pool.geometry).map_err(elastic_error)?;
+    elastic.check(&pool.cx.geometry).map_err(elastic_error)?;
     Ok(pool)
 }
 
@@ -337,11 +340,11 @@ fn create_plain(
     }
     let expected = expected_page_copies(&spec.scheme);
     let pool = create_with(spec, regions, Some(expected), 0, ticket)?;
-    let copies = page_copies(&pool.geometry);
-    let map_entries = pool.geometry.map_entries();
+    let copies = page_copies(&pool.cx.geometry);
+    let map_entries = pool.cx.geometry.map_entries();
     // The words of the scheme and the tolerance of its code may differ, and a map may need pages of its own.
-    let pages_reserved = pages_per_cell(pool.geometry.cell_bytes(), 0);
-    match copies == expected && pool.geometry.pages_per_cell() == pages_reserved {
+    let pages_reserved = pages_per_cell(pool.cx.geometry.cell_bytes(), 0);
+    match copies == expected && pool.cx.geometry.pages_per_cell() == pages_reserved {
         true => Ok(pool),
         false => create_with(spec, regions, Some(copies), map_entries, ticket),
     }
@@ -522,7 +525,7 @@ fn create_with(
         .collect(),
     };
     let mut pool = Pool::assemble(geometry, facts, 0);
-    pool.commit(vec![OnDurable::Recover {
+    pool.cx.commit(vec![OnDurable::Recover {
         fresh: true,
         then: vec![OnDurable::CopiesAgree, OnDurable::Done(ticket, Ok(()))],
     }]);
@@ -532,73 +535,48 @@ fn create_with(
 impl Pool {
     /// A pool with these facts and all drives that are in use or wait, and nothing in flight.
     pub(super) fn assemble(geometry: Geometry, facts: PoolFacts, generation: u64) -> Self {
-        let drives: BTreeMap<Seat, Drive> = facts
-            .seats()
-            .filter(|(_, facts)| !matches!(facts.state, SeatState::Out { .. }))
-            .map(|(seat, _)| (seat, Drive::default()))
-            .collect();
-        let geometry = Arc::new(geometry);
-        let placement = Placement::new(&geometry, &facts, drives.keys().copied());
         let group_blocks = geometry.group_data_bytes() / block::BLOCK_BYTES;
-        let losses = listed(&facts.losses, &facts.volumes, group_blocks);
+        let losses = LossList::of(&facts, group_blocks);
         let lanes = geometry.lanes();
+        let leaving = super::leave::Leaving::new(&facts);
         Self {
+            cx: Context::new(geometry, facts, generation),
             losses,
-            geometry,
-            facts,
-            generation,
-            drives,
-            labels: Labels::default(),
-            placement,
             fills: Fills::default(),
             clients: Clients::default(),
             meter: Meter::default(),
             vanished: BTreeSet::new(),
             without_spare: BTreeSet::new(),
-            journal_wipes: BTreeMap::new(),
-            draining: BTreeMap::new(),
-            replacements: BTreeMap::new(),
-            promotions: BTreeMap::new(),
-            asked: super::replace::Asked::default(),
-            moved: Vec::new(),
-            unrecovered: BTreeSet::new(),
+            journal_wipes: JournalWipes::default(),
+            draining: Draining::default(),
+            replacements: Replacements::default(),
             resync: Resync::default(),
             growth: Growth::default(),
-            leaving: super::leave::Leaving::default(),
-            new_volumes: Vec::new(),
-            initialization: Initialization::default(),
-            closing: None,
-            journal_sources: BTreeSet::new(),
-            journal_lanes: BTreeMap::new(),
-            empty_lanes: BTreeSet::new(),
-            recovered: false,
+            leaving,
+            volumes: super::volumes::Volumes::default(),
+            journal: JournalNeeds::default(),
+            closing: Closing::default(),
             recovering: None,
-            checkpointing: None,
             scrub: Scrub::default(),
             elastic: Elastic::default(),
-            plans: SubStripePlans::default(),
             suspicions: Suspicions::default(),
             stalls: Stalls::default(),
             rooms: Rooms::new(lanes),
-            ios: BTreeMap::new(),
-            forgotten: BTreeMap::new(),
-            next_io: 0,
-            actions: VecDeque::new(),
-            now: Instant::ZERO,
         }
     }
 
     /// Bytes of user data that the pool has room for in all.
     #[must_use]
     pub fn capacity_bytes(&self) -> u64 {
-        self.geometry.groups() * self.geometry.group_data_bytes()
+        self.cx.geometry.groups() * self.cx.geometry.group_data_bytes()
     }
 
     /// Raw bytes of the drives of the layout, for reports.
     #[must_use]
     pub fn raw_bytes(&self) -> u64 {
-        let seats: BTreeSet<Seat> = self.layout_seats().collect();
-        self.facts
+        let seats: BTreeSet<Seat> = self.cx.layout_seats().collect();
+        self.cx
+            .facts
             .seats()
             .filter(|(seat, _)| seats.contains(seat))
             .map(|(_, facts)| facts.size_bytes)
@@ -608,7 +586,7 @@ impl Pool {
     /// The capacity arithmetic in words, for `pool create -n`.
     #[must_use]
     pub fn arithmetic(&self) -> String {
-        let geometry = &self.geometry;
+        let geometry = &self.cx.geometry;
         format!(
             "{} drives × {} rows of {} hold {} groups; a group has {} columns and {} of user data: {} usable of {} raw",
             geometry.layout().drives(),

@@ -10,9 +10,9 @@
 use format::runs::{self, Runs};
 use plan::action::Command;
 
-use super::{OnDurable, Pool, Ticket};
+use super::context::Context;
 
-impl Pool {
+impl Context {
     /// The groups of `before` that are not in `after` and were ever written.
     pub(super) fn written_of(&self, before: &[(u64, u64)], after: &[(u64, u64)]) -> Runs {
         let mut after = after.to_vec();
@@ -28,34 +28,25 @@ impl Pool {
         freed
     }
 
-    /// The facts record these groups as free: make that durable in the labels.
-    pub(super) fn groups_freed(&mut self, freed: Runs, ticket: Ticket) {
-        let done = OnDurable::Done(ticket, Ok(()));
-        self.leave_unscrubbed(&freed);
-        self.forget_forms(&freed);
-        self.commit(vec![
-            OnDurable::VolumesChanged,
-            OnDurable::Freed(freed),
-            done,
-        ]);
-        self.advance();
-    }
-
-    /// The labels record it. Not while the pool is being closed: closing does not wait for discards.
-    pub(super) fn discard_freed(&mut self, freed: &[(u64, u64)]) {
+    /// The labels record that these groups were given up; `free` are those that no volume has. Not while the pool is being
+    /// closed: closing does not wait for discards.
+    pub(super) fn discard_freed(&mut self, freed: &Runs, free: &Runs) {
         if self.facts.regions.is_none() || self.closing.is_some() {
             return;
         }
-        let mut used: Runs = freed.to_vec();
-        for (first, count) in self.free_runs() {
-            runs::remove(&mut used, &(first..first + count));
-        }
-        let mut free: Runs = freed.to_vec();
-        for (first, count) in used {
-            runs::remove(&mut free, &(first..first + count));
-        }
+        let mut used = freed.clone();
+        remove_all(&mut used, free);
+        let mut free = freed.clone();
+        remove_all(&mut free, &used);
         if !free.is_empty() {
             self.tell_lanes(&Command::Freed(free));
         }
+    }
+}
+
+/// Removes all groups of `of`.
+pub(super) fn remove_all(runs: &mut Runs, of: &Runs) {
+    for &(first, count) in of {
+        runs::remove(runs, &(first..first + count));
     }
 }

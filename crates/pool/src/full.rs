@@ -26,20 +26,20 @@ impl Pool {
     /// Whether a drive has refused a write for lack of space, and therefore stays.
     pub(super) fn stays_although_full(&self, seat: Seat, fault: Fault) -> bool {
         // While a promotion is on its way to the labels, lanes use the old drive.
-        let joined = self.promotions.contains_key(&seat) || { self.drives.get(&seat) }
-            .is_some_and(|drive| drive.has_label);
-        let succeeds = self.replacements.contains_key(&seat) || self.promoted_to(seat).is_some();
+        let joined = self.replacements.is_promoted(seat) || self.cx.labels.is_labelled(seat);
+        let succeeds =
+            self.replacements.is_successor(seat) || self.replacements.promoted_to(seat).is_some();
         fault == Fault::Full && joined && !succeeds && !seeded::is(SeededFault::FullGoesOut)
     }
 
     /// A drive in use has refused a write for lack of space. `waiting`: lanes wait for the verdict.
     pub(super) fn drive_is_full(&mut self, seat: Seat, waiting: bool) {
-        self.fails_and_stays();
-        if self.refuses_newly(seat, Fault::Full) {
-            self.report(Report::DriveFull { seat });
+        self.stalls.fails_and_stays(self.cx.now);
+        if self.stalls.refuses_newly(self.cx.now, seat, Fault::Full) {
+            self.cx.report(Report::DriveFull { seat });
         }
         if waiting {
-            self.tell_lanes(&Command::SeatKept(seat));
+            self.cx.tell_lanes(&Command::SeatKept(seat));
         }
     }
 }

@@ -18,16 +18,35 @@ use format::seeded::{self, SeededFault};
 use format::{LABEL_OFFSETS, Payload};
 use plan::action::{Command, IoKind};
 
-use super::{OnDurable, Pool, PoolFacts, PoolWrite, SeatState};
+use super::context::Context;
+use super::writes::PoolWrite;
+use super::{OnDurable, Pool, PoolFacts, SeatState, Ticket};
 
 /// The wait before refused labels are tried again: doubled each time, up to the longest. A guess, as for the lanes'
 /// back-off.
 const WAIT_MIN: Duration = Duration::from_millis(100);
 const WAIT_MAX: Duration = Duration::from_secs(2);
 
+/// A drive that takes labels.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Drive {
+    /// Copy of the label that is written next.
+    slot: usize,
+    /// The drive has a label with its present identity.
+    has_label: bool,
+    /// The seat that its label names, if not its own: a successor's label names the seat that it is to take.
+    takes: Option<Seat>,
+}
+
 /// Label writes in flight, and the actions that wait for them.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Labels {
+pub(crate) struct Labels {
+    /// The generation of the facts.
+    generation: u64,
+    /// The drives that get labels.
+    drives: BTreeMap<Seat, Drive>,
+    /// Every drive that was to get the generation has answered: what follows has yet to be decided.
+    answered: bool,
     /// Drives whose label is being written.
     outstanding: BTreeSet<Seat>,
     /// Drives that get the generation after those that are getting their first label.
@@ -47,20 +66,97 @@ pub(super) struct Labels {
     effects: Vec<(u64, Vec<OnDurable>)>,
     /// Another generation waits to be written: no drive has any of it.
     again: bool,
+    /// The seeded fault's actions, which do not wait.
+    early: Vec<OnDurable>,
     /// Drives that have failed together are being put out: the next generation is written when all of them are.
     gathers: bool,
 }
 
+/// The drives that get labels.
 impl Labels {
+    /// Labels of a pool whose facts have this generation.
+    pub(crate) fn new(generation: u64, drives: impl Iterator<Item = Seat>) -> Self {
+        Self {
+            generation,
+            drives: drives.map(|seat| (seat, Drive::default())).collect(),
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn drives(&self) -> impl ExactSizeIterator<Item = Seat> + '_ {
+        self.drives.keys().copied()
+    }
+
+    /// Whether the seat's drive gets labels.
+    pub(crate) fn has(&self, seat: Seat) -> bool {
+        self.drives.contains_key(&seat)
+    }
+
+    /// Whether the seat's drive gets labels and has one.
+    pub(crate) fn is_labelled(&self, seat: Seat) -> bool {
+        self.drives.get(&seat).is_some_and(|drive| drive.has_label)
+    }
+
+    /// The seat's drive gets labels from now on.
+    pub(crate) fn join(&mut self, seat: Seat) {
+        self.drives.entry(seat).or_default();
+    }
+
+    /// The seat's drive gets no labels any more.
+    pub(crate) fn leave(&mut self, seat: Seat) -> Option<Drive> {
+        self.drives.remove(&seat)
+    }
+
+    /// A drive that had left is back in its seat.
+    pub(crate) fn is_back(&mut self, seat: Seat, drive: Drive) {
+        self.drives.insert(seat, drive);
+    }
+
+    /// The drives of two seats change places.
+    pub(crate) fn exchange(&mut self, a: Seat, b: Seat) {
+        let (of_a, of_b) = (self.drives.remove(&a), self.drives.remove(&b));
+        self.drives.extend(of_a.map(|drive| (b, drive)));
+        self.drives.extend(of_b.map(|drive| (a, drive)));
+    }
+
+    /// The label of a drive names the seat that it is to take.
+    pub(crate) fn takes(&mut self, with: Seat, seat: Seat) {
+        if let Some(drive) = self.drives.get_mut(&with) {
+            drive.takes = Some(seat);
+        }
+    }
+}
+
+/// Generations.
+impl Labels {
+    /// The generation of the facts.
+    pub(crate) const fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// The generation that a change of the facts becomes part of.
+    pub(crate) fn next_generation(&self) -> u64 {
+        if self.again && !seeded::is(SeededFault::SkipGenerations) {
+            self.generation
+        } else {
+            self.generation + 1
+        }
+    }
+
     /// True if nothing is in flight; labels that drives refuse do not count.
-    pub(super) fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         let waits = self.again || !self.effects.is_empty();
         self.is_written() && (!waits || self.is_refused())
     }
 
     /// Whether all facts are durable, and all actions that waited for them are carried out.
-    pub(super) fn is_settled(&self) -> bool {
+    pub(crate) fn is_settled(&self) -> bool {
         self.is_written() && !self.again && self.effects.is_empty()
+    }
+
+    /// Whether what follows a generation has yet to be decided.
+    pub(crate) const fn is_answered(&self) -> bool {
+        self.answered
     }
 
     /// Whether no drive has yet to get the generation, or has yet to answer.
@@ -69,15 +165,16 @@ impl Labels {
     }
 
     /// True if drives that stay do not have the generation, and none of them is being tried.
-    pub(super) fn is_refused(&self) -> bool {
+    pub(crate) fn is_refused(&self) -> bool {
         !self.refusing.is_empty() && self.outstanding.is_empty()
     }
 
-    /// Checks the label writes; `newest` is the generation of the facts.
+    /// Checks the label writes.
     ///
     /// # Panics
     /// When a generation is skipped, or an action waits for a generation that will not come.
-    pub(super) fn check(&self, newest: u64) {
+    pub(crate) fn check(&self) {
+        let newest = self.generation;
         // Nothing has been written since the opening.
         let first = self.writing == 0;
         assert!(
@@ -89,21 +186,19 @@ impl Labels {
         assert!(
             generations.clone().is_sorted() && generations.max().is_none_or(|last| last <= newest)
         );
-    }
-
-    /// Drives that are to take a label.
-    pub(super) fn asked(&self) -> impl Iterator<Item = Seat> {
         let soon = self.second.iter().chain(&self.refusing);
-        self.outstanding.iter().chain(soon).copied()
+        for seat in self.outstanding.iter().chain(soon) {
+            assert!(self.has(*seat), "drive {seat} is one of the pool's");
+        }
     }
 
     /// When refused labels are tried again.
-    pub(super) fn retry_at(&self) -> Option<Instant> {
+    pub(crate) fn retry_at(&self) -> Option<Instant> {
         self.retry_at.filter(|_| self.is_refused())
     }
 
     /// Whether the seat's drive will be out once the labels are durable, and lanes still use the seat.
-    pub(super) fn is_going_out(&self, seat: Seat) -> bool {
+    pub(crate) fn is_going_out(&self, seat: Seat) -> bool {
         self.going_out().any(|going| going == seat)
     }
 
@@ -118,15 +213,15 @@ impl Labels {
 
     /// The seat's drive is out: do not wait for its label. The generation that records this is written next, and
     /// actions that wait for the present one are carried out with that.
-    pub(super) fn forget(&mut self, seat: Seat) {
+    pub(crate) fn forget(&mut self, seat: Seat) {
         self.outstanding.remove(&seat);
         self.second.remove(&seat);
         self.failed.remove(&seat);
         self.refusing.remove(&seat);
     }
 
-    /// Moves the state of a drive's label to the drive's new seat.
-    pub(super) fn rename(&mut self, from: Seat, to: Seat) {
+    /// A drive has another seat.
+    pub(crate) fn rename(&mut self, from: Seat, to: Seat) {
         for seats in [&mut self.outstanding, &mut self.second, &mut self.refusing] {
             if seats.remove(&from) {
                 seats.insert(to);
@@ -135,34 +230,44 @@ impl Labels {
         if let Some(fault) = self.failed.remove(&from) {
             self.failed.insert(to, fault);
         }
+        if let Some(drive) = self.drives.remove(&from) {
+            self.drives.insert(
+                to,
+                Drive {
+                    takes: None,
+                    ..drive
+                },
+            );
+        }
     }
 
     /// Drops the waiting actions for which `is_meant` is true.
-    pub(super) fn drop_effects(&mut self, is_meant: impl Fn(&OnDurable) -> bool) {
+    pub(crate) fn drop_effects(&mut self, is_meant: impl Fn(&OnDurable) -> bool) {
         for (_, effects) in &mut self.effects {
             effects.retain(|effect| !is_meant(effect));
         }
     }
 }
 
-impl Pool {
+/// Writing generations.
+impl Context {
     /// Makes the facts durable as a new generation, then carries out `effects`.
     ///
     /// Every drive in use has a generation before the next one is begun. So at opening, a drive that lags by more than
     /// one has missed a change. This requires that no number is skipped: all changes that come while a generation is
     /// being written become part of the next one.
-    pub(super) fn commit(&mut self, effects: Vec<OnDurable>) {
+    pub(crate) fn commit(&mut self, effects: Vec<OnDurable>) {
         if seeded::is(SeededFault::InitializedEarly) {
             let initialized = effects
                 .iter()
                 .filter(|effect| matches!(effect, OnDurable::Initialized(_)));
-            for effect in initialized {
-                self.carry_out(effect.clone());
-            }
+            self.labels.early.extend(initialized.cloned());
         }
-        self.generation = self.next_generation();
-        self.labels.effects.push((self.generation, effects));
-        if self.labels.gathers {
+        let generation = self.labels.next_generation();
+        self.labels.generation = generation;
+        self.labels.effects.push((generation, effects));
+        if self.labels.gathers || self.labels.answered {
+            // It is begun when the present one has been decided about.
             self.labels.again = true;
             return;
         }
@@ -182,21 +287,12 @@ impl Pool {
         }
     }
 
-    /// The generation that a change of the facts becomes part of.
-    pub(super) fn next_generation(&self) -> u64 {
-        if self.labels.again && !seeded::is(SeededFault::SkipGenerations) {
-            self.generation
-        } else {
-            self.generation + 1
-        }
-    }
-
     fn write_labels(&mut self) {
         self.labels.again = false;
         self.labels.failed.clear();
-        self.labels.writing = self.generation;
-        let seats = self.drives.keys().copied();
-        let (first, second) = seats.partition(|seat| !self.drives[seat].has_label);
+        self.labels.writing = self.labels.generation;
+        let (first, second) =
+            { self.labels.drives() }.partition(|&seat| !self.labels.is_labelled(seat));
         self.labels.payload = Some(Payload::new(&self.facts));
         self.labels.tries = 0;
         self.labels.second = second;
@@ -222,13 +318,11 @@ impl Pool {
     fn labels_answered(&mut self) {
         let second = std::mem::take(&mut self.labels.second);
         self.give_label(second);
-        if self.labels.outstanding.is_empty() {
-            self.generation_durable();
-        }
+        self.labels.answered = self.labels.outstanding.is_empty();
     }
 
     /// Writes the label again to drives that refused the generation.
-    pub(super) fn retry_labels(&mut self) {
+    pub(crate) fn retry_labels(&mut self) {
         if !self.labels.is_refused() {
             return;
         }
@@ -238,14 +332,14 @@ impl Pool {
     }
 
     /// The same, if the next attempt is due.
-    pub(super) fn retry_labels_when_due(&mut self) {
+    pub(crate) fn retry_labels_when_due(&mut self) {
         if self.labels.retry_at().is_some_and(|at| at <= self.now) {
             self.retry_labels();
         }
     }
 
     /// Sends `SeatKept` to lanes that wait for a seat to go out: the drives that cannot be spared do not record it.
-    pub(super) fn refuse_going_out(&mut self, seat: Seat) {
+    pub(crate) fn refuse_going_out(&mut self, seat: Seat) {
         if self.labels.is_refused() && self.labels.going_out().any(|other| other == seat) {
             self.tell_lanes(&Command::SeatKept(seat));
         }
@@ -254,11 +348,10 @@ impl Pool {
     /// Writes the label of the present generation to the seat's drive.
     fn write_label(&mut self, seat: Seat, payload: &Payload) {
         self.labels.outstanding.insert(seat);
-        let drive = self.drives.get_mut(&seat).expect("it takes part");
-        let offset = LABEL_OFFSETS[drive.label_slot];
-        drive.label_slot = 1 - drive.label_slot;
-        // The label of a successor names the seat that it takes.
-        let sits = self.promoted_to(seat).unwrap_or(seat);
+        let drive = self.labels.drives.get_mut(&seat).expect("it takes part");
+        let offset = LABEL_OFFSETS[drive.slot];
+        drive.slot = 1 - drive.slot;
+        let sits = drive.takes.unwrap_or(seat);
         let identity = self.facts.seats[sits.index()].drive;
         let bytes = payload.label(identity, sits, self.labels.writing);
         self.write_durably(PoolWrite::Label { seat }, offset, bytes);
@@ -270,22 +363,22 @@ impl Pool {
     /// A drive that lags would be two generations behind after a stop during the next one, and so out. In other drives
     /// the label may be in the cache alone, if the daemon was killed: the label is written over itself, and flushed.
     /// Otherwise a power cut could take both copies, this one with the cache and the other one torn.
-    pub(super) fn level_labels(
+    pub(crate) fn level_labels(
         &mut self,
         slots: &BTreeMap<Seat, usize>,
         lagging: &[Seat],
         facts: &PoolFacts,
     ) {
-        self.labels.writing = self.generation;
+        self.labels.writing = self.labels.generation;
         let payload = Payload::new(facts);
         for (&seat, &slot) in slots {
             let then = facts.seats.get(seat.index());
             let is_in = then.is_some_and(|then| !matches!(then.state, SeatState::Out { .. }));
-            let Some(drive) = self.drives.get_mut(&seat) else {
+            let Some(drive) = self.labels.drives.get_mut(&seat) else {
                 continue;
             };
             drive.has_label = true;
-            drive.label_slot = match lagging.contains(&seat) || !is_in {
+            drive.slot = match lagging.contains(&seat) || !is_in {
                 true => 1 - slot,
                 false => slot,
             };
@@ -296,14 +389,14 @@ impl Pool {
         self.labels.payload = Some(payload);
     }
 
-    pub(super) fn label_written(&mut self, seat: Seat, outcome: Outcome) {
+    pub(crate) fn label_written(&mut self, seat: Seat, outcome: Outcome) {
         self.labels.outstanding.remove(&seat);
-        let drive = self.drives.get_mut(&seat);
+        let drive = self.labels.drives.get_mut(&seat);
         if let Err(fault) = outcome {
             self.labels.failed.insert(seat, fault);
             // The other copy is older, but intact: it stays until this one is.
             if let Some(drive) = drive {
-                drive.label_slot = 1 - drive.label_slot;
+                drive.slot = 1 - drive.slot;
             }
         } else if let Some(drive) = drive {
             drive.has_label = true;
@@ -313,48 +406,103 @@ impl Pool {
         }
     }
 
+    /// All drives have answered: those that do not have the generation, and their errors.
+    fn take_failed(&mut self) -> BTreeMap<Seat, Fault> {
+        let failed = std::mem::take(&mut self.labels.failed);
+        let drives = &self.labels.drives;
+        failed
+            .into_iter()
+            .filter(|(seat, _)| drives.contains_key(seat))
+            .collect()
+    }
+
+    /// The actions that waited for the generation that is written, or for one before it.
+    fn take_durable(&mut self) -> Vec<OnDurable> {
+        let durable = self.labels.writing;
+        let waiting = std::mem::take(&mut self.labels.effects);
+        let (now, later): (Vec<_>, Vec<_>) = waiting
+            .into_iter()
+            .partition(|&(generation, _)| generation <= durable);
+        self.labels.effects = later;
+        let now = now.into_iter().flat_map(|(_, effects)| effects);
+        out_together(now.collect())
+    }
+
+    /// The drives that do not have the generation have been decided about; these stay.
+    fn decided(&mut self, refusing: &BTreeMap<Seat, Fault>) {
+        self.labels.gathers = false;
+        if refusing.is_empty() && self.labels.again && self.labels.outstanding.is_empty() {
+            self.write_labels();
+        }
+    }
+
+    /// Drives stay without the generation: the next attempt comes later. Returns the commands that waited for it: the change
+    /// is on too few drives. It is still made when they accept it.
+    fn wait_for_refusing(&mut self) -> Vec<Ticket> {
+        let wait = WAIT_MIN.saturating_mul(1 << self.labels.tries.min(16));
+        self.labels.tries = self.labels.tries.saturating_add(1);
+        self.labels.retry_at = Some(self.now + wait.min(WAIT_MAX));
+        let mut asked = Vec::new();
+        for (_, effects) in &mut self.labels.effects {
+            take_asked(effects, &mut asked);
+        }
+        asked
+    }
+}
+
+#[cfg(test)]
+impl Context {
+    /// What waited for a generation that all drives have; `None` if they do not have it yet.
+    pub(crate) fn take_written(&mut self) -> Option<Vec<OnDurable>> {
+        std::mem::take(&mut self.labels.answered).then(|| {
+            let effects = self.take_durable();
+            self.decided(&BTreeMap::new());
+            effects
+        })
+    }
+}
+
+/// What follows when the drives have answered.
+impl Pool {
+    /// Carries out what waits for generations that all drives have, and decides about drives that do not have them.
+    pub(crate) fn pump_labels(&mut self) {
+        for effect in std::mem::take(&mut self.cx.labels.early) {
+            self.carry_out(effect);
+        }
+        while std::mem::take(&mut self.cx.labels.answered) {
+            self.generation_durable();
+        }
+    }
+
     /// Nothing of the generation is in flight any more.
     fn generation_durable(&mut self) {
-        let failed = std::mem::take(&mut self.labels.failed);
-        let failed: BTreeMap<Seat, Fault> = failed
-            .into_iter()
-            .filter(|(seat, _)| self.drives.contains_key(seat))
-            .collect();
+        let failed = self.cx.take_failed();
         let refusing = self.not_to_be_spared(&failed);
-        let enough = usize::from(self.geometry.code().tolerance()) + 1;
-        let written = self.drives.len() - failed.len();
+        let enough = usize::from(self.cx.geometry.code().tolerance()) + 1;
+        let written = self.cx.labels.drives.len() - failed.len();
         if !failed.is_empty() && written < enough && (written > 0 || !refusing.is_empty()) {
             // Too few copies: the drives that failed go out first, or accept the label later. The waiting actions are
             // carried out with that.
         } else {
-            let durable = self.labels.writing;
             // A successor without this label does not take its seat.
             for &seat in failed.keys() {
-                self.forget_promotion(seat);
+                self.replacements.label_failed(&mut self.cx, seat);
             }
-            let waiting = std::mem::take(&mut self.labels.effects);
-            let (now, later): (Vec<_>, Vec<_>) = waiting
-                .into_iter()
-                .partition(|&(generation, _)| generation <= durable);
-            self.labels.effects = later;
-            let now = now.into_iter().flat_map(|(_, effects)| effects).collect();
-            for effect in out_together(now) {
+            for effect in self.cx.take_durable() {
                 self.carry_out(effect);
             }
         }
         let stay: BTreeSet<Seat> = refusing.keys().copied().collect();
-        self.labels.refusing.clone_from(&stay);
+        self.cx.labels.refusing.clone_from(&stay);
         // One generation records all of them. Otherwise a drive of which the next one does not say yet that it is out
         // would lag by two.
-        self.labels.gathers = true;
+        self.cx.labels.gathers = true;
         for (&seat, &fault) in failed.iter().filter(|(seat, _)| !stay.contains(seat)) {
             self.take_out_for(seat, fault);
         }
-        self.labels.gathers = false;
+        self.cx.decided(&refusing);
         if !refusing.is_empty() {
             self.labels_refused(&refusing);
-        } else if self.labels.again && self.labels.outstanding.is_empty() {
-            self.write_labels();
         }
     }
 
@@ -368,7 +516,7 @@ impl Pool {
             .collect();
         let others = failed.keys().filter(|seat| !full.contains_key(seat));
         let others: Vec<Seat> = others.copied().collect();
-        match self.group_that_needs_one_of(&others) {
+        match self.cx.group_that_needs_one_of(&others) {
             Some(_) => failed.clone(),
             None => full,
         }
@@ -376,14 +524,11 @@ impl Pool {
 
     /// Drives stay without the generation: schedules the next attempt, and reports the failure to those that wait.
     fn labels_refused(&mut self, refusing: &BTreeMap<Seat, Fault>) {
-        let wait = WAIT_MIN.saturating_mul(1 << self.labels.tries.min(16));
-        self.labels.tries = self.labels.tries.saturating_add(1);
-        self.labels.retry_at = Some(self.now + wait.min(WAIT_MAX));
         for (&seat, &fault) in refusing {
             if self.stays_although_full(seat, fault) {
                 self.drive_is_full(seat, false);
-            } else if self.refuses_newly(seat, fault) {
-                self.report(super::Report::DriveKept {
+            } else if self.stalls.refuses_newly(self.cx.now, seat, fault) {
+                self.cx.report(super::Report::DriveKept {
                     seat,
                     kind: IoKind::Flush,
                     offset: 0,
@@ -391,24 +536,20 @@ impl Pool {
                 });
             }
         }
-        let going_out: Vec<Seat> = self.labels.going_out().collect();
+        let going_out: Vec<Seat> = self.cx.labels.going_out().collect();
         for seat in going_out {
-            self.tell_lanes(&Command::SeatKept(seat));
+            self.cx.tell_lanes(&Command::SeatKept(seat));
         }
-        // Commands that asked for a change fail: the change is on too few drives. It is still made when they accept it.
         let fault = *refusing.values().next().expect("some refuse");
-        let mut asked = Vec::new();
-        for (_, effects) in &mut self.labels.effects {
-            take_asked(effects, &mut asked);
-        }
+        let asked = self.cx.wait_for_refusing();
         for ticket in asked {
-            self.done(ticket, Err(super::PoolError::Fault { fault }));
+            self.cx.done(ticket, Err(super::PoolError::Fault { fault }));
         }
     }
 }
 
 /// Takes the commands that wait for success out of `effects`; an opening is one of them.
-fn take_asked(effects: &mut Vec<OnDurable>, asked: &mut Vec<super::Ticket>) {
+fn take_asked(effects: &mut Vec<OnDurable>, asked: &mut Vec<Ticket>) {
     effects.retain_mut(|effect| match effect {
         OnDurable::Done(ticket, Ok(())) => {
             asked.push(*ticket);

@@ -14,14 +14,20 @@
 //!                                   lane: Fill … ──► Filled ──► cell table, flushed ──► Settle
 //! ```
 
+mod care;
 mod catchup;
 mod cells;
 mod check;
 mod clients;
+mod closing;
+mod context;
 mod create;
+mod draining;
 mod elastic;
 mod error;
 mod fill;
+#[cfg(test)]
+mod fixture;
 mod freed;
 mod full;
 mod grow;
@@ -49,36 +55,41 @@ mod suspicion;
 mod usage;
 mod volumes;
 mod work;
+mod writes;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use block::{Fault, Instant, Outcome, Seat};
+use block::{Instant, Outcome, Seat};
 use format::Form;
 use format::runs::Runs;
 use layout::Cell;
-use plan::action::{Command, Event, IoId, WRITE_RETRIES};
-use plan::{Geometry, Losses, SubStripePlans};
+use plan::action::{Command, Event, IoId};
+use plan::{Geometry, SubStripePlans};
 use uuid::Uuid;
 
-use self::catchup::JournalWipe;
+use self::catchup::JournalWipes;
 use self::clients::Clients;
+use self::closing::Closing;
+use self::context::Context;
+use self::draining::Draining;
 use self::elastic::Elastic;
 use self::fill::Fills;
 use self::grow::Growth;
-use self::initialize::Initialization;
-use self::labels::Labels;
+use self::journal::JournalNeeds;
 use self::leave::Leaving;
-use self::placement::{Key, Placement};
+use self::loss::LossList;
+use self::placement::Key;
 use self::recovery::Recovering;
-use self::replace::{Asked, Promotion, Replacement};
+use self::replace::Replacements;
 use self::resync::Resync;
 use self::room::Rooms;
-use self::scrub::{Found, Scrub};
-use self::stall::Stalls;
+use self::scrub::{Found, SCRUB_PLAN_INTERVAL, Scrub};
+use self::stall::{Stalls, TryAgain};
 use self::steer::Meter;
 use self::suspicion::Suspicions;
-use self::volumes::NewVolume;
+use self::volumes::Volumes;
+use self::writes::{PoolWrite, WriteEnd};
 
 pub use catchup::{Proof, Rejected};
 pub use create::{CreateError, NewDrive, PoolSpec, RegionSizes, create, create_with_regions};
@@ -143,15 +154,6 @@ pub enum PoolAction {
     SampleUsage,
 }
 
-/// The pool's state of a drive that is in use.
-#[derive(Clone, Debug, Default)]
-struct Drive {
-    /// Copy of the label that is written next.
-    label_slot: usize,
-    /// The drive has a label with its present identity.
-    has_label: bool,
-}
-
 /// Carried out once something is durable.
 #[derive(Clone, Debug)]
 enum OnDurable {
@@ -202,50 +204,11 @@ pub enum Half {
     Flush,
 }
 
-/// One of the pool's own writes in flight.
-#[derive(Clone, Debug)]
-struct PoolIo {
-    what: PoolWrite,
-    offset: u64,
-    bytes: Arc<[u8]>,
-    since: Instant,
-    tries: u8,
-}
-
-/// The pool's own kinds of writes.
-#[derive(Clone, Debug)]
-enum PoolWrite {
-    Label {
-        seat: Seat,
-    },
-    CellPage {
-        seat: Seat,
-        first_row: u64,
-    },
-    /// Zeros over the journal of a returning drive.
-    WipeJournal {
-        seat: Seat,
-    },
-}
-
-impl PoolWrite {
-    const fn seat(&self) -> Seat {
-        match *self {
-            Self::Label { seat } | Self::CellPage { seat, .. } | Self::WipeJournal { seat } => seat,
-        }
-    }
-}
-
 /// The pool's state machine. The driver calls `handle_*` when something happens and then
 /// [`poll_action`](Self::poll_action) until `None`. It is deterministic.
 #[derive(Clone, Debug)]
 pub struct Pool {
-    geometry: Arc<Geometry>,
-    facts: PoolFacts,
-    generation: u64,
-    drives: BTreeMap<Seat, Drive>,
-    labels: Labels,
-    placement: Placement,
+    cx: Context,
     fills: Fills,
     clients: Clients,
     meter: Meter,
@@ -254,76 +217,48 @@ pub struct Pool {
     /// Seats that no spare takes because data cannot be read without the drives that are out.
     without_spare: BTreeSet<Seat>,
     /// Drives that are brought in once their journal is overwritten.
-    journal_wipes: BTreeMap<Seat, JournalWipe>,
-    /// Drives that are out: how many lanes have yet to report that they have no operation in flight on the drive.
-    draining: BTreeMap<Seat, u32>,
-    /// Working drives that are being replaced, by the successor's temporary seat.
-    replacements: BTreeMap<Seat, Replacement>,
-    /// Successors that have their seat in the facts but not yet in the lanes, by that seat.
-    promotions: BTreeMap<Seat, Promotion>,
-    /// Checkpoints that were requested from lanes for replacements.
-    asked: Asked,
-    /// Drives that have changed seats since they went out: (present seat, seat by which the lanes and their operations
-    /// name the drive).
-    moved: Vec<(Seat, Seat)>,
+    journal_wipes: JournalWipes,
+    draining: Draining,
+    replacements: Replacements,
     /// Data that is lost.
-    losses: Losses,
-    /// Groups with blocks that could not be recovered when a drive returned.
-    unrecovered: BTreeSet<u64>,
+    losses: LossList,
     resync: Resync,
     growth: Growth,
     leaving: Leaving,
-    new_volumes: Vec<NewVolume>,
-    initialization: Initialization,
-    closing: Option<Ticket>,
-    /// During an opening: drives that are out and that have a part of the journal.
-    journal_sources: BTreeSet<Seat>,
-    /// Drives that are out: the lanes whose journal may need the drive.
-    journal_lanes: BTreeMap<Seat, BTreeSet<u16>>,
-    /// While the pool is closed: the lanes whose journal holds nothing.
-    empty_lanes: BTreeSet<u16>,
-    /// All lanes have read their journals.
-    recovered: bool,
+    volumes: Volumes,
+    journal: JournalNeeds,
+    closing: Closing,
     /// Set while lanes read their journals.
     recovering: Option<Recovering>,
-    /// Lanes that have yet to complete their checkpoint before the pool is closed.
-    checkpointing: Option<BTreeSet<u16>>,
     scrub: Scrub,
     elastic: Elastic,
-    plans: SubStripePlans,
     suspicions: Suspicions,
     stalls: Stalls,
     rooms: Rooms,
-    ios: BTreeMap<IoId, PoolIo>,
-    /// Writes to drives that have gone out since: their results are ignored.
-    forgotten: BTreeMap<IoId, Seat>,
-    next_io: u64,
-    actions: VecDeque<PoolAction>,
-    now: Instant,
 }
 
 impl Pool {
     /// The pool's facts as they are now (and soon on all labels).
     #[must_use]
     pub const fn facts(&self) -> &PoolFacts {
-        &self.facts
+        &self.cx.facts
     }
 
     /// The generation of the facts.
     #[must_use]
     pub const fn generation(&self) -> u64 {
-        self.generation
+        self.cx.labels.generation()
     }
 
     /// The pool's shape.
     #[must_use]
     pub const fn geometry(&self) -> &Arc<Geometry> {
-        &self.geometry
+        &self.cx.geometry
     }
 
     /// A lane reports an event.
     pub fn handle_event(&mut self, now: Instant, event: &Event) {
-        self.now = now;
+        self.cx.now = now;
         match *event {
             Event::DriveFault {
                 seat,
@@ -333,13 +268,17 @@ impl Pool {
                 waiting,
             } => self.drive_fault(seat, kind, offset, fault, waiting),
             // Until the lanes have processed a change of the seat's drive, they report about the drive before it.
-            Event::Late { seat } | Event::Hangs { seat, .. } if self.placement.is_joining(seat) => {
-            }
+            Event::Late { seat } | Event::Hangs { seat, .. }
+                if self.cx.placement.is_joining(seat) => {}
             // A slow successor delays nothing but its own copy.
-            Event::Late { seat } if self.replacements.contains_key(&seat) => {}
-            Event::Late { seat } => self.drive_late(seat),
-            Event::Hangs { lane, seat } => self.drive_hangs(Some(lane), seat),
-            Event::Answers { lane, seat } => self.drive_answers(Some(lane), seat),
+            Event::Late { seat } if self.replacements.is_successor(seat) => {}
+            Event::Late { seat } => {
+                if self.suspicions.late(&mut self.cx, seat) {
+                    self.take_out(seat, OutReason::Slow, Vec::new());
+                }
+            }
+            Event::Hangs { lane, seat } => (self.suspicions).hangs(&self.cx, Some(lane), seat),
+            Event::Answers { lane, seat } => self.suspicions.answers(Some(lane), seat),
             Event::Clients { lane, ask } => self.clients_ask(lane, ask),
             Event::FillStepped {
                 group,
@@ -348,35 +287,40 @@ impl Pool {
                 read_bytes,
                 verified_blocks,
             } => {
-                self.fill_verified(read_bytes, verified_blocks);
-                self.fill_stepped(group, column, bytes);
+                self.fills.lane_verified(read_bytes, verified_blocks);
+                (self.fills).lane_stepped(&self.cx, (group, column), bytes);
             }
-            Event::WantsToMove { lane, bytes } => self.wants_to_move(lane, bytes),
-            Event::Copied { group, column } => self.fill_copied(group, column),
+            Event::WantsToMove { lane, bytes } => self.meter.wants_to_move(lane, bytes),
+            Event::Copied { group, column } => self.fills.copied((group, column)),
             Event::Filled {
                 group,
                 column,
                 target,
                 copied_bytes,
-            } => self.filled(group, column, target, copied_bytes),
+            } => self.filled((group, column), target, copied_bytes),
             Event::FillFailed {
                 group,
                 column,
                 target,
                 fault,
-            } => self.fill_failed(group, column, target, fault),
-            Event::Settled { group, column } => self.settled(group, column),
+            } => self.fill_failed((group, column), target, fault),
+            Event::Settled { group, column } => self.settled((group, column)),
             Event::BlocksUnrecovered {
                 group,
                 column,
                 blocks,
-            } => self.blocks_unrecovered(group, column, blocks),
-            Event::SeatDrained { seat, .. } => self.seat_drained(seat),
+            } => {
+                let scrub = &mut self.scrub;
+                scrub.blocks_unrecovered(&mut self.cx, group, column, blocks);
+            }
+            Event::SeatDrained { seat, .. } => self.draining.drained(seat),
             Event::Zeroed { group, outcome } => self.zeroed(group, outcome),
-            Event::WantsInitialized { group } => self.wants_initialized(group),
-            Event::Resynced { group, outcome } => self.resynced(group, outcome),
+            Event::WantsInitialized { group } => self.volumes.wants_initialized(&self.cx, group),
+            Event::Resynced { group, outcome } => {
+                self.resync.resynced(&mut self.cx, group, outcome);
+            }
             Event::StripeLost { group, stripe, .. } => {
-                self.report(Report::StripeLost {
+                self.cx.report(Report::StripeLost {
                     group,
                     stripe,
                     times: 1,
@@ -387,13 +331,19 @@ impl Pool {
                 batches,
                 outcome,
             } => self.lane_recovered(lane, batches, outcome),
-            Event::Checkpointed { lane } => self.lane_checkpointed(lane),
+            Event::Checkpointed { lane } => {
+                if !self.replacements.checkpointed(&mut self.cx, lane) {
+                    self.closing.checkpointed(lane);
+                }
+            }
             Event::JournalLeft { lane, seat } => {
-                self.lane_has_left(lane, seat);
-                self.journal_left(lane, seat);
+                self.leaving.lane_has_left(&self.cx, lane, seat);
+                if self.journal.left(&mut self.cx, lane, seat) {
+                    self.cx.commit(vec![OnDurable::SeatSpare(seat)]);
+                }
             }
             Event::JournalEmpty { lane } => {
-                self.empty_lanes.insert(lane);
+                self.closing.is_empty_in(lane);
             }
             Event::Scrubbed {
                 group,
@@ -409,25 +359,26 @@ impl Pool {
                     mended,
                     lost,
                 };
-                self.scrubbed(group, found, outcome);
+                self.scrub.scrubbed(&mut self.cx, group, found, outcome);
+                self.end_scrub();
             }
             Event::Converted {
                 group,
                 forms,
                 outcome,
                 ..
-            } => self.converted(group, forms, outcome),
-            Event::GroupsChanged(ref groups) => self.forms_may_have_changed(groups),
-            Event::BlocksLost(range) => self.blocks_lost(range),
-            Event::BlocksFound(range) => self.blocks_found(range),
+            } => self.elastic.converted(&self.cx, group, forms, outcome),
+            Event::GroupsChanged(ref groups) => self.elastic.may_have_changed(&self.cx, groups),
+            Event::BlocksLost(range) => self.losses.lost(&mut self.cx, range),
+            Event::BlocksFound(range) => self.losses.found(&mut self.cx, range),
             Event::BlockBad {
                 seat,
                 offset,
                 blocks,
                 ..
             } => {
-                self.count_bad(seat, blocks);
-                self.report(Report::BlockBad {
+                self.cx.count_bad(seat, blocks);
+                self.cx.report(Report::BlockBad {
                     seat,
                     blocks,
                     offset,
@@ -440,28 +391,41 @@ impl Pool {
                 blocks,
             } => {
                 self.fills.note_repaired(blocks);
-                self.report(Report::Repaired {
+                self.cx.report(Report::Repaired {
                     group,
                     stripe,
                     stripes: 1,
                     blocks,
                 });
             }
-            Event::PageLost { group, column } => self.page_lost(group, column),
-            Event::PageMended { seat, damaged, .. } => self.page_mended(seat, damaged),
+            Event::PageLost { group, column } => {
+                let scrub = &mut self.scrub;
+                scrub.page_lost(&mut self.cx, group, column, self.fills.is_idle());
+            }
+            Event::PageMended { seat, damaged, .. } => {
+                self.scrub.page_mended(&mut self.cx, seat, damaged);
+            }
             Event::DriveOld {
                 seat,
                 anchor,
                 newest,
-            } => self.drive_old(seat, anchor, newest),
-            Event::BlocksUnknown { group } => self.blocks_unknown(group),
-            Event::DrivesFail => self.fails_and_stays(),
-            Event::WantsRoom { freed, .. } => self.room_wanted(freed),
-            Event::Room(ref report) => self.room_reported((**report).clone()),
-            Event::Stalled { lane, fault } => self.lane_stalled(lane, fault),
+            } => self.scrub.drive_old(&mut self.cx, seat, anchor, newest),
+            Event::BlocksUnknown { group } => {
+                let scrub = &mut self.scrub;
+                scrub.blocks_unknown(&self.cx, group, self.fills.is_idle());
+            }
+            Event::DrivesFail => self.stalls.fails_and_stays(now),
+            Event::WantsRoom { freed, .. } => self.rooms.lane_wants(&mut self.cx, freed),
+            Event::Room(ref report) => {
+                self.rooms.lane_reports(&mut self.cx, (**report).clone());
+            }
+            Event::Stalled { lane, fault } => (self.stalls).lane_stalled(&mut self.cx, lane, fault),
             Event::Resumed { lane } => {
-                self.lane_resumed(lane);
-                self.retry_labels();
+                if self.stalls.lane_resumed(&mut self.cx, lane) {
+                    self.requeue_fills();
+                    self.write_refused_cell_pages();
+                }
+                self.cx.retry_labels();
             }
         }
         self.advance();
@@ -473,25 +437,18 @@ impl Pool {
     /// # Panics
     /// When `id` is not in flight.
     pub fn handle_completion(&mut self, now: Instant, id: IoId, last: Half, outcome: Outcome) {
-        self.now = now;
-        if self.forgotten.remove(&id).is_some() {
-            return;
+        self.cx.now = now;
+        let what = match self.cx.writes.ended(now, id, last, outcome) {
+            WriteEnd::Forgotten => return,
+            WriteEnd::Again(again) => return self.cx.act(again),
+            WriteEnd::Over(what) => what,
+        };
+        let seat = what.seat();
+        if !self.cx.writes.is_writing(seat) {
+            self.suspicions.answers(None, seat);
         }
-        let io = self.ios.remove(&id).expect("the write is in flight");
-        let seat = io.what.seat();
-        if (last, outcome) == (Half::Write, Err(Fault::Medium)) && io.tries < WRITE_RETRIES {
-            self.push_write(PoolIo {
-                since: now,
-                tries: io.tries + 1,
-                ..io
-            });
-            return;
-        }
-        if self.is_hanging(seat) && self.ios.values().all(|io| io.what.seat() != seat) {
-            self.drive_answers(None, seat);
-        }
-        match io.what {
-            PoolWrite::Label { seat } => self.label_written(seat, outcome),
+        match what {
+            PoolWrite::Label { seat } => self.cx.label_written(seat, outcome),
             PoolWrite::CellPage { seat, first_row } => {
                 self.cell_page_written(seat, first_row, outcome);
             }
@@ -500,26 +457,57 @@ impl Pool {
         self.advance();
     }
 
+    /// When to call [`handle_timeout`](Self::handle_timeout).
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let scrub = self.cx.facts.scrub.every_days > 0;
+        let times = [
+            self.suspicions.poll_timeout(),
+            suspicion::own_writes_at(&self.cx),
+            self.cx.labels.retry_at(),
+            self.stalls.try_at(),
+            self.meter.grant_at(),
+            self.rooms.poll_timeout(),
+            scrub.then(|| self.cx.now + SCRUB_PLAN_INTERVAL),
+        ];
+        times.into_iter().flatten().min()
+    }
+
+    /// The clock has reached [`poll_timeout`](Self::poll_timeout).
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.cx.now = now;
+        self.suspicions.trust_again(&mut self.cx);
+        self.give_up_journal_wipes();
+        self.suspicions.check_own_writes(&self.cx);
+        for seat in self.suspicions.decide(&mut self.cx) {
+            if self.cx.group_that_needs(seat).is_none() {
+                self.take_out(seat, OutReason::Hung, Vec::new());
+            } else {
+                self.suspicions.cannot_be_spared(&mut self.cx, seat);
+            }
+        }
+        self.advance();
+    }
+
     /// The next action.
     pub fn poll_action(&mut self) -> Option<PoolAction> {
-        self.actions.pop_front()
+        self.cx.actions.pop_front()
     }
 
     /// Whether nothing is in flight and nothing waits.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.ios.is_empty()
-            && self.labels.is_idle()
+        self.cx.writes.is_idle()
+            && self.cx.labels.is_idle()
             && self.fills.is_idle()
             && self.resync.is_idle()
-            && self.new_volumes.is_empty()
-            && self.initialization.is_idle()
+            && self.volumes.is_idle()
             && self.recovering.is_none()
             && self.scrub.is_idle()
             && self.elastic.is_idle()
             && !self.is_replacing()
             && self.growth.is_idle()
-            && self.actions.is_empty()
+            && self.cx.actions.is_empty()
     }
 
     /// Whether a fill waits or is in flight. Cells that cannot be filled do not count.
@@ -531,48 +519,50 @@ impl Pool {
     /// Whether parity is being computed again.
     #[must_use]
     pub fn is_resyncing(&self) -> bool {
-        self.resync.resyncing()
+        !self.resync.is_idle()
     }
 
     /// Closes the pool: fills in flight are abandoned, and the facts record "clean". The driver has stopped all
     /// clients' requests and flushed before.
     pub fn close(&mut self, now: Instant, ticket: Ticket) {
-        self.now = now;
-        self.closing = Some(ticket);
-        self.call_off_growth(PoolError::Closing);
-        self.stop_fills();
-        self.stop_scrub();
-        if !self.elastic.is_idle() {
-            self.tell_lanes(&Command::StopConverting { group: None });
-        }
-        self.checkpoint_to_close();
+        self.cx.now = now;
+        self.cx.closing = Some(ticket);
+        self.growth.call_off(&mut self.cx, PoolError::Closing);
+        self.fills.abandon_all(&mut self.cx);
+        self.scrub.stop(&mut self.cx);
+        self.elastic.stop(&mut self.cx);
+        (self.closing).checkpoint(&mut self.cx, !self.elastic.is_idle());
         self.advance();
-    }
-
-    /// While the pool is being closed: a checkpoint of each lane, which leaves its journal empty. Conversions have ended
-    /// before, because they log.
-    fn checkpoint_to_close(&mut self) {
-        let waits = self.closing.is_some() && self.checkpointing.is_none();
-        if waits && self.facts.regions.is_some() && self.elastic.is_idle() {
-            self.empty_lanes.clear();
-            self.checkpointing = Some((0..self.geometry.lanes()).collect());
-            self.tell_lanes(&Command::Checkpoint);
-        }
     }
 
     /// Advances everything that can proceed.
     fn advance(&mut self) {
-        self.retry_labels_when_due();
-        self.try_again_when_due();
-        self.ask_for_room_when_due();
+        loop {
+            self.pump_labels();
+            self.advance_once();
+            // A generation that no drive has to take is durable at once.
+            if !self.cx.labels.is_answered() {
+                return;
+            }
+        }
+    }
+
+    fn advance_once(&mut self) {
+        self.cx.retry_labels_when_due();
+        if let Some(TryAgain { fills }) = self.stalls.try_again(&mut self.cx) {
+            if fills {
+                self.requeue_fills();
+            }
+            self.write_refused_cell_pages();
+        }
+        self.rooms.ask_when_due(&mut self.cx);
         self.pump_fills();
-        self.pump_resync();
-        self.pump_scrub();
+        self.resync.pump(&mut self.cx);
+        self.scrub.pump(&mut self.cx);
         self.pump_elastic();
-        self.pump_zeroing();
-        self.pump_initialization();
+        self.pump_volumes();
         self.pump_replacements();
-        self.pump_meter();
+        self.meter.pump(&mut self.cx);
         self.complete_seats();
         self.pump_growth();
         self.pump_leaving();
@@ -580,76 +570,23 @@ impl Pool {
     }
 
     fn finish_closing(&mut self) {
-        if self.closing.is_some() {
-            self.note_scrub();
+        if self.cx.closing.is_some() {
+            self.scrub.note(&mut self.cx);
         }
-        self.checkpoint_to_close();
+        (self.closing).checkpoint(&mut self.cx, !self.elastic.is_idle());
         let quiet = self.fills.in_flight() == 0
             && self.elastic.is_idle()
-            && self.ios.is_empty()
-            && self.labels.is_idle()
-            && self.initialization.is_idle()
+            && self.cx.writes.is_idle()
+            && self.cx.labels.is_idle()
+            && !self.volumes.is_initializing()
             && self.resync.in_flight() == 0
             && self.scrub.in_flight() == 0
-            && self.checkpointing.as_ref().is_none_or(BTreeSet::is_empty);
-        if quiet && let Some(ticket) = self.closing.take() {
+            && self.closing.is_checkpointed();
+        if quiet && let Some(ticket) = self.cx.closing.take() {
             // Parity that has not been resynced yet is left to the next opening.
-            self.facts.clean = !self.resync.resyncing();
-            self.facts.journal_empty = self.empty_lanes.len() == usize::from(self.geometry.lanes());
-            self.commit(vec![OnDurable::Done(ticket, Ok(()))]);
-        }
-    }
-
-    fn write_durably(&mut self, what: PoolWrite, offset: u64, bytes: Vec<u8>) {
-        self.push_write(PoolIo {
-            what,
-            offset,
-            bytes: bytes.into(),
-            since: self.now,
-            tries: 0,
-        });
-    }
-
-    fn push_write(&mut self, io: PoolIo) {
-        self.next_io += 1;
-        let id = IoId(self.next_io);
-        self.actions.push_back(PoolAction::WriteDurably {
-            id,
-            seat: io.what.seat(),
-            offset: io.offset,
-            bytes: Arc::clone(&io.bytes),
-        });
-        self.ios.insert(id, io);
-    }
-
-    /// The seat's drive is out: do not wait for the pool's writes to it.
-    fn forget_ios(&mut self, seat: Seat) {
-        let there = self.ios.iter().filter(|(_, io)| io.what.seat() == seat);
-        let ids: Vec<IoId> = there.map(|(&id, _)| id).collect();
-        for id in ids {
-            self.ios.remove(&id);
-            self.forgotten.insert(id, seat);
-        }
-        self.labels.forget(seat);
-    }
-
-    fn report(&mut self, report: Report) {
-        self.actions.push_back(PoolAction::Report(report));
-    }
-
-    fn done(&mut self, ticket: Ticket, outcome: Result<(), PoolError>) {
-        self.actions.push_back(PoolAction::Done(ticket, outcome));
-    }
-
-    fn tell_lane(&mut self, group: u64, command: Command) {
-        let lane = self.geometry.lane_of(group);
-        self.actions.push_back(PoolAction::Lane(lane, command));
-    }
-
-    fn tell_lanes(&mut self, command: &Command) {
-        for lane in 0..self.geometry.lanes() {
-            self.actions
-                .push_back(PoolAction::Lane(lane, command.clone()));
+            self.cx.facts.clean = self.resync.is_idle();
+            self.cx.facts.journal_empty = self.closing.is_journal_empty(self.cx.geometry.lanes());
+            self.cx.commit(vec![OnDurable::Done(ticket, Ok(()))]);
         }
     }
 
@@ -657,15 +594,15 @@ impl Pool {
         match effect {
             OnDurable::Lanes(command) => {
                 if let Command::SeatIn(seat) | Command::Twin { with: seat, .. } = command {
-                    self.placement.joined(seat);
+                    self.cx.placement.joined(seat);
                 }
-                self.tell_lanes(&command);
+                self.cx.tell_lanes(&command);
             }
             OnDurable::Place {
                 group,
                 column,
                 cell,
-            } => self.tell_lane(
+            } => self.cx.tell_lane(
                 group,
                 Command::Settle {
                     group,
@@ -674,41 +611,24 @@ impl Pool {
                 },
             ),
             OnDurable::SeatSpare(seat) => self.seat_spare(seat),
-            OnDurable::Readmit(seat, columns) => self.readmit(seat, columns),
+            OnDurable::Readmit(seat, columns) => self.fills.readmit(&mut self.cx, seat, columns),
             OnDurable::Succeed(seat) => self.promoted(seat),
-            OnDurable::Vacate(seat) => self.vacate(seat),
-            OnDurable::Released(seat) => self.released(seat),
-            OnDurable::Grow(geometry) => self.grown(geometry),
+            OnDurable::Vacate(seat) => self.cx.vacate(seat),
+            OnDurable::Released(seat) => self.leaving.released(&mut self.cx, seat),
+            OnDurable::Grow(geometry) => self.growth.grown(&mut self.cx, geometry),
             OnDurable::Requeue => self.requeue_fills(),
             OnDurable::Recover { fresh, then } => self.recover_lanes(fresh, then),
-            OnDurable::Resync => self.begin_resync(),
-            OnDurable::CopiesAgree => self.tell_lanes(&Command::CopiesAgree),
-            OnDurable::VolumesChanged => self.actions.push_back(PoolAction::VolumesChanged),
+            OnDurable::Resync => self.resync.begin(&mut self.cx),
+            OnDurable::CopiesAgree => self.cx.tell_lanes(&Command::CopiesAgree),
+            OnDurable::VolumesChanged => self.cx.act(PoolAction::VolumesChanged),
             OnDurable::Freed(groups) => {
-                self.note_freed(&groups);
+                self.leaving.note_freed(&groups);
                 self.discard_freed(&groups);
             }
-            OnDurable::Initialized(groups) => self.tell_initialized(&groups, Ok(())),
-            OnDurable::Done(ticket, outcome) => self.done(ticket, outcome),
-            OnDurable::Report(report) => self.report(report),
+            OnDurable::Initialized(groups) => self.cx.tell_initialized(&groups, Ok(())),
+            OnDurable::Done(ticket, outcome) => self.cx.done(ticket, outcome),
+            OnDurable::Report(report) => self.cx.report(report),
         }
-    }
-
-    /// Seats of the layout, without waiting spares and vacant seats.
-    fn layout_seats(&self) -> impl Iterator<Item = Seat> + use<> {
-        let vacant = self.geometry.layout().vacant().to_vec();
-        let seats = (0..self.geometry.layout().drives()).map(Seat);
-        seats.filter(move |seat| !vacant.contains(seat))
-    }
-
-    /// The facts say something else about seats: their columns are elsewhere.
-    fn seats_changed(&mut self) {
-        self.placement.seats_are(&self.facts);
-    }
-
-    /// The facts say something else about which groups have content.
-    fn groups_changed(&mut self) {
-        self.placement.groups_are(&self.facts);
     }
 }
 

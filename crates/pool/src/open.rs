@@ -493,7 +493,7 @@ fn overtakes(one: &Label, other: &Label) -> Result<bool, OpenError> {
     let known = one.facts.seats.iter().any(|seat| seat.drive == other.drive);
     let missed = missed.count() + usize::from(!known);
     let pool = build(one.facts.clone(), one.generation)?;
-    let few = usize::from(pool.geometry.code().tolerance());
+    let few = usize::from(pool.cx.geometry.code().tolerance());
     let seats = other.facts.seats.iter();
     let counted_on = seats.filter(|seat| seat.state.takes_part()).count();
     let by_themselves = !takes_part(other, one.drive) && counted_on <= few;
@@ -574,7 +574,7 @@ impl Opening {
     /// The pool's facts as they will be, if no drive has to be in again.
     #[must_use]
     pub const fn facts(&self) -> &PoolFacts {
-        &self.pool.facts
+        &self.pool.cx.facts
     }
 
     /// Gives up the drives of these seats, if they are away: what only they have is lost.
@@ -618,7 +618,7 @@ impl Opening {
         } = self;
         let of_candidates = tables.extract_if(.., |seat, _| candidates.contains_key(seat));
         let of_candidates: BTreeMap<_, _> = of_candidates.collect();
-        let mut stale = pool.placement.load(&pool.facts, &tables);
+        let mut stale = pool.cx.placement.load(&pool.cx.facts, &tables);
         candidates.retain(|seat, _| !given_up.contains(seat));
         pool.read_journal_of(&candidates);
         if pool.waits_for_drives()
@@ -645,26 +645,26 @@ impl Opening {
         }
         pool.give_up(&given_up);
         let mut effects = pool.opening_effects();
-        effects.extend(pool.reopen_replacements());
-        pool.facts.clean = false;
-        pool.facts.journal_empty = false;
+        effects.extend(pool.replacements.reopen(&mut pool.cx));
+        pool.cx.facts.clean = false;
+        pool.cx.facts.journal_empty = false;
         for cell in stale {
-            let page = pool.placement.clear_entry(cell);
-            pool.write_cell_page(page);
+            let page = pool.cx.placement.clear_entry(cell);
+            pool.cx.write_cell_page(page);
         }
         let mut then = vec![OnDurable::VolumesChanged, OnDurable::Done(ticket, Ok(()))];
         // A drive that was to succeed one that is out takes the seat, and is rebuilt.
         then.extend(heirs.into_iter().map(OnDurable::SeatSpare));
         then.push(OnDurable::Requeue);
         // Replaying a journal makes parity right; without a journal parity is computed again.
-        then.push(if unclean && pool.facts.regions.is_none() {
+        then.push(if unclean && pool.cx.facts.regions.is_none() {
             OnDurable::Resync
         } else {
             OnDurable::CopiesAgree
         });
         effects.push(OnDurable::Recover { fresh: false, then });
-        pool.level_labels(slots, &lagging, &newest);
-        pool.commit(effects);
+        pool.cx.level_labels(slots, &lagging, &newest);
+        pool.cx.commit(effects);
         Ok(pool)
     }
 }
@@ -674,8 +674,8 @@ impl Pool {
     /// Seats of the layout whose drive is out and may have data that no other drive has: all but those whose drives were
     /// given up.
     fn away(&self, given_up: &BTreeSet<Seat>) -> Vec<Seat> {
-        let away = self.layout_seats().filter(|seat| {
-            let facts = &self.facts.seats[seat.index()];
+        let away = self.cx.layout_seats().filter(|seat| {
+            let facts = &self.cx.facts.seats[seat.index()];
             let is_out = matches!(facts.state, SeatState::Out { .. });
             is_out && !facts.is_given_up() && !given_up.contains(seat)
         });
@@ -684,7 +684,8 @@ impl Pool {
 
     /// A group of a volume that cannot be read.
     fn unreadable_group(&mut self) -> Option<u64> {
-        let (placement, geometry, plans) = (&self.placement, &self.geometry, &mut self.plans);
+        let (placement, geometry, plans) =
+            (&self.cx.placement, &self.cx.geometry, &mut self.cx.plans);
         let lost = placement.lacking().filter(|&group| {
             let readable = placement.readable(group, &[]);
             !is_recoverable(geometry, plans, group, &readable)
@@ -702,9 +703,9 @@ impl Pool {
     /// batch survives losses, which are as many as a stripe survives.
     fn may_have_the_journal(&self, away: &[Seat]) -> bool {
         let needed = away.iter().filter(|seat| {
-            self.facts.seats[seat.index()].in_journal && !self.journal_sources.contains(seat)
+            self.cx.facts.seats[seat.index()].in_journal && !self.journal.sources.contains(seat)
         });
-        needed.count() > usize::from(self.geometry.code().tolerance())
+        needed.count() > usize::from(self.cx.geometry.code().tolerance())
     }
 
     /// If more drives are out than a batch of the journal survives, the journal of those that were found is read, too.
@@ -712,11 +713,11 @@ impl Pool {
     fn read_journal_of(&mut self, candidates: &BTreeMap<Seat, Candidate>) {
         let needed = self.away(&BTreeSet::new());
         let needed = { needed.into_iter() }
-            .filter(|seat| self.facts.seats[seat.index()].in_journal)
+            .filter(|seat| self.cx.facts.seats[seat.index()].in_journal)
             .collect::<BTreeSet<Seat>>();
-        if needed.len() > usize::from(self.geometry.code().tolerance()) {
+        if needed.len() > usize::from(self.cx.geometry.code().tolerance()) {
             let found = candidates.keys().copied();
-            self.journal_sources = found.filter(|seat| needed.contains(seat)).collect();
+            self.journal.sources = found.filter(|seat| needed.contains(seat)).collect();
         }
     }
 
@@ -737,7 +738,7 @@ impl Pool {
     ) -> Option<(Self, Vec<Cell>)> {
         let mut levels: BTreeMap<u64, Vec<Seat>> = BTreeMap::new();
         for seat in self.away(&BTreeSet::new()) {
-            let state = self.facts.seats[seat.index()].state;
+            let state = self.cx.facts.seats[seat.index()].state;
             let since = match (candidates.get(&seat), state) {
                 (Some(candidate), _) => candidate.since,
                 (None, SeatState::Out { since, .. }) => since,
@@ -746,12 +747,12 @@ impl Pool {
             levels.entry(since).or_default().push(seat);
         }
         // Found or not: the drives of a level were in use when those of the level before it left.
-        let mut then = self.facts.clone();
+        let mut then = self.cx.facts.clone();
         let mut tables = tables.clone();
         let mut back = Vec::new();
         for (_, seats) in levels.into_iter().rev() {
-            let mut pool = build(then.clone(), self.generation).ok()?;
-            pool.placement.load(&then, &tables);
+            let mut pool = build(then.clone(), self.cx.labels.generation()).ok()?;
+            pool.cx.placement.load(&then, &tables);
             if pool.unreadable_group().is_none() {
                 break;
             }
@@ -766,26 +767,26 @@ impl Pool {
                 }
             }
         }
-        let mut facts = self.facts.clone();
+        let mut facts = self.cx.facts.clone();
         for seat in &back {
             facts.seats[seat.index()] = candidates[seat].facts.clone();
         }
-        let mut pool = build(facts, self.generation).ok()?;
-        pool.journal_sources.clone_from(&self.journal_sources);
-        let stale = pool.placement.load(&pool.facts, &tables);
+        let mut pool = build(facts, self.cx.labels.generation()).ok()?;
+        pool.journal.sources.clone_from(&self.journal.sources);
+        let stale = pool.cx.placement.load(&pool.cx.facts, &tables);
         if back.is_empty() || pool.waits_for_drives() {
             return None;
         }
         let columns = back
             .iter()
-            .flat_map(|&seat| pool.placement.columns_on(seat));
+            .flat_map(|&seat| pool.cx.placement.columns_on(seat));
         let groups: BTreeSet<u64> = columns.map(|(group, _)| group).collect();
         for group in groups {
             // Copies of pages may be older there, or torn: they are compared.
-            pool.scrub_for(group);
+            pool.scrub.scrub_for(&pool.cx, group, pool.fills.is_idle());
         }
         for seat in back {
-            pool.report(Report::DriveTakenBack { seat });
+            pool.cx.report(Report::DriveTakenBack { seat });
         }
         Some((pool, stale))
     }
@@ -793,20 +794,20 @@ impl Pool {
     /// The drives of these seats are given up.
     fn give_up(&mut self, seats: &BTreeSet<Seat>) {
         for &seat in seats {
-            if let Some(facts) = self.facts.seats.get_mut(seat.index())
+            if let Some(facts) = self.cx.facts.seats.get_mut(seat.index())
                 && let SeatState::Out { reason, .. } = &mut facts.state
             {
                 *reason = OutReason::FailedByAdministrator;
             }
         }
-        self.seats_changed();
+        self.cx.seats_changed();
     }
 
     /// Seats with the paths of their drives, for errors.
     fn named(&self, seats: &[Seat]) -> String {
         let name = |&seat: &Seat| {
-            let number = self.facts.number(seat);
-            named(number, &self.facts.seats[seat.index()])
+            let number = self.cx.facts.number(seat);
+            named(number, &self.cx.facts.seats[seat.index()])
         };
         seats.iter().map(name).collect::<Vec<_>>().join(", ")
     }
@@ -815,7 +816,7 @@ impl Pool {
 impl Pool {
     /// The report on a drive that is smaller than its label states.
     fn cut_drive(&self, seat: Seat) -> Option<Report> {
-        let facts = &self.facts.seats[seat.index()];
+        let facts = &self.cx.facts.seats[seat.index()];
         Some(Report::DriveCut {
             seat,
             label_bytes: facts.size_bytes,
@@ -826,19 +827,20 @@ impl Pool {
     /// Actions that give the lanes their state at opening.
     fn opening_effects(&self) -> Vec<OnDurable> {
         let mut effects = Vec::new();
-        if !self.facts.uninitialized.is_empty() && !seeded::is(SeededFault::UninitializedForgotten)
+        if !self.cx.facts.uninitialized.is_empty()
+            && !seeded::is(SeededFault::UninitializedForgotten)
         {
-            let runs = self.facts.uninitialized.clone();
+            let runs = self.cx.facts.uninitialized.clone();
             effects.push(OnDurable::Lanes(Command::Uninitialized(runs)));
         }
         // Vacant seats, too: lanes have no drive there.
-        for seat in (0..self.geometry.layout().drives()).map(Seat) {
-            match self.facts.seats[seat.index()].state {
+        for seat in (0..self.cx.geometry.layout().drives()).map(Seat) {
+            match self.cx.facts.seats[seat.index()].state {
                 SeatState::Current | SeatState::Waiting => {}
                 SeatState::Filling => effects.push(OnDurable::Lanes(Command::SeatIn(seat))),
                 SeatState::Out { since, reason } => {
                     effects.push(OnDurable::Lanes(Command::SeatOut(seat)));
-                    if since == self.generation + 1 {
+                    if since == self.cx.labels.generation() + 1 {
                         effects.push(OnDurable::Report(Report::DriveOut {
                             seat,
                             reason,
@@ -849,7 +851,7 @@ impl Pool {
                 }
             }
         }
-        for record in self.placement.records() {
+        for record in self.cx.placement.records() {
             let (cell, (group, column)) = (record.cell, record.key);
             effects.push(OnDurable::Place {
                 group,

@@ -19,21 +19,21 @@ pub(super) struct Recovering {
 impl Pool {
     pub(super) fn recover_lanes(&mut self, fresh: bool, then: Vec<OnDurable>) {
         self.recovering = Some(Recovering {
-            lanes: (0..self.geometry.lanes()).collect(),
+            lanes: (0..self.cx.geometry.lanes()).collect(),
             failed: None,
             then,
         });
         let (sources, others): (Vec<Seat>, Vec<Seat>) =
-            { self.seats_gone() }.partition(|seat| self.journal_sources.contains(seat));
+            { self.cx.seats_gone() }.partition(|seat| self.journal.sources.contains(seat));
         let gone = others.into_iter().filter(|seat| {
-            let facts = &self.facts.seats[seat.index()];
+            let facts = &self.cx.facts.seats[seat.index()];
             !facts.in_journal || facts.is_given_up()
         });
         let gone = gone.collect();
-        self.journal_is_read();
-        self.limit_lanes();
-        self.tell_lanes(&Command::Recover {
-            incarnation: self.generation,
+        self.journal.is_read(&mut self.cx);
+        self.rooms.limit_lanes(&mut self.cx);
+        self.cx.tell_lanes(&Command::Recover {
+            incarnation: self.cx.labels.generation(),
             fresh,
             gone,
             sources,
@@ -42,7 +42,7 @@ impl Pool {
 
     pub(super) fn lane_recovered(&mut self, lane: u16, batches: u64, outcome: Outcome) {
         if batches > 0 {
-            self.report(Report::Replayed { lane, batches });
+            self.cx.report(Report::Replayed { lane, batches });
         }
         let Some(recovering) = &mut self.recovering else {
             return;
@@ -57,19 +57,17 @@ impl Pool {
         let Some(Recovering { failed, then, .. }) = self.recovering.take() else {
             return;
         };
-        self.recovered = failed.is_none();
-        if self.recovered {
-            self.start_rooms();
-            self.tell_lost();
-            self.tell_steer();
-            self.resume_scrub();
-            self.count_forms();
+        self.cx.recovered = failed.is_none();
+        if self.cx.recovered {
+            self.rooms.lanes_are_ready(&mut self.cx);
+            self.care_begins();
+            self.elastic.count(&self.cx);
         }
         for effect in then {
             match (failed, effect) {
                 (None, effect) => self.carry_out(effect),
                 (Some((lane, fault)), OnDurable::Done(ticket, _)) => {
-                    self.done(ticket, Err(not_recovered(lane, fault)));
+                    self.cx.done(ticket, Err(not_recovered(lane, fault)));
                 }
                 (Some(_), _) => {}
             }

@@ -1,10 +1,28 @@
 //! Scrub: every written block is read and compared with its checksum, group by group.
 //!
-//! The labels record the progress of a scrub once a minute and when the pool is closed, so that the scrub continues
-//! there at the next opening. A scrub can be planned every so many days. The days are counted by the wall clock, which
-//! the driver supplies ([`Pool::handle_wall_clock`]) and which is used for nothing else. The lanes make scrubs give way
-//! to clients (`lane/jobs/`).
+//! A group is scrubbed as part of a scrub of all volumes, or by itself because something in it is unknown or could not be
+//! recovered. The lanes make scrubs give way to clients (`lane/jobs/`).
+//!
+//! Input: commands, the wall clock, what lanes find, and the ends of the scrubs of groups. Output: [`Command::Scrub`] and
+//! [`Command::AbandonScrub`] to lanes, the progress in the facts, reports and answers to commands. When a scrub of all
+//! volumes is over ([`Scrub::over`]), `Pool` has the lost blocks counted before the scrub ends ([`Scrub::end`]).
+//!
+//! The phases of a scrub of all volumes:
+//!
+//! ```text
+//! resting ── begin ──► running
+//! running ── end ──► resting
+//! running ── stop ──► stopped
+//! ```
+//!
+//! It is stopped when the pool is closed. The labels record its progress then and once a minute, so that it continues
+//! there at the next opening. It can be planned every so many days. The days are counted by the wall clock, which the
+//! driver supplies and which is used for nothing else.
+//!
+//! Invariant: while no scrub of all volumes is under way, no group waits for one, and groups in flight are scrubbed by
+//! themselves.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -13,7 +31,8 @@ use format::runs;
 use plan::SubStripePlans;
 use plan::action::Command;
 
-use super::{OnDurable, Pool, PoolError, Report, Ticket};
+use super::context::Context;
+use super::{OnDurable, PoolError, Report, Ticket};
 
 /// Groups in flight at a time, over all lanes: a scrub should have little effect on clients.
 const SCRUBBING_MAX: usize = 2;
@@ -61,36 +80,56 @@ pub(super) struct Found {
     pub(super) lost: u64,
 }
 
-/// The scrub under way, or the last one.
+/// The phase of the scrub of all volumes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Phase {
+    /// None has begun, or the last one has ended.
+    #[default]
+    Resting,
+    Running,
+    /// The pool is being closed. `next`: the group that would have been next.
+    Stopped {
+        next: u64,
+    },
+}
+
+/// A group that a lane scrubs.
+#[derive(Clone, Copy, Debug)]
+struct InFlight {
+    /// By itself: it is not part of the scrub of all volumes.
+    alone: bool,
+    /// The lane has the command to abandon it, because the group is needed.
+    let_go: bool,
+}
+
+/// The scrub under way, or the last one, and groups that are scrubbed by themselves.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scrub {
+    phase: Phase,
+    /// An administrator has paused it.
+    paused: bool,
+    /// Groups that wait for the scrub of all volumes.
     waiting: BTreeSet<u64>,
-    /// Groups with a page to reconstruct; no command waits for these.
+    /// Groups that wait to be scrubbed by themselves: a page is to be reconstructed. No command waits for these.
     lost_pages: BTreeSet<u64>,
-    /// Groups in which blocks without a known checksum were found.
-    found_unknown: BTreeSet<u64>,
-    /// Copies of pages that were damaged, and that were older than others, by drive.
-    pages_mended: BTreeMap<Seat, (u64, u64)>,
-    /// Drives whose journal is older than their label.
-    old_drives: BTreeSet<Seat>,
-    /// Groups in flight that are not part of the scrub of all volumes.
-    beside: BTreeSet<u64>,
-    in_flight: BTreeSet<u64>,
-    /// Those of them that lanes are to abandon, because the groups are needed.
-    let_go: BTreeSet<u64>,
+    in_flight: BTreeMap<u64, InFlight>,
     tickets: Vec<Ticket>,
-    /// Set when the pool is being closed: the group that would have been next.
-    stopped_at: Option<u64>,
-    /// A scrub has begun and not ended.
-    running: bool,
+    progress: ScrubProgress,
     /// When its progress was last recorded.
     noted: Instant,
     /// The last value of the wall clock.
     unix_seconds: Option<u64>,
-    paused: bool,
-    progress: ScrubProgress,
+    /// Groups in which blocks without a known checksum were found.
+    found_unknown: BTreeSet<u64>,
+    /// Groups with blocks that could not be recovered from the drives that were there.
+    unrecovered: BTreeSet<u64>,
+    /// Copies of pages that were damaged, and that were older than others, by drive.
+    pages_mended: BTreeMap<Seat, (u64, u64)>,
+    /// Drives whose journal is older than their label.
+    old_drives: BTreeSet<Seat>,
 }
 
+/// Questions.
 impl Scrub {
     pub(super) fn is_idle(&self) -> bool {
         self.in_flight.is_empty()
@@ -100,51 +139,48 @@ impl Scrub {
 
     /// Whether a lane scrubs the group.
     pub(super) fn is_scrubbing(&self, group: u64) -> bool {
-        self.in_flight.contains(&group)
+        self.in_flight.contains_key(&group)
     }
 
     pub(super) fn in_flight(&self) -> usize {
         self.in_flight.len()
     }
+
+    /// The scrub of all volumes under way, or the last one.
+    pub(super) const fn progress(&self) -> &ScrubProgress {
+        &self.progress
+    }
+
+    /// Whether a scrub of all volumes has begun, has not ended, and is paused.
+    pub(super) const fn is_paused(&self, cx: &Context) -> bool {
+        !matches!(self.phase, Phase::Resting) && (self.paused || cx.facts.steer.paused)
+    }
+
+    /// The lost blocks that the scrub of all volumes has found, if it has just scrubbed its last group.
+    pub(super) fn over(&self) -> Option<u64> {
+        let over =
+            self.phase == Phase::Running && self.in_flight.is_empty() && self.waiting.is_empty();
+        over.then_some(self.progress.lost)
+    }
 }
 
-impl Pool {
-    /// The scrub under way, or the last one.
-    #[must_use]
-    pub const fn scrub_progress(&self) -> &ScrubProgress {
-        &self.scrub.progress
-    }
-
-    /// Whether a scrub is under way.
-    #[must_use]
-    pub fn is_scrubbing(&self) -> bool {
-        !self.scrub.is_idle()
-    }
-
-    /// Whether a scrub has begun, has not ended, and is paused.
-    #[must_use]
-    pub const fn is_scrub_paused(&self) -> bool {
-        self.scrub.running && (self.scrub.paused || self.facts.steer.paused)
-    }
-
-    /// Begins a scrub of all volumes; `ticket` is done when it has ended.
+/// A scrub of all volumes, from its beginning to its end.
+impl Scrub {
+    /// Begins a scrub of all volumes, unless one is under way; `ticket` is done when it has ended.
     ///
     /// # Errors
     /// [`PoolError::NoChecksums`] when the pool has none.
-    pub fn scrub(&mut self, now: Instant, ticket: Ticket) -> Result<(), PoolError> {
-        self.now = now;
-        if self.facts.regions.is_none() {
+    pub(super) fn command(&mut self, cx: &mut Context, ticket: Ticket) -> Result<(), PoolError> {
+        if cx.facts.regions.is_none() {
             return Err(PoolError::NoChecksums);
         }
-        if std::mem::take(&mut self.scrub.paused) {
-            self.rate_scrub_from_now();
+        if std::mem::take(&mut self.paused) {
+            self.rate_from_now(cx.now);
         }
-        self.scrub.tickets.push(ticket);
-        if !self.scrub.running {
-            self.begin_scrub();
+        self.tickets.push(ticket);
+        if self.phase == Phase::Resting {
+            self.begin(cx);
         }
-        self.advance();
-        self.scrub_ended();
         Ok(())
     }
 
@@ -152,102 +188,95 @@ impl Pool {
     ///
     /// # Errors
     /// [`PoolError::NoChecksums`] when there is nothing to compare with.
-    pub fn plan_scrub(
-        &mut self,
-        now: Instant,
+    pub(super) fn plan(
+        &self,
+        cx: &mut Context,
         every_days: u32,
         ticket: Ticket,
     ) -> Result<(), PoolError> {
-        self.now = now;
-        if self.facts.regions.is_none() {
+        if cx.facts.regions.is_none() {
             return Err(PoolError::NoChecksums);
         }
-        let from = self.scrub.unix_seconds;
-        let facts = &mut self.facts.scrub;
+        let facts = &mut cx.facts.scrub;
         facts.every_days = every_days;
-        facts.counted_from = facts.counted_from.or(from);
-        self.commit(vec![OnDurable::Done(ticket, Ok(()))]);
-        self.advance();
+        facts.counted_from = facts.counted_from.or(self.unix_seconds);
+        cx.commit(vec![OnDurable::Done(ticket, Ok(()))]);
         Ok(())
     }
 
-    /// The wall clock: begins a scrub if one is due. A clock that jumps makes a scrub come sooner or later, and does no
-    /// other harm.
-    pub fn handle_wall_clock(&mut self, now: Instant, unix_seconds: u64) {
-        self.now = now;
-        self.scrub.unix_seconds = Some(unix_seconds);
-        let facts = &mut self.facts.scrub;
-        if facts.every_days == 0 || self.scrub.running || self.closing.is_some() || !self.recovered
-        {
-            return;
+    /// The wall clock: begins a scrub if one is due, and returns whether it has. A clock that jumps makes a scrub come
+    /// sooner or later, and does no other harm.
+    pub(super) fn wall_clock(&mut self, cx: &mut Context, unix_seconds: u64) -> bool {
+        self.unix_seconds = Some(unix_seconds);
+        let facts = &mut cx.facts.scrub;
+        let begins = self.phase == Phase::Resting && cx.closing.is_none() && cx.recovered;
+        if facts.every_days == 0 || !begins {
+            return false;
         }
         let from = *facts.counted_from.get_or_insert(unix_seconds);
         let due = from.saturating_add(u64::from(facts.every_days) * DAY_SECONDS);
         // A scrub that ended in the future: the clock was wrong then.
-        if unix_seconds >= due || from > unix_seconds.saturating_add(DAY_SECONDS) {
-            self.begin_scrub();
-            self.advance();
-            self.scrub_ended();
+        let is_due = unix_seconds >= due || from > unix_seconds.saturating_add(DAY_SECONDS);
+        if is_due {
+            self.begin(cx);
         }
+        is_due
     }
 
-    fn begin_scrub(&mut self) {
-        self.begin_scrub_at(0);
-        let groups = self.scrub.progress.groups_total;
-        self.report(Report::ScrubBegins { groups });
-        let facts = &mut self.facts.scrub;
-        facts.next_group = Some(0);
-        (facts.blocks, facts.bad, facts.failed) = (0, 0, 0);
-        (facts.mended, facts.lost) = (0, 0);
-        self.commit(Vec::new());
+    fn begin(&mut self, cx: &mut Context) {
+        self.begin_at(cx, 0);
+        let groups = self.progress.groups_total;
+        cx.report(Report::ScrubBegins { groups });
+        self.record(cx, 0);
+        cx.commit(Vec::new());
     }
 
-    fn begin_scrub_at(&mut self, group: u64) {
-        let groups: BTreeSet<u64> = self.placement.groups().all().collect();
+    fn begin_at(&mut self, cx: &Context, group: u64) {
+        let groups: BTreeSet<u64> = cx.placement.groups().all().collect();
         let groups_total = groups.len() as u64;
-        self.scrub.waiting = groups.range(group..).copied().collect();
-        self.scrub.running = true;
-        self.scrub.noted = self.now;
-        self.scrub.progress = ScrubProgress {
-            groups_done: groups_total - self.scrub.waiting.len() as u64,
+        self.waiting = groups.range(group..).copied().collect();
+        if self.phase == Phase::Resting {
+            self.phase = Phase::Running;
+        }
+        self.noted = cx.now;
+        self.progress = ScrubProgress {
+            groups_done: groups_total - self.waiting.len() as u64,
             groups_total,
-            began: self.now,
+            began: cx.now,
             ..ScrubProgress::default()
         };
-        self.rate_scrub_from_now();
+        self.rate_from_now(cx.now);
     }
 
     /// After opening: a scrub that was under way continues at its recorded group.
-    pub(super) fn resume_scrub(&mut self) {
-        let Some(group) = self.facts.scrub.next_group else {
+    pub(super) fn resume(&mut self, cx: &mut Context) {
+        let Some(group) = cx.facts.scrub.next_group else {
             return;
         };
-        self.begin_scrub_at(group);
-        let facts = &self.facts.scrub;
-        let progress = &mut self.scrub.progress;
+        self.begin_at(cx, group);
+        let (facts, progress) = (&cx.facts.scrub, &mut self.progress);
         progress.blocks = facts.blocks;
         progress.bad = facts.bad;
         progress.failed = facts.failed;
         progress.mended = facts.mended;
         progress.lost = facts.lost;
-        self.rate_scrub_from_now();
-        self.report(Report::ScrubResumed { group });
-        self.scrub_ended();
+        self.rate_from_now(cx.now);
+        cx.report(Report::ScrubResumed { group });
     }
 
     /// Records the progress of the scrub in the facts, for the next generation that is written.
-    pub(super) fn note_scrub(&mut self) {
-        if !self.scrub.running {
-            return;
-        }
-        let done = |groups: &BTreeSet<u64>| groups.first().copied().unwrap_or(u64::MAX);
-        let waiting = self
-            .scrub
-            .stopped_at
-            .unwrap_or_else(|| done(&self.scrub.waiting));
-        let next = done(&self.scrub.in_flight).min(waiting);
-        let progress = &self.scrub.progress;
-        let facts = &mut self.facts.scrub;
+    pub(super) fn note(&self, cx: &mut Context) {
+        let waiting = match self.phase {
+            Phase::Resting => return,
+            Phase::Running => self.waiting.first().copied().unwrap_or(u64::MAX),
+            Phase::Stopped { next } => next,
+        };
+        let in_flight = self.in_flight.keys().next().copied();
+        self.record(cx, in_flight.unwrap_or(u64::MAX).min(waiting));
+    }
+
+    fn record(&self, cx: &mut Context, next: u64) {
+        let (facts, progress) = (&mut cx.facts.scrub, &self.progress);
         facts.next_group = Some(next);
         facts.blocks = progress.blocks;
         facts.bad = progress.bad;
@@ -257,197 +286,240 @@ impl Pool {
     }
 
     /// Pauses the scrub, or resumes it.
-    pub fn pause_scrub(&mut self, now: Instant, paused: bool) {
-        self.now = now;
-        self.scrub.paused = paused;
-        self.rate_scrub_from_now();
-        self.advance();
+    pub(super) fn pause(&mut self, now: Instant, paused: bool) {
+        self.paused = paused;
+        self.rate_from_now(now);
     }
 
-    pub(super) fn rate_scrub_from_now(&mut self) {
-        let progress = &mut self.scrub.progress;
-        progress.rate_from = (self.now, progress.groups_done, progress.blocks);
+    pub(super) fn rate_from_now(&mut self, now: Instant) {
+        let progress = &mut self.progress;
+        progress.rate_from = (now, progress.groups_done, progress.blocks);
     }
 
-    /// These groups belong to no volume any more: they need not be scrubbed.
-    pub(super) fn leave_unscrubbed(&mut self, groups: &[(u64, u64)]) {
-        let freed = |group: &u64| runs::run_of(groups, *group).is_some();
-        self.scrub.lost_pages.retain(|group| !freed(group));
-        self.unrecovered.retain(|group| !freed(group));
-        let before = self.scrub.waiting.len();
-        self.scrub.waiting.retain(|group| !freed(group));
-        self.scrub.progress.groups_total -= (before - self.scrub.waiting.len()) as u64;
-        self.scrub_ended();
+    /// The scrub is over: it ends.
+    pub(super) fn end(&mut self, cx: &mut Context) {
+        self.phase = Phase::Resting;
+        let facts = &mut cx.facts.scrub;
+        facts.next_group = None;
+        facts.counted_from = self.unix_seconds.or(facts.counted_from);
+        cx.commit(Vec::new());
+        let progress = &mut self.progress;
+        progress.ended = Some(cx.now);
+        cx.report(Report::ScrubEnds {
+            blocks: progress.blocks,
+            bad: progress.bad,
+            mended: progress.mended,
+            lost: progress.lost,
+            failed: progress.failed,
+        });
+        for ticket in std::mem::take(&mut self.tickets) {
+            cx.done(ticket, Ok(()));
+        }
     }
 
-    pub(super) fn stop_scrub(&mut self) {
+    /// The pool is being closed: no group is scrubbed any more. Lanes finish those in flight.
+    pub(super) fn stop(&mut self, cx: &mut Context) {
         // Scrubs that do not go on, or only slowly, must not delay the end.
-        let steer = &self.facts.steer;
+        let steer = &cx.facts.steer;
         let abandons = steer.paused || steer.rate_bytes.is_some();
-        if self.scrub.running {
-            let mut next = self.scrub.waiting.first().copied();
+        if self.phase != Phase::Resting {
+            let mut next = self.waiting.first().copied();
             if abandons {
-                let mut own = self.scrub.in_flight.difference(&self.scrub.beside);
-                next = own.next().copied().into_iter().chain(next).min();
+                let mut own = self.in_flight.iter().filter(|(_, of)| !of.alone);
+                let own = own.next().map(|(&group, _)| group);
+                next = own.into_iter().chain(next).min();
             }
-            self.scrub.stopped_at = Some(next.unwrap_or(u64::MAX));
+            let next = next.unwrap_or(u64::MAX);
+            self.phase = Phase::Stopped { next };
         }
         if abandons {
-            for group in self.scrub.in_flight.clone() {
-                self.tell_lane(group, Command::AbandonScrub { group });
+            for &group in self.in_flight.keys() {
+                cx.tell_lane(group, Command::AbandonScrub { group });
             }
         }
-        self.scrub.waiting.clear();
-        self.scrub.lost_pages.clear();
-        for ticket in std::mem::take(&mut self.scrub.tickets) {
-            self.done(ticket, Err(PoolError::Closing));
+        self.waiting.clear();
+        self.lost_pages.clear();
+        for ticket in std::mem::take(&mut self.tickets) {
+            cx.done(ticket, Err(PoolError::Closing));
+        }
+    }
+}
+
+/// The groups.
+impl Scrub {
+    pub(super) fn pump(&mut self, cx: &mut Context) {
+        if cx.facts.steer.paused {
+            return;
+        }
+        while self.in_flight.len() < SCRUBBING_MAX
+            && cx.recovered
+            && let Some(group) = self.lost_pages.pop_first()
+        {
+            self.start(cx, group, true);
+        }
+        while !self.paused
+            && self.in_flight.len() < SCRUBBING_MAX
+            && let Some(group) = self.waiting.pop_first()
+        {
+            self.start(cx, group, false);
         }
     }
 
-    pub(super) fn pump_scrub(&mut self) {
-        let paused = self.facts.steer.paused;
-        while !paused
-            && self.scrub.in_flight.len() < SCRUBBING_MAX
-            && self.recovered
-            && let Some(group) = self.scrub.lost_pages.pop_first()
-        {
-            if self.scrub.in_flight.insert(group) {
-                self.scrub.beside.insert(group);
-                self.tell_lane(group, Command::Scrub { group });
+    fn start(&mut self, cx: &mut Context, group: u64, alone: bool) {
+        match self.in_flight.entry(group) {
+            Entry::Vacant(entry) => {
+                entry.insert(InFlight {
+                    alone,
+                    let_go: false,
+                });
+                cx.tell_lane(group, Command::Scrub { group });
             }
-        }
-        while !paused
-            && !self.scrub.paused
-            && self.scrub.in_flight.len() < SCRUBBING_MAX
-            && let Some(group) = self.scrub.waiting.pop_first()
-        {
-            // A group that is already scrubbed for another reason counts for this scrub, too.
-            self.scrub.beside.remove(&group);
-            if self.scrub.in_flight.insert(group) {
-                self.tell_lane(group, Command::Scrub { group });
-            }
+            // A group that is already scrubbed for another reason counts for the scrub of all volumes, too.
+            Entry::Occupied(mut entry) => entry.get_mut().alone &= alone,
         }
     }
 
     /// Abandons the scrub of a group, which is scrubbed again later.
-    pub(super) fn let_scrub_go(&mut self, group: u64) {
-        if self.scrub.is_scrubbing(group) && self.scrub.let_go.insert(group) {
-            self.tell_lane(group, Command::AbandonScrub { group });
+    pub(super) fn let_go(&mut self, cx: &mut Context, group: u64) {
+        if let Some(of) = self.in_flight.get_mut(&group)
+            && !std::mem::replace(&mut of.let_go, true)
+        {
+            cx.tell_lane(group, Command::AbandonScrub { group });
         }
     }
 
-    pub(super) fn scrubbed(&mut self, group: u64, found: Found, outcome: Outcome) {
-        if !self.scrub.in_flight.remove(&group) {
+    /// The scrub of a group has ended.
+    pub(super) fn scrubbed(
+        &mut self,
+        cx: &mut Context,
+        group: u64,
+        found: Found,
+        outcome: Outcome,
+    ) {
+        let Some(InFlight { alone, let_go }) = self.in_flight.remove(&group) else {
+            return;
+        };
+        let abandoned = outcome == Err(Fault::Shutdown);
+        let stopped = matches!(self.phase, Phase::Stopped { .. });
+        if abandoned && let_go && !stopped {
+            self.wait_again(cx, group, alone);
             return;
         }
-        let let_go = self.scrub.let_go.remove(&group) && outcome == Err(Fault::Shutdown);
-        if let_go && self.scrub.stopped_at.is_none() {
-            self.scrub_later(group);
-            return;
-        }
-        if self.scrub.beside.remove(&group) {
-            self.scrub_ended();
-            return;
-        }
-        if self.scrub.stopped_at.is_some() && outcome == Err(Fault::Shutdown) {
-            // The next opening scrubs the group from its beginning.
+        // An abandoned group is scrubbed from its beginning by the next opening.
+        if alone || abandoned && stopped {
             return;
         }
         // The columns that are present agree, but data that only lost columns have is not checked.
-        let failed = outcome.is_err() || self.is_lost(group, &mut SubStripePlans::default());
-        let progress = &mut self.scrub.progress;
+        let failed = outcome.is_err() || cx.is_lost(group, &mut SubStripePlans::default());
+        let progress = &mut self.progress;
         progress.groups_done += 1;
         progress.blocks += found.blocks;
         progress.bad += found.bad;
         progress.mended += found.mended;
         progress.lost += found.lost;
         progress.failed += u64::from(failed);
-        if self.scrub.running && self.now.since(self.scrub.noted) >= NOTE_EVERY {
-            self.scrub.noted = self.now;
-            self.note_scrub();
-            self.commit(Vec::new());
+        if cx.now.since(self.noted) >= NOTE_EVERY {
+            self.noted = cx.now;
+            self.note(cx);
+            cx.commit(Vec::new());
         }
-        self.scrub_ended();
     }
 
     /// The scrub of a group was abandoned: it waits again, unless it belongs to no volume any more.
-    fn scrub_later(&mut self, group: u64) {
-        let beside = self.scrub.beside.remove(&group);
-        match (self.placement.groups().has(group), beside) {
-            (true, true) => _ = self.scrub.lost_pages.insert(group),
-            (true, false) => _ = self.scrub.waiting.insert(group),
-            (false, true) => {}
-            (false, false) => self.scrub.progress.groups_total -= 1,
-        }
-        self.scrub_ended();
-    }
-
-    fn scrub_ended(&mut self) {
-        if !self.scrub.in_flight.is_empty()
-            || !self.scrub.waiting.is_empty()
-            || !self.scrub.running
-            || self.scrub.stopped_at.is_some()
-        {
-            return;
-        }
-        self.scrub.running = false;
-        self.count_unlisted(self.scrub.progress.lost);
-        let facts = &mut self.facts.scrub;
-        facts.next_group = None;
-        facts.counted_from = self.scrub.unix_seconds.or(facts.counted_from);
-        self.commit(Vec::new());
-        let progress = &mut self.scrub.progress;
-        progress.ended = Some(self.now);
-        let ended = Report::ScrubEnds {
-            blocks: progress.blocks,
-            bad: progress.bad,
-            mended: progress.mended,
-            lost: progress.lost,
-            failed: progress.failed,
-        };
-        self.report(ended);
-        for ticket in std::mem::take(&mut self.scrub.tickets) {
-            self.done(ticket, Ok(()));
+    fn wait_again(&mut self, cx: &Context, group: u64, alone: bool) {
+        let has_content = cx.placement.groups().has(group);
+        if has_content && alone {
+            self.lost_pages.insert(group);
+        } else if has_content {
+            self.waiting.insert(group);
+        } else if !alone {
+            self.progress.groups_total -= 1;
         }
     }
 
-    /// Checksums were lost: a scrub of the group computes and writes them again.
-    pub(super) fn page_lost(&mut self, group: u64, column: u16) {
-        self.report(Report::PageLost {
-            group,
-            column,
-            pages: 1,
-        });
-        self.scrub_for(group);
+    /// These groups belong to no volume any more: they need not be scrubbed.
+    pub(super) fn leave_out(&mut self, groups: &[(u64, u64)]) {
+        let freed = |group: &u64| runs::run_of(groups, *group).is_some();
+        self.lost_pages.retain(|group| !freed(group));
+        self.unrecovered.retain(|group| !freed(group));
+        let before = self.waiting.len();
+        self.waiting.retain(|group| !freed(group));
+        self.progress.groups_total -= (before - self.waiting.len()) as u64;
     }
 
-    /// Blocks without a known checksum were found in a group: scrub it, at most once per opening of the pool. Blocks
-    /// that cannot be reconstructed stay unknown, and would be found again each time.
-    pub(super) fn blocks_unknown(&mut self, group: u64) {
-        if self.scrub.found_unknown.insert(group) {
-            self.scrub_for(group);
-        }
-    }
-
-    /// Scrubs a group in which something is unknown; no command waits for this.
-    pub(super) fn scrub_for(&mut self, group: u64) {
-        if self.placement.groups().has(group) {
-            self.scrub.lost_pages.insert(group);
-            if !self.fills.is_idle() {
-                // Blocks that the present drives cannot supply, the drive that is being filled perhaps can.
+    /// Scrubs a group in which something is unknown; no command waits for this. Blocks that the present drives cannot
+    /// supply, a drive that is being filled perhaps can: unless fills are idle, the group is scrubbed again after them.
+    pub(super) fn scrub_for(&mut self, cx: &Context, group: u64, fills_idle: bool) {
+        if cx.placement.groups().has(group) {
+            self.lost_pages.insert(group);
+            if !fills_idle {
                 self.unrecovered.insert(group);
             }
         }
     }
 
+    /// A cell was filled except for blocks that no drive has.
+    pub(super) fn blocks_unrecovered(
+        &mut self,
+        cx: &mut Context,
+        group: u64,
+        column: u16,
+        blocks: u64,
+    ) {
+        self.unrecovered.insert(group);
+        cx.report(Report::BlocksUnrecovered {
+            group,
+            column,
+            columns: 1,
+            blocks,
+        });
+    }
+
+    /// Fills are idle again: blocks that could not be reconstructed before perhaps can be now, also those of groups with
+    /// `losses`.
+    pub(super) fn repair_unrecovered(&mut self, cx: &Context, losses: impl Iterator<Item = u64>) {
+        let mut groups = std::mem::take(&mut self.unrecovered);
+        groups.extend(losses);
+        for group in groups {
+            self.scrub_for(cx, group, true);
+        }
+    }
+}
+
+/// What lanes find.
+impl Scrub {
+    /// Checksums were lost: a scrub of the group computes and writes them again.
+    pub(super) fn page_lost(
+        &mut self,
+        cx: &mut Context,
+        group: u64,
+        column: u16,
+        fills_idle: bool,
+    ) {
+        cx.report(Report::PageLost {
+            group,
+            column,
+            pages: 1,
+        });
+        self.scrub_for(cx, group, fills_idle);
+    }
+
+    /// Blocks without a known checksum were found in a group: scrub it, at most once per opening of the pool. Blocks
+    /// that cannot be reconstructed stay unknown, and would be found again each time.
+    pub(super) fn blocks_unknown(&mut self, cx: &Context, group: u64, fills_idle: bool) {
+        if self.found_unknown.insert(group) {
+            self.scrub_for(cx, group, fills_idle);
+        }
+    }
+
     /// A copy of a page was damaged or older than others; it is written again.
-    pub(super) fn page_mended(&mut self, seat: Seat, damaged: bool) {
-        let (bad, old) = self.scrub.pages_mended.entry(seat).or_default();
+    pub(super) fn page_mended(&mut self, cx: &mut Context, seat: Seat, damaged: bool) {
+        let (bad, old) = self.pages_mended.entry(seat).or_default();
         *bad += u64::from(damaged);
         *old += u64::from(!damaged);
         let (damaged, older) = (*bad, *old);
         if (damaged + older).is_power_of_two() {
-            self.report(Report::PagesMended {
+            cx.report(Report::PagesMended {
                 seat,
                 damaged,
                 older,
@@ -456,13 +528,466 @@ impl Pool {
     }
 
     /// A drive's journal is older than its label. Reported once, whichever lane finds it first.
-    pub(super) fn drive_old(&mut self, seat: Seat, anchor: u64, newest: u64) {
-        if self.scrub.old_drives.insert(seat) {
-            self.report(Report::DriveOld {
+    pub(super) fn drive_old(&mut self, cx: &mut Context, seat: Seat, anchor: u64, newest: u64) {
+        if self.old_drives.insert(seat) {
+            cx.report(Report::DriveOld {
                 seat,
                 anchor,
                 newest,
             });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::OutReason;
+    use crate::fixture::{commands, context, done, is_out, reports, volume};
+
+    const TICKET: Ticket = Ticket(7);
+    const ABANDONED: Outcome = Err(Fault::Shutdown);
+    const FOUND: Found = Found {
+        blocks: 100,
+        bad: 4,
+        mended: 3,
+        lost: 1,
+    };
+
+    /// A pool with the groups 0, 1 and 2.
+    fn resting() -> (Scrub, Context) {
+        (Scrub::default(), context("raid6", 6, 3))
+    }
+
+    /// A scrub of all volumes has begun; no lane has a group yet.
+    fn running() -> (Scrub, Context) {
+        let (mut scrub, mut cx) = resting();
+        scrub.command(&mut cx, TICKET).unwrap();
+        (scrub, cx)
+    }
+
+    /// Passes the end of a group to the scrub, and ends the scrub if it is over, as `Pool` does.
+    fn end(scrub: &mut Scrub, cx: &mut Context, group: u64, outcome: Outcome) {
+        scrub.scrubbed(cx, group, FOUND, outcome);
+        if scrub.over().is_some() {
+            scrub.end(cx);
+        }
+    }
+
+    /// The groups that lanes are to scrub from now on.
+    fn started(scrub: &mut Scrub, cx: &mut Context) -> Vec<u64> {
+        scrub.pump(cx);
+        let groups = commands(cx).into_iter().map(|(_, command)| match command {
+            Command::Scrub { group } => group,
+            other => panic!("{other:?}"),
+        });
+        groups.collect()
+    }
+
+    /// The groups that lanes are to abandon.
+    fn abandoned(cx: &mut Context) -> Vec<u64> {
+        let groups = commands(cx).into_iter().map(|(_, command)| match command {
+            Command::AbandonScrub { group } => group,
+            other => panic!("{other:?}"),
+        });
+        groups.collect()
+    }
+
+    fn has_groups(cx: &mut Context, extents: &[(u64, u64)]) {
+        cx.facts.volumes = vec![volume("v", extents.to_vec(), cx)];
+        cx.groups_changed();
+    }
+
+    /// All that is left is scrubbed.
+    fn scrub_all(scrub: &mut Scrub, cx: &mut Context) {
+        while !scrub.is_idle() {
+            scrub.pump(cx);
+            let groups: Vec<u64> = scrub.in_flight.keys().copied().collect();
+            assert!(!groups.is_empty(), "{scrub:?}");
+            for group in groups {
+                end(scrub, cx, group, Ok(()));
+            }
+        }
+    }
+
+    /// The drawing in the head of this file is what the phases do: every event, from every phase.
+    #[test]
+    fn the_phases_of_a_scrub_are_those_of_the_drawing() {
+        type Event = (&'static str, fn(&mut Scrub, &mut Context));
+        let events: [Event; 7] = [
+            ("begin", |scrub, cx| scrub.command(cx, TICKET).unwrap()),
+            ("begin", |scrub, cx| {
+                cx.facts.scrub.every_days = 1;
+                cx.facts.scrub.counted_from = Some(0);
+                scrub.wall_clock(cx, 9 * DAY_SECONDS);
+            }),
+            ("end", scrub_all),
+            ("stop", |scrub, cx| scrub.stop(cx)),
+            ("pause", |scrub, cx| scrub.pause(cx.now, true)),
+            ("let_go", |scrub, cx| {
+                scrub.pump(cx);
+                scrub.let_go(cx, 0);
+                end(scrub, cx, 0, ABANDONED);
+            }),
+            ("scrub_for", |scrub, cx| scrub.scrub_for(cx, 0, true)),
+        ];
+        let name = |scrub: &Scrub| match scrub.phase {
+            Phase::Resting => "resting",
+            Phase::Running => "running",
+            Phase::Stopped { .. } => "stopped",
+        };
+        let mut known = vec![resting()];
+        let mut drawn = BTreeSet::new();
+        let mut at = 0;
+        while let Some((scrub, cx)) = known.get(at).cloned() {
+            at += 1;
+            for &(event, happens) in &events {
+                let (mut after, mut cx) = (scrub.clone(), cx.clone());
+                happens(&mut after, &mut cx);
+                let (from, to) = (name(&scrub), name(&after));
+                if to != from {
+                    drawn.insert(format!("//! {from} ── {event} ──► {to}"));
+                }
+                if known.iter().all(|(scrub, _)| name(scrub) != to) {
+                    known.push((after, cx));
+                }
+            }
+        }
+        let head = include_str!("scrub.rs").lines();
+        let head = head.filter(|line| line.starts_with("//! ") && line.contains(" ──► "));
+        let head: BTreeSet<String> = head.map(str::to_owned).collect();
+        assert_eq!(head, drawn);
+    }
+
+    #[test]
+    fn a_scrub_ends_with_its_last_group() {
+        let (mut scrub, mut cx) = running();
+        assert_eq!(started(&mut scrub, &mut cx), [0, 1], "two at a time");
+        end(&mut scrub, &mut cx, 1, Ok(()));
+        assert_eq!(started(&mut scrub, &mut cx), [2]);
+        end(&mut scrub, &mut cx, 2, Err(Fault::Medium));
+        assert_eq!(done(&mut cx), []);
+        end(&mut scrub, &mut cx, 0, Ok(()));
+        assert_eq!(done(&mut cx), [(TICKET, Ok(()))]);
+        let ends = Report::ScrubEnds {
+            blocks: 300,
+            bad: 12,
+            mended: 9,
+            lost: 3,
+            failed: 1,
+        };
+        let all = [Report::ScrubBegins { groups: 3 }, ends];
+        assert_eq!(reports(&mut cx), all);
+        assert_eq!(cx.facts.scrub.next_group, None);
+        assert!(scrub.is_idle());
+    }
+
+    #[test]
+    fn two_commands_are_done_by_one_scrub() {
+        let (mut scrub, mut cx) = running();
+        scrub.command(&mut cx, Ticket(8)).unwrap();
+        assert_eq!(reports(&mut cx), [Report::ScrubBegins { groups: 3 }]);
+        scrub_all(&mut scrub, &mut cx);
+        assert_eq!(done(&mut cx), [(TICKET, Ok(())), (Ticket(8), Ok(()))]);
+        assert_eq!(scrub.progress().groups_done, 3);
+    }
+
+    #[test]
+    fn a_pool_without_checksums_has_nothing_to_compare_with() {
+        let (mut scrub, mut cx) = resting();
+        cx.facts.regions = None;
+        let refused = Err(PoolError::NoChecksums);
+        assert_eq!(scrub.command(&mut cx, TICKET), refused);
+        assert_eq!(scrub.plan(&mut cx, 3, TICKET), refused);
+        assert_eq!(cx.facts.scrub.every_days, 0);
+        assert!(scrub.is_idle());
+    }
+
+    #[test]
+    fn a_group_that_was_let_go_is_scrubbed_again() {
+        let (mut scrub, mut cx) = running();
+        started(&mut scrub, &mut cx);
+        for _ in 0..2 {
+            scrub.let_go(&mut cx, 0);
+        }
+        scrub.let_go(&mut cx, 2);
+        assert_eq!(abandoned(&mut cx), [0], "once, and only what is in flight");
+        end(&mut scrub, &mut cx, 0, ABANDONED);
+        assert_eq!(scrub.progress().groups_done, 0);
+        assert_eq!(started(&mut scrub, &mut cx), [0]);
+        end(&mut scrub, &mut cx, 0, ABANDONED);
+        let progress = scrub.progress();
+        assert_eq!(
+            (progress.groups_done, progress.failed),
+            (1, 1),
+            "not let go"
+        );
+    }
+
+    #[test]
+    fn a_group_that_was_let_go_and_scrubbed_all_the_same_counts() {
+        let (mut scrub, mut cx) = running();
+        started(&mut scrub, &mut cx);
+        scrub.let_go(&mut cx, 1);
+        end(&mut scrub, &mut cx, 1, Ok(()));
+        assert_eq!(scrub.progress().groups_done, 1);
+    }
+
+    #[test]
+    fn freed_groups_are_not_scrubbed_whether_they_wait_or_were_let_go() {
+        let (mut scrub, mut cx) = running();
+        scrub.scrub_for(&cx, 2, false);
+        scrub.pause(cx.now, true);
+        scrub.pump(&mut cx);
+        scrub.pause(cx.now, false);
+        started(&mut scrub, &mut cx);
+        scrub.let_go(&mut cx, 0);
+        scrub.let_go(&mut cx, 2);
+        has_groups(&mut cx, &[(1, 1)]);
+        scrub.leave_out(&[(0, 1), (2, 1)]);
+        assert_eq!(scrub.progress().groups_total, 2, "group 0 is in flight");
+        for group in [0, 2] {
+            end(&mut scrub, &mut cx, group, ABANDONED);
+        }
+        assert_eq!(scrub.progress().groups_total, 1);
+        scrub.repair_unrecovered(&cx, std::iter::empty());
+        commands(&mut cx);
+        assert_eq!(started(&mut scrub, &mut cx), [1]);
+        end(&mut scrub, &mut cx, 1, Ok(()));
+        assert_eq!(done(&mut cx), [(TICKET, Ok(()))]);
+    }
+
+    #[test]
+    fn a_group_that_cannot_be_read_as_a_whole_counts_as_failed() {
+        let (mut scrub, mut cx) = running();
+        started(&mut scrub, &mut cx);
+        for seat in [0, 3] {
+            is_out(&mut cx, Seat(seat), OutReason::Hung);
+        }
+        end(&mut scrub, &mut cx, 0, Ok(()));
+        assert_eq!(scrub.progress().failed, 0);
+        is_out(&mut cx, Seat(1), OutReason::Hung);
+        end(&mut scrub, &mut cx, 1, Ok(()));
+        assert_eq!(scrub.progress().failed, 1);
+    }
+
+    #[test]
+    fn a_group_with_a_lost_page_goes_first_and_counts_for_no_scrub() {
+        let (mut scrub, mut cx) = running();
+        scrub.page_lost(&mut cx, 2, 4, true);
+        assert_eq!(started(&mut scrub, &mut cx), [2, 0]);
+        end(&mut scrub, &mut cx, 2, Ok(()));
+        assert_eq!(scrub.progress().groups_done, 0);
+        assert_eq!(started(&mut scrub, &mut cx), [1]);
+        end(&mut scrub, &mut cx, 0, Ok(()));
+        assert_eq!(
+            started(&mut scrub, &mut cx),
+            [2],
+            "now as part of the scrub"
+        );
+        let lost = Report::PageLost {
+            group: 2,
+            column: 4,
+            pages: 1,
+        };
+        assert_eq!(reports(&mut cx)[1], lost);
+    }
+
+    #[test]
+    fn a_group_that_is_scrubbed_by_itself_counts_for_a_scrub_that_begins_meanwhile() {
+        let (mut scrub, mut cx) = resting();
+        scrub.scrub_for(&cx, 0, true);
+        assert_eq!(started(&mut scrub, &mut cx), [0]);
+        scrub.command(&mut cx, TICKET).unwrap();
+        assert_eq!(
+            started(&mut scrub, &mut cx),
+            [1],
+            "group 0 is scrubbed already"
+        );
+        end(&mut scrub, &mut cx, 0, Ok(()));
+        let progress = scrub.progress();
+        assert_eq!((progress.groups_done, progress.blocks), (1, 100));
+        assert_eq!(started(&mut scrub, &mut cx), [2]);
+    }
+
+    #[test]
+    fn a_paused_scrub_starts_no_group_and_lost_pages_do_not_wait_for_it() {
+        let (mut scrub, mut cx) = running();
+        scrub.pause(Instant(5), true);
+        assert!(scrub.is_paused(&cx) && scrub.is_idle());
+        assert!(started(&mut scrub, &mut cx).is_empty());
+        scrub.scrub_for(&cx, 1, true);
+        assert_eq!(started(&mut scrub, &mut cx), [1]);
+        cx.now = Instant(9);
+        scrub.command(&mut cx, Ticket(8)).unwrap();
+        assert!(!scrub.is_paused(&cx), "a command resumes it");
+        assert_eq!(scrub.progress().rate_from, (Instant(9), 0, 0));
+        assert_eq!(started(&mut scrub, &mut cx), [0]);
+    }
+
+    #[test]
+    fn while_all_moves_are_paused_no_group_is_scrubbed() {
+        let (mut scrub, mut cx) = running();
+        scrub.scrub_for(&cx, 1, true);
+        cx.facts.steer.paused = true;
+        assert!(started(&mut scrub, &mut cx).is_empty());
+        assert!(scrub.is_paused(&cx) && !scrub.is_idle());
+    }
+
+    #[test]
+    fn before_lanes_have_read_their_journals_no_group_is_scrubbed_by_itself() {
+        let (mut scrub, mut cx) = resting();
+        cx.recovered = false;
+        scrub.scrub_for(&cx, 1, true);
+        assert!(started(&mut scrub, &mut cx).is_empty());
+        cx.recovered = true;
+        assert_eq!(started(&mut scrub, &mut cx), [1]);
+    }
+
+    #[test]
+    fn a_scrub_continues_after_a_restart_with_what_it_has_found() {
+        let (mut scrub, mut cx) = running();
+        started(&mut scrub, &mut cx);
+        end(&mut scrub, &mut cx, 0, Ok(()));
+        scrub.stop(&mut cx);
+        assert_eq!(done(&mut cx), [(TICKET, Err(PoolError::Closing))]);
+        assert!(started(&mut scrub, &mut cx).is_empty());
+        scrub.note(&mut cx);
+        assert_eq!(cx.facts.scrub.next_group, Some(1), "it is in flight");
+        end(&mut scrub, &mut cx, 1, Ok(()));
+        scrub.note(&mut cx);
+        assert_eq!(cx.facts.scrub.next_group, Some(2));
+        let mut scrub = Scrub::default();
+        reports(&mut cx);
+        scrub.resume(&mut cx);
+        assert_eq!(reports(&mut cx), [Report::ScrubResumed { group: 2 }]);
+        let progress = scrub.progress();
+        assert_eq!((progress.groups_done, progress.groups_total), (2, 3));
+        assert_eq!((progress.blocks, progress.lost), (200, 2));
+        assert_eq!(started(&mut scrub, &mut cx), [2]);
+    }
+
+    #[test]
+    fn a_scrub_with_a_rate_does_not_delay_the_end() {
+        let (mut scrub, mut cx) = running();
+        cx.facts.steer.rate_bytes = Some(1_000_000);
+        scrub.scrub_for(&cx, 2, true);
+        assert_eq!(started(&mut scrub, &mut cx), [2, 0]);
+        scrub.stop(&mut cx);
+        assert_eq!(abandoned(&mut cx), [0, 2]);
+        for group in [0, 2] {
+            end(&mut scrub, &mut cx, group, ABANDONED);
+        }
+        scrub.note(&mut cx);
+        assert_eq!(cx.facts.scrub.next_group, Some(0), "from its beginning");
+        assert_eq!((scrub.progress().groups_done, scrub.in_flight()), (0, 0));
+    }
+
+    #[test]
+    fn progress_is_recorded_once_a_minute() {
+        let (mut scrub, mut cx) = running();
+        started(&mut scrub, &mut cx);
+        let before = cx.labels.generation();
+        cx.now += Duration::from_secs(59);
+        end(&mut scrub, &mut cx, 0, Ok(()));
+        assert_eq!((cx.labels.generation(), cx.facts.scrub.blocks), (before, 0));
+        cx.now += Duration::from_secs(1);
+        end(&mut scrub, &mut cx, 1, Ok(()));
+        assert_eq!(cx.labels.generation(), before + 1);
+        let facts = &cx.facts.scrub;
+        assert_eq!((facts.blocks, facts.next_group), (200, Some(2)));
+    }
+
+    #[test]
+    fn a_planned_scrub_begins_when_its_days_are_over() {
+        let (mut scrub, mut cx) = resting();
+        assert!(!scrub.wall_clock(&mut cx, 1000), "none is planned");
+        scrub.plan(&mut cx, 2, TICKET).unwrap();
+        let due = 1000 + 2 * DAY_SECONDS;
+        assert!(!scrub.wall_clock(&mut cx, due - 1));
+        assert!(scrub.wall_clock(&mut cx, due));
+        assert!(!scrub.wall_clock(&mut cx, due + 1), "it is under way");
+        scrub_all(&mut scrub, &mut cx);
+        assert_eq!(cx.facts.scrub.counted_from, Some(due + 1));
+        assert!(!scrub.wall_clock(&mut cx, due + 2 * DAY_SECONDS));
+        assert!(scrub.wall_clock(&mut cx, due + 1 + 2 * DAY_SECONDS));
+    }
+
+    #[test]
+    fn no_planned_scrub_begins_while_the_pool_is_opened_or_closed() {
+        let (mut scrub, mut cx) = resting();
+        cx.facts.scrub.every_days = 1;
+        cx.facts.scrub.counted_from = Some(0);
+        cx.recovered = false;
+        assert!(!scrub.wall_clock(&mut cx, 5 * DAY_SECONDS));
+        (cx.recovered, cx.closing) = (true, Some(TICKET));
+        assert!(!scrub.wall_clock(&mut cx, 5 * DAY_SECONDS));
+        cx.closing = None;
+        assert!(scrub.wall_clock(&mut cx, 5 * DAY_SECONDS));
+    }
+
+    #[test]
+    fn a_scrub_that_ended_in_the_future_does_not_put_off_the_next_one() {
+        let (mut scrub, mut cx) = resting();
+        cx.facts.scrub.every_days = 30;
+        cx.facts.scrub.counted_from = Some(900 * DAY_SECONDS);
+        assert!(
+            !scrub.wall_clock(&mut cx, 899 * DAY_SECONDS),
+            "a day may be"
+        );
+        assert!(scrub.wall_clock(&mut cx, 899 * DAY_SECONDS - 1));
+    }
+
+    #[test]
+    fn unknown_blocks_of_a_group_are_looked_for_once() {
+        let (mut scrub, mut cx) = resting();
+        scrub.blocks_unknown(&cx, 1, true);
+        assert_eq!(started(&mut scrub, &mut cx), [1]);
+        end(&mut scrub, &mut cx, 1, Ok(()));
+        scrub.blocks_unknown(&cx, 1, true);
+        scrub.blocks_unknown(&cx, 8, true);
+        assert!(
+            started(&mut scrub, &mut cx).is_empty(),
+            "group 8 has no volume"
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_recovered_is_tried_again_after_fills() {
+        let (mut scrub, mut cx) = resting();
+        scrub.blocks_unrecovered(&mut cx, 0, 3, 9);
+        assert!(
+            started(&mut scrub, &mut cx).is_empty(),
+            "the drives are not there"
+        );
+        scrub.scrub_for(&cx, 1, false);
+        assert_eq!(started(&mut scrub, &mut cx), [1]);
+        end(&mut scrub, &mut cx, 1, Ok(()));
+        scrub.repair_unrecovered(&cx, [2].into_iter());
+        assert_eq!(started(&mut scrub, &mut cx), [0, 1]);
+        for group in [0, 1] {
+            end(&mut scrub, &mut cx, group, Ok(()));
+        }
+        assert_eq!(started(&mut scrub, &mut cx), [2], "it has losses");
+        end(&mut scrub, &mut cx, 2, Ok(()));
+        scrub.repair_unrecovered(&cx, std::iter::empty());
+        assert!(scrub.is_idle(), "each is tried once");
+    }
+
+    #[test]
+    fn mended_pages_are_reported_ever_more_rarely_and_old_drives_once() {
+        let (mut scrub, mut cx) = resting();
+        for time in 0..8 {
+            scrub.page_mended(&mut cx, Seat(1), time < 6);
+        }
+        let mended = reports(&mut cx).into_iter().map(|report| match report {
+            Report::PagesMended { damaged, older, .. } => (damaged, older),
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(mended.collect::<Vec<_>>(), [(1, 0), (2, 0), (4, 0), (6, 2)]);
+        for seat in [Seat(2), Seat(2), Seat(3)] {
+            scrub.drive_old(&mut cx, seat, 5, 6);
+        }
+        assert_eq!(reports(&mut cx).len(), 2);
     }
 }

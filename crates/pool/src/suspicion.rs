@@ -22,8 +22,9 @@ use block::{Instant, Seat};
 use plan::DEADLINE;
 use plan::action::Command;
 
-use super::scrub::SCRUB_PLAN_INTERVAL;
-use super::{OutReason, Pool, Report, SeatState};
+use super::context::Context;
+use super::writes::PoolWrite;
+use super::{Report, SeatState};
 
 /// Half-life of the count of late operations.
 const HALF_LIFE: Duration = Duration::from_secs(10);
@@ -149,128 +150,96 @@ impl Suspicions {
     }
 }
 
-impl Pool {
+impl Suspicions {
     /// Whether the seat's drive is slow, and is read only if no other drive can supply the data.
-    #[must_use]
-    pub fn is_suspect(&self, seat: Seat) -> bool {
-        let drive = self.suspicions.drives.get(&seat);
+    pub(super) fn is_suspect(&self, seat: Seat) -> bool {
+        let drive = self.drives.get(&seat);
         drive.is_some_and(|drive| drive.since.is_some())
     }
 
-    /// Whether the seat's drive does not answer, and stays because it cannot be spared.
-    #[must_use]
-    pub fn is_hanging(&self, seat: Seat) -> bool {
-        self.suspicions.hanging.contains_key(&seat)
+    /// Whether the seat's drive does not answer.
+    pub(super) fn is_hanging(&self, seat: Seat) -> bool {
+        self.hanging.contains_key(&seat)
     }
 
-    /// When to call `handle_timeout`.
-    #[must_use]
-    pub fn poll_timeout(&self) -> Option<Instant> {
-        let oldest = self.ios.values().map(|io| io.since).min();
-        let hung = oldest.map(|since| match since + DEADLINE {
-            at if at > self.now => at,
-            _ => self.now + CHECK_INTERVAL,
-        });
-        let plan = (self.facts.scrub.every_days > 0).then(|| self.now + SCRUB_PLAN_INTERVAL);
-        let times = [
-            self.suspicions.trust_at(),
-            self.suspicions.decide_at,
-            self.labels.retry_at(),
-            self.stalls.try_at(),
-            self.meter.grant_at(),
-            self.rooms.poll_timeout(),
-            hung,
-            plan,
-        ];
-        times.into_iter().flatten().min()
+    /// When something is to be decided.
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        self.trust_at().into_iter().chain(self.decide_at).min()
     }
+}
 
-    /// The clock has reached [`poll_timeout`](Self::poll_timeout).
-    pub fn handle_timeout(&mut self, now: Instant) {
-        self.now = now;
-        self.trust_again();
-        self.check_own_writes();
-        if self.suspicions.decide_at.is_some_and(|at| at <= now) {
-            self.suspicions.decide_at = None;
-            self.decide_hanging();
+/// Drives that are late.
+impl Suspicions {
+    /// An operation on a drive takes long. Returns whether the drive is to go out for that.
+    pub(super) fn late(&mut self, cx: &mut Context, seat: Seat) -> bool {
+        let now = cx.now;
+        if !cx.labels.has(seat) {
+            return false;
         }
-        self.advance();
-    }
-
-    // --- late --------------------------------------------------------------------------------
-
-    /// An operation on a drive takes long.
-    pub(super) fn drive_late(&mut self, seat: Seat) {
-        let now = self.now;
-        if !self.drives.contains_key(&seat) {
-            return;
-        }
-        let drive = self.suspicions.drives.entry(seat).or_default();
+        let drive = self.drives.entry(seat).or_default();
         let again = |at: Instant| now.since(at) < COUNT_EVERY;
         if drive.late_at.is_some_and(again) {
-            return;
+            return false;
         }
         drive.late_at = Some(now);
         let count = drive.late.count(now, HALF_LIFE);
         let since = drive.since;
-        let together: Vec<Seat> = self
-            .suspicions
-            .drives
-            .iter()
-            .filter(|(_, drive)| drive.late_at.is_some_and(|at| now.since(at) < TOGETHER))
-            .map(|(&seat, _)| seat)
-            .collect();
-        if together.len() > 1 && 2 * together.len() >= self.drives.len() {
-            self.host_stall(&together);
-            return;
+        let lately = |at: Instant| now.since(at) < TOGETHER;
+        let together = { self.drives.iter() }
+            .filter(|(_, drive)| drive.late_at.is_some_and(lately))
+            .map(|(&seat, _)| seat);
+        let together: Vec<Seat> = together.collect();
+        if together.len() > 1 && 2 * together.len() >= cx.labels.drives().len() {
+            self.host_stall(cx, &together);
+            return false;
         }
         match since {
-            None if count >= SUSPECT_AT => self.suspect(seat),
-            Some(since)
-                if now.since(since) >= SLOW_OUT.0
-                    && count >= SLOW_OUT.1
-                    && self.may_go_for_slowness(seat) =>
-            {
-                self.take_out(seat, OutReason::Slow, Vec::new());
+            None => {
+                if count >= SUSPECT_AT {
+                    self.suspect(cx, seat);
+                }
+                false
             }
-            _ => {}
+            Some(since) => {
+                let (after, late) = SLOW_OUT;
+                now.since(since) >= after && count >= late && self.may_go_for_slowness(cx, seat)
+            }
         }
     }
 
     /// Half of the drives are late: the cause is not the drives.
-    fn host_stall(&mut self, seats: &[Seat]) {
+    fn host_stall(&mut self, cx: &mut Context, seats: &[Seat]) {
         for seat in seats {
-            if let Some(drive) = self.suspicions.drives.get_mut(seat) {
+            if let Some(drive) = self.drives.get_mut(seat) {
                 drive.late = DecayingCounter::default();
             }
         }
-        let recent = |at: Instant| self.now.since(at) < CLEAN;
-        if !self.suspicions.together_at.is_some_and(recent) {
-            self.suspicions.together_at = Some(self.now);
+        let recent = |at: Instant| cx.now.since(at) < CLEAN;
+        if !self.together_at.is_some_and(recent) {
+            self.together_at = Some(cx.now);
             let drives = seats.len() as u64;
-            self.report(Report::HostStall { drives });
+            cx.report(Report::HostStall { drives });
         }
     }
 
-    fn suspect(&mut self, seat: Seat) {
-        let most = usize::from(self.geometry.code().tolerance());
-        if self.suspicions.suspects() >= most {
+    fn suspect(&mut self, cx: &mut Context, seat: Seat) {
+        let most = usize::from(cx.geometry.code().tolerance());
+        if self.suspects() >= most {
             // Reads cannot avoid more drives than that.
             return;
         }
-        let now = self.now;
-        let drive = self.suspicions.drives.entry(seat).or_default();
-        drive.since = Some(now);
+        let drive = self.drives.entry(seat).or_default();
+        drive.since = Some(cx.now);
         drive.clean = (drive.clean * 2).clamp(CLEAN, CLEAN_MAX);
-        self.report(Report::DriveSuspect { seat });
-        self.tell_lanes(&Command::Suspect(seat));
+        cx.report(Report::DriveSuspect { seat });
+        cx.tell_lanes(&Command::Suspect(seat));
     }
 
-    fn trust_again(&mut self) {
-        let now = self.now;
+    /// Suspects that have not been late for long enough are trusted.
+    pub(super) fn trust_again(&mut self, cx: &mut Context) {
         let mut trusted = Vec::new();
-        for (&seat, drive) in &mut self.suspicions.drives {
-            let clean = drive.late_at.is_none_or(|at| at + drive.clean <= now);
+        for (&seat, drive) in &mut self.drives {
+            let clean = drive.late_at.is_none_or(|at| at + drive.clean <= cx.now);
             if drive.since.is_some() && clean {
                 drive.since = None;
                 drive.late = DecayingCounter::default();
@@ -278,45 +247,40 @@ impl Pool {
             }
         }
         for seat in trusted {
-            self.report(Report::DriveTrusted { seat });
-            self.tell_lanes(&Command::Trust(seat));
+            cx.report(Report::DriveTrusted { seat });
+            cx.tell_lanes(&Command::Trust(seat));
         }
     }
 
     /// Whether a drive that answers may be put out because it is slow.
-    fn may_go_for_slowness(&mut self, seat: Seat) -> bool {
-        let whole = self.facts.seats().all(|(seat, facts)| {
+    fn may_go_for_slowness(&self, cx: &mut Context, seat: Seat) -> bool {
+        let whole = cx.facts.seats().all(|(seat, facts)| {
             matches!(facts.state, SeatState::Current | SeatState::Waiting) || facts.is_removed(seat)
         });
-        let waiting = self
-            .facts
-            .seats()
-            .any(|(_, facts)| facts.state == SeatState::Waiting);
-        let layout = self.geometry.layout();
-        let replaced = waiting || layout.has_spare_space() || self.geometry.code().tolerance() > 1;
-        whole
-            && replaced
-            && self.suspicions.suspects() == 1
-            && self.group_that_needs(seat).is_none()
+        let seats = &cx.facts.seats;
+        let waiting = { seats.iter() }.any(|facts| facts.state == SeatState::Waiting);
+        let layout = cx.geometry.layout();
+        let replaced = waiting || layout.has_spare_space() || cx.geometry.code().tolerance() > 1;
+        whole && replaced && self.suspects() == 1 && cx.group_that_needs(seat).is_none()
     }
+}
 
-    // --- hanging -----------------------------------------------------------------------------
-
-    /// A drive has not answered a lane for a long time.
-    pub(super) fn drive_hangs(&mut self, lane: Option<u16>, seat: Seat) {
-        if !self.drives.contains_key(&seat) {
+/// Drives that do not answer.
+impl Suspicions {
+    /// A drive has not answered a lane, or the pool itself, for a long time.
+    pub(super) fn hangs(&mut self, cx: &Context, lane: Option<u16>, seat: Seat) {
+        if !cx.labels.has(seat) {
             return;
         }
-        let hanging = self.suspicions.hanging.entry(seat).or_default();
+        let hanging = self.hanging.entry(seat).or_default();
         hanging.own |= lane.is_none();
         hanging.lanes.extend(lane);
-        let decide_at = &mut self.suspicions.decide_at;
-        *decide_at = decide_at.or(Some(self.now + GRACE));
+        self.decide_at = self.decide_at.or(Some(cx.now + GRACE));
     }
 
     /// A drive has answered all operations for which the lane (or the pool) had waited too long.
-    pub(super) fn drive_answers(&mut self, lane: Option<u16>, seat: Seat) {
-        let Some(hanging) = self.suspicions.hanging.get_mut(&seat) else {
+    pub(super) fn answers(&mut self, lane: Option<u16>, seat: Seat) {
+        let Some(hanging) = self.hanging.get_mut(&seat) else {
             return;
         };
         match lane {
@@ -326,59 +290,60 @@ impl Pool {
             None => hanging.own = false,
         }
         if hanging.lanes.is_empty() && !hanging.own {
-            self.suspicions.hanging.remove(&seat);
+            self.hanging.remove(&seat);
         }
     }
 
     /// Labels and cell tables are written by the pool, so the pool itself checks these writes for timeouts.
-    fn check_own_writes(&mut self) {
-        let now = self.now;
-        self.give_up_journal_wipes();
-        let late = self.ios.values().filter(|io| io.since + DEADLINE <= now);
-        let seats: BTreeSet<Seat> = late.map(|io| io.what.seat()).collect();
+    pub(super) fn check_own_writes(&mut self, cx: &Context) {
+        let late = cx.writes.late(cx.now);
+        let seats: BTreeSet<Seat> = late.map(PoolWrite::seat).collect();
         for seat in seats {
-            self.drive_hangs(None, seat);
+            self.hangs(cx, None, seat);
         }
     }
 
-    /// Puts out those of the hanging drives that the pool can do without.
-    fn decide_hanging(&mut self) {
-        let hanging = self.suspicions.hanging.keys().copied();
-        let seats: Vec<Seat> = hanging
-            .filter(|seat| self.drives.contains_key(seat))
-            .collect();
-        if seats.is_empty() {
-            return;
+    /// Drives that hang, if it is time to decide about them: each goes out if the pool can do without it by then.
+    pub(super) fn decide(&mut self, cx: &mut Context) -> Vec<Seat> {
+        if self.decide_at.is_none_or(|at| at > cx.now) {
+            return Vec::new();
         }
-        let all = self.group_that_needs_one_of(&seats).is_none();
-        if !all && 2 * seats.len() > self.drives.len() {
+        self.decide_at = None;
+        let hanging = self.hanging.keys().copied();
+        let seats: Vec<Seat> = hanging.filter(|&seat| cx.labels.has(seat)).collect();
+        let all = cx.group_that_needs_one_of(&seats).is_none();
+        if !all && 2 * seats.len() > cx.labels.drives().len() {
             // More than half: the cause is not the drives.
-            self.cannot_spare(&seats);
-            return;
-        }
-        for seat in seats {
-            if self.group_that_needs(seat).is_none() {
-                self.take_out(seat, OutReason::Hung, Vec::new());
-            } else {
-                self.cannot_spare(&[seat]);
+            for &seat in &seats {
+                self.cannot_be_spared(cx, seat);
             }
+            return Vec::new();
         }
+        seats
     }
 
-    fn cannot_spare(&mut self, seats: &[Seat]) {
-        for &seat in seats {
-            if let Some(hanging) = self.suspicions.hanging.get_mut(&seat)
-                && !std::mem::replace(&mut hanging.reported, true)
-            {
-                self.report(Report::DriveHangs { seat });
-            }
+    /// A drive hangs and stays.
+    pub(super) fn cannot_be_spared(&mut self, cx: &mut Context, seat: Seat) {
+        if let Some(hanging) = self.hanging.get_mut(&seat)
+            && !std::mem::replace(&mut hanging.reported, true)
+        {
+            cx.report(Report::DriveHangs { seat });
         }
     }
+}
+
+/// When the pool's own writes are to be looked at: when one of them has taken too long, and from then on at intervals.
+pub(super) fn own_writes_at(cx: &Context) -> Option<Instant> {
+    cx.writes.oldest().map(|since| match since + DEADLINE {
+        at if at > cx.now => at,
+        _ => cx.now + CHECK_INTERVAL,
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixture::{commands, context, is_out, reports};
 
     #[test]
     fn what_is_counted_fades_by_halves() {
@@ -392,5 +357,173 @@ mod tests {
             [8000, 6000, 4000, 1000]
         );
         assert_eq!(after(100_000_000), 0);
+    }
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// Lets a drive be late once in each of so many seconds, which begin at `from`; returns whether it is to go out.
+    fn late(of: &mut Suspicions, cx: &mut Context, seat: Seat, from: u32, seconds: u32) -> bool {
+        let mut goes = false;
+        for second in from..from + seconds {
+            cx.now = Instant::ZERO + SECOND * second;
+            goes |= of.late(cx, seat);
+        }
+        goes
+    }
+
+    #[test]
+    fn a_drive_that_is_late_a_few_times_is_suspect_and_lanes_get_it_once() {
+        let mut cx = context("raid6", 12, 1);
+        let mut suspicions = Suspicions::default();
+        late(&mut suspicions, &mut cx, Seat(3), 1, 2);
+        assert!(!suspicions.is_suspect(Seat(3)));
+        late(&mut suspicions, &mut cx, Seat(3), 3, 5);
+        assert!(suspicions.is_suspect(Seat(3)));
+        assert_eq!(reports(&mut cx), [Report::DriveSuspect { seat: Seat(3) }]);
+        let suspect = (0, Command::Suspect(Seat(3)));
+        assert_eq!(commands(&mut cx)[..1], [suspect]);
+    }
+
+    #[test]
+    fn operations_that_are_late_at_once_count_as_one() {
+        let mut cx = context("raid6", 12, 1);
+        let mut suspicions = Suspicions::default();
+        cx.now = Instant::ZERO + SECOND;
+        assert!((0..100).all(|_| !suspicions.late(&mut cx, Seat(3))));
+        assert!(!suspicions.is_suspect(Seat(3)));
+    }
+
+    #[test]
+    fn no_more_drives_are_suspect_than_reads_can_avoid() {
+        let mut cx = context("raid6", 12, 1);
+        let mut suspicions = Suspicions::default();
+        for (at, seat) in (0..3).zip([3, 4, 5]) {
+            late(&mut suspicions, &mut cx, Seat(seat), 10 * at + 1, 6);
+        }
+        let suspects = [3, 4, 5].map(|seat| suspicions.is_suspect(Seat(seat)));
+        assert_eq!(suspects, [true, true, false]);
+    }
+
+    #[test]
+    fn drives_that_are_late_together_are_not_the_cause() {
+        let mut cx = context("raid6", 6, 1);
+        let mut suspicions = Suspicions::default();
+        for second in 1..20 {
+            cx.now = Instant::ZERO + SECOND * second;
+            for seat in 0..3 {
+                assert!(!suspicions.late(&mut cx, Seat(seat)));
+            }
+        }
+        assert_eq!(suspicions.suspects(), 0);
+        assert_eq!(reports(&mut cx), [Report::HostStall { drives: 3 }], "once");
+    }
+
+    #[test]
+    fn a_suspect_is_trusted_after_a_while_and_each_relapse_takes_twice_as_long() {
+        let mut cx = context("raid6", 12, 1);
+        let mut suspicions = Suspicions::default();
+        let mut begin = 1;
+        for clean in [30, 60, 120] {
+            late(&mut suspicions, &mut cx, Seat(3), begin, 6);
+            let last = Instant::ZERO + SECOND * (begin + 5);
+            assert_eq!(suspicions.poll_timeout(), Some(last + SECOND * clean));
+            cx.now = last + SECOND * (clean - 1);
+            suspicions.trust_again(&mut cx);
+            assert!(suspicions.is_suspect(Seat(3)), "{clean}");
+            cx.now = last + SECOND * clean;
+            suspicions.trust_again(&mut cx);
+            assert!(!suspicions.is_suspect(Seat(3)), "{clean}");
+            begin += 1000;
+        }
+        let trusted = Report::DriveTrusted { seat: Seat(3) };
+        assert_eq!(
+            reports(&mut cx).iter().filter(|&of| *of == trusted).count(),
+            3
+        );
+    }
+
+    #[test]
+    fn a_drive_that_is_late_for_a_minute_goes_out_if_the_pool_is_whole_without_it() {
+        for (scheme, drives, goes) in [("raid6", 12, true), ("raid5", 12, false)] {
+            let mut cx = context(scheme, drives, 1);
+            let mut suspicions = Suspicions::default();
+            assert!(!late(&mut suspicions, &mut cx, Seat(3), 1, 60), "{scheme}");
+            // Two a second from now on, so that the count is high enough.
+            let mut out = false;
+            for half in 130..180 {
+                cx.now = Instant::ZERO + SECOND / 2 * half;
+                out |= suspicions.late(&mut cx, Seat(3));
+            }
+            assert_eq!(out, goes, "{scheme}: without it a drive less may fail");
+        }
+    }
+
+    #[test]
+    fn a_slow_drive_stays_while_another_drive_is_out() {
+        let mut cx = context("raid6", 12, 1);
+        let mut suspicions = Suspicions::default();
+        is_out(&mut cx, Seat(5), crate::OutReason::Hung);
+        for half in 2..400 {
+            cx.now = Instant::ZERO + SECOND / 2 * half;
+            assert!(!suspicions.late(&mut cx, Seat(3)));
+        }
+        assert!(suspicions.is_suspect(Seat(3)));
+    }
+
+    #[test]
+    fn drives_that_hang_are_decided_about_together_after_a_moment() {
+        let mut cx = context("raid6", 12, 1);
+        let mut suspicions = Suspicions::default();
+        suspicions.hangs(&cx, Some(0), Seat(3));
+        cx.now = Instant::ZERO + GRACE / 2;
+        suspicions.hangs(&cx, None, Seat(5));
+        assert_eq!(suspicions.decide(&mut cx), []);
+        cx.now = suspicions.poll_timeout().unwrap();
+        assert_eq!(cx.now, Instant::ZERO + GRACE);
+        assert_eq!(suspicions.decide(&mut cx), [Seat(3), Seat(5)]);
+        assert_eq!(suspicions.decide(&mut cx), [], "once");
+    }
+
+    #[test]
+    fn if_most_drives_hang_all_stay_and_each_is_reported_once() {
+        let mut cx = context("raid6", 6, 1);
+        let mut suspicions = Suspicions::default();
+        for _ in 0..2 {
+            for seat in 0..4 {
+                suspicions.hangs(&cx, Some(0), Seat(seat));
+            }
+            cx.now = suspicions.poll_timeout().unwrap();
+            assert_eq!(suspicions.decide(&mut cx), []);
+        }
+        let hang = (0..4).map(|seat| Report::DriveHangs { seat: Seat(seat) });
+        assert_eq!(reports(&mut cx), hang.collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_drive_hangs_until_it_has_answered_all_who_wait() {
+        let cx = context("raid6", 12, 1);
+        let mut suspicions = Suspicions::default();
+        suspicions.hangs(&cx, Some(0), Seat(3));
+        suspicions.hangs(&cx, None, Seat(3));
+        suspicions.answers(Some(0), Seat(3));
+        assert!(suspicions.is_hanging(Seat(3)));
+        suspicions.answers(Some(7), Seat(4));
+        suspicions.answers(None, Seat(3));
+        assert!(!suspicions.is_hanging(Seat(3)));
+    }
+
+    #[test]
+    fn what_is_known_of_a_drive_goes_with_it_and_ends_with_it() {
+        let mut cx = context("raid6", 12, 1);
+        let mut suspicions = Suspicions::default();
+        late(&mut suspicions, &mut cx, Seat(3), 1, 6);
+        assert_eq!(suspicions.read_failed(cx.now, Seat(3)), 1);
+        suspicions.swap(Seat(3), Seat(8));
+        assert!(suspicions.is_suspect(Seat(8)) && !suspicions.is_suspect(Seat(3)));
+        assert_eq!(suspicions.read_failed(cx.now, Seat(8)), 2);
+        suspicions.reads_forgiven(Seat(8));
+        assert_eq!(suspicions.read_failed(cx.now, Seat(8)), 1);
+        suspicions.forget(Seat(8));
+        assert!(!suspicions.is_suspect(Seat(8)));
     }
 }

@@ -20,7 +20,7 @@ use block::{BLOCK_BYTES, Instant, Seat};
 use plan::priority;
 
 use super::Pool;
-use super::placement::Why;
+use super::fill::kind::{self, PartOf};
 
 /// Samples of the rate. They reach back a half of the work's time so far, at least and at most so much each.
 const SAMPLES: usize = 32;
@@ -199,7 +199,7 @@ impl Pool {
     /// before: then there is no end either.
     fn elastic_work(&self, now: Instant, without: u64) -> Option<Work> {
         let progress = self.conversion_progress()?;
-        let stripe_bytes = self.geometry.stripe_data_bytes();
+        let stripe_bytes = self.cx.geometry.stripe_data_bytes();
         let done_bytes = progress.done * stripe_bytes;
         let left_bytes = progress.left * stripe_bytes;
         let seconds = now.since(progress.began).as_secs_f64();
@@ -211,7 +211,7 @@ impl Pool {
             .then(|| as_f64(left_bytes) / bytes_per_second);
         Some(Work {
             kind: "elastic",
-            priority: priority::of(&self.facts.steer).name(),
+            priority: priority::of(&self.cx.facts.steer).name(),
             paused: false,
             done_bytes,
             total_bytes: done_bytes + left_bytes,
@@ -227,9 +227,9 @@ impl Pool {
     }
 
     fn fill_work(&self, now: Instant, without: u64) -> Option<Work> {
-        let why = self.fills.why()?;
+        let kind = self.fills.kind()?.policy();
         let progress = self.progress();
-        let steer = &self.facts.steer;
+        let steer = &self.cx.facts.steer;
         let done_bytes = self.rebuilt_bytes();
         let total_bytes = progress.cells_total * progress.cell_bytes;
         let left_bytes = total_bytes.saturating_sub(done_bytes);
@@ -249,13 +249,14 @@ impl Pool {
             all.max(drives).max(lanes).max(bound) + LAST_SECONDS
         });
         Some(Work {
-            kind: match why {
-                Why::CopyBack if progress.expands => "expand",
-                why => why.name(),
+            kind: match kind.part_of(&self.cx.facts) {
+                PartOf::Growth if progress.expands => "expand",
+                _ => kind.name(),
             },
-            priority: match why == Why::Rebuild && without > 0 {
-                true => priority::urgent().name(),
-                false => priority::of(steer).name(),
+            priority: if kind.is_urgent() && without > 0 {
+                priority::urgent().name()
+            } else {
+                priority::of(steer).name()
             },
             paused: steer.paused,
             done_bytes,
@@ -272,17 +273,17 @@ impl Pool {
 
     /// Bytes that are left to read and write on each drive.
     fn left_on_drives(&self) -> BTreeMap<Seat, f64> {
-        let cell_bytes = self.geometry.plane_bytes();
+        let cell_bytes = self.cx.geometry.plane_bytes();
         let mut left = self.fills.left_in_flight(cell_bytes);
         let waiting = self.fills.waiting_len();
         let stride = waiting.div_ceil(CELLS).max(1);
         let part = as_f64(cell_bytes) * as_f64(stride as u64);
         for (group, column) in self.fills.waiting_keys().step_by(stride) {
-            let Some(target) = self.placement.target((group, column)) else {
+            let Some(target) = kind::target(&self.cx.placement, (group, column)) else {
                 continue;
             };
             *left.entry(target.seat).or_default() += part;
-            let (needed, readable) = self.fill_readable((group, column));
+            let (needed, readable) = self.cx.fill_readable((group, column));
             let share = as_f64(needed as u64) / as_f64(readable.len().max(1) as u64);
             for seat in readable {
                 *left.entry(seat).or_default() += part * share;
@@ -293,14 +294,14 @@ impl Pool {
 
     /// Bytes of cells that are left to each lane.
     fn left_of_lanes(&self) -> BTreeMap<u16, f64> {
-        let cell_bytes = as_f64(self.geometry.plane_bytes());
+        let cell_bytes = as_f64(self.cx.geometry.plane_bytes());
         let mut left: BTreeMap<u16, f64> = BTreeMap::new();
         for (group, _) in self.fills.waiting_keys() {
-            *left.entry(self.geometry.lane_of(group)).or_default() += cell_bytes;
+            *left.entry(self.cx.geometry.lane_of(group)).or_default() += cell_bytes;
         }
         for (group, stepped) in self.fills.stepped_groups() {
             let bytes = (cell_bytes - as_f64(stepped)).max(0.0);
-            *left.entry(self.geometry.lane_of(group)).or_default() += bytes;
+            *left.entry(self.cx.geometry.lane_of(group)).or_default() += bytes;
         }
         left
     }
@@ -311,8 +312,8 @@ impl Pool {
             return None;
         }
         let progress = self.scrub_progress();
-        let layout = self.geometry.layout();
-        let group_bytes = self.geometry.plane_bytes() * u64::from(layout.columns());
+        let layout = self.cx.geometry.layout();
+        let group_bytes = self.cx.geometry.plane_bytes() * u64::from(layout.columns());
         let (from, groups_before, blocks_before) = progress.rate_from;
         let seconds = now.since(from).as_secs_f64();
         let groups = progress.groups_done.saturating_sub(groups_before);
@@ -321,7 +322,7 @@ impl Pool {
         let likely = (!paused && groups > 0).then(|| as_f64(left) * seconds / as_f64(groups));
         Some(Work {
             kind: "scrub",
-            priority: priority::of(&self.facts.steer).name(),
+            priority: priority::of(&self.cx.facts.steer).name(),
             paused,
             done_bytes: progress.groups_done * group_bytes,
             total_bytes: progress.groups_total * group_bytes,

@@ -8,6 +8,33 @@
 //!        └── its blocks are put in place       └─► otherwise nothing
 //! ```
 //!
+//! ```text
+//! unknown ── changed ──► stale
+//! stale ── next ──► counting
+//! counting ── changed ──► counting, changed
+//! counting ── ended ──► counted
+//! counting ── failed ──► stale
+//! counting, changed ── ended ──► stale
+//! counting, changed ── failed ──► stale
+//! counted ── changed ──► stale
+//! counted ── next ──► converting
+//! converting ── changed ──► converting, changed
+//! converting ── ended ──► tried
+//! converting ── no room ──► short
+//! converting ── failed ──► stale
+//! converting, changed ── ended ──► stale
+//! converting, changed ── no room ──► stale
+//! converting, changed ── failed ──► stale
+//! tried ── changed ──► stale
+//! tried ── try_again ──► counted
+//! short ── changed ──► stale
+//! short ── try_again ──► counted
+//! short ── try_short_again ──► counted
+//! ```
+//!
+//! Short: it was tried, and there was no room for its copies. A group that is forgotten in any state but those of a step
+//! in flight is unknown.
+//!
 //! Groups are converted in the order of their addresses, and back in the reverse order. A group that has been tried is
 //! not tried again in this direction before something of it is put in place: until then its stripes cannot be converted
 //! once more, or a drive is away.
@@ -435,5 +462,67 @@ mod tests {
         conversion.forget(|group| group < 2);
         conversion.check();
         assert_eq!(conversion.totals(), (20, 0));
+    }
+
+    /// Where a group is by the drawing at the head of the file.
+    fn state(of: &Conversion, group: u64) -> &'static str {
+        let stale = of.stale.contains(&group);
+        match of.in_flight.get(&group) {
+            Some(Step { to: None, .. }) if stale => "counting, changed",
+            Some(Step { to: None, .. }) => "counting",
+            Some(_) if stale => "converting, changed",
+            Some(_) => "converting",
+            None if stale => "stale",
+            None if of.short.contains(&group) => "short",
+            None if of.tried.iter().any(|tried| tried.contains(&group)) => "tried",
+            None if of.counts.contains_key(&group) => "counted",
+            None => "unknown",
+        }
+    }
+
+    #[test]
+    fn the_states_of_a_group_are_those_of_the_drawing() {
+        type Event = (&'static str, fn(&mut Conversion));
+        let events: [Event; 7] = [
+            ("changed", |of| of.changed([3])),
+            ("next", |of| _ = of.next(10, FREE)),
+            ("ended", |of| _ = of.ended(3, forms(0, 0), true)),
+            ("failed", |of| _ = of.ended(3, FormCounts::default(), false)),
+            ("no room", |of| {
+                let short = FormCounts {
+                    short: 10,
+                    ..forms(0, 0)
+                };
+                of.ended(3, short, true);
+            }),
+            ("try_again", Conversion::try_again),
+            ("try_short_again", Conversion::try_short_again),
+        ];
+        let mut known = vec![("unknown", Conversion::default())];
+        let mut drawn = BTreeSet::new();
+        let mut at = 0;
+        while let Some((from, conversion)) = known.get(at).cloned() {
+            at += 1;
+            for (event, happens) in events {
+                // There is room for what is counted only.
+                if event == "no room" && !from.starts_with("converting") {
+                    continue;
+                }
+                let mut after = conversion.clone();
+                happens(&mut after);
+                after.check();
+                let to = state(&after, 3);
+                if to != from {
+                    drawn.insert(format!("//! {from} ── {event} ──► {to}"));
+                }
+                if known.iter().all(|&(name, _)| name != to) {
+                    known.push((to, after));
+                }
+            }
+        }
+        let head = include_str!("conversion.rs").lines();
+        let head = head.filter(|line| line.starts_with("//! ") && line.contains(" ──► "));
+        let head: BTreeSet<String> = head.map(str::to_owned).collect();
+        assert_eq!(head, drawn);
     }
 }

@@ -2,6 +2,12 @@
 //!
 //! The lanes count and convert (`lane/convert.rs`); [`Conversion`] chooses the groups; a policy says how many stripes
 //! should be copies. The pool keeps the administrator's share in its facts.
+//!
+//! Input: groups that lanes have changed, steps that have ended, samples of the drives, and groups that are needed for
+//! something else; with each question the room of the drives, and whether columns move. Output: commands to lanes, and
+//! whether physical space can be freed.
+//!
+//! Invariant: nothing is converted unless every column is in its place.
 
 mod conversion;
 mod policy;
@@ -18,8 +24,9 @@ use plan::action::{Command, FormCounts};
 use self::conversion::{Conversion, Space};
 pub use self::policy::{ELASTIC_POLICIES, ElasticPolicy, policy_of};
 pub use self::spec::{ElasticError, ElasticSpec};
+use super::context::Context;
 use super::create::NewDrive;
-use super::room::{DriveRoom, RoomLevel};
+use super::room::{DriveRoom, RoomLevel, Rooms};
 use super::{OnDurable, Pool, PoolError, SeatState, Ticket};
 
 /// The time after which groups are tried again for whose copies there was no room. Each trial requests a sample of the
@@ -145,6 +152,33 @@ pub(super) struct ConversionProgress {
     pub(super) is_certain: bool,
 }
 
+/// What conversions depend on beside the context.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Beside<'a> {
+    /// How much physical space the drives have.
+    pub(super) rooms: &'a Rooms,
+    /// Cells are filled, or a drive is being replaced.
+    pub(super) moving: bool,
+}
+
+impl Beside<'_> {
+    /// True if every column is in its place, and nothing is being filled or replaced.
+    fn is_whole(self, cx: &Context) -> bool {
+        let mut seats = cx.layout_seats();
+        !self.moving && seats.all(|seat| cx.state(seat) == SeatState::Current)
+    }
+
+    /// True if copies of so many stripes leave every drive below its lower line, even if they do not compress.
+    fn has_space_for_copies_of(self, cx: &Context, stripes: u64) -> bool {
+        let copies = u64::from(cx.geometry.code().tolerance());
+        let bytes = stripes * copies * cx.geometry.stripe_data_bytes();
+        let each = bytes / u64::from(cx.geometry.layout().drives());
+        let fits = |room: DriveRoom| room.used_bytes.saturating_add(each) < room.lower_bytes;
+        self.rooms.drives().all(fits)
+    }
+}
+
+/// Questions.
 impl Elastic {
     pub(super) fn is_idle(&self) -> bool {
         self.conversion.in_flight() == 0
@@ -157,26 +191,262 @@ impl Elastic {
     pub(super) fn check(&self) {
         self.conversion.check();
     }
+
+    fn status(&self, cx: &Context, beside: Beside<'_>) -> ElasticStatus {
+        let (written, copies) = self.conversion.totals();
+        let reason = self.reason(cx, beside);
+        ElasticStatus {
+            share: cx.facts.elastic_share,
+            written,
+            copies,
+            converted: self.conversion.converted(),
+            converting: reason.form().filter(|_| !self.is_idle()),
+            reason,
+        }
+    }
+
+    fn reason(&self, cx: &Context, beside: Beside<'_>) -> ElasticReason {
+        if !cx.recovered || cx.closing.is_some() {
+            return ElasticReason::Closing;
+        }
+        if !beside.is_whole(cx) {
+            return ElasticReason::Incomplete;
+        }
+        let (_, copies) = self.conversion.totals();
+        let wanted = self.copies_wanted(cx);
+        if !self.conversion.is_counted(wanted) {
+            return ElasticReason::Counting;
+        }
+        match self.space(beside.rooms) {
+            Space::Short if copies > 0 => ElasticReason::SpaceShort,
+            _ if copies > wanted => ElasticReason::FewerWanted,
+            _ if copies == wanted => ElasticReason::AsWanted,
+            Space::Free => ElasticReason::SpaceFree,
+            Space::Enough | Space::Short => ElasticReason::SpaceEnough,
+        }
+    }
+
+    fn copies_wanted(&self, cx: &Context) -> u64 {
+        let share = cx.facts.elastic_share;
+        let (written, _) = self.conversion.totals();
+        policy_of(share).wanted(written, share)
+    }
+
+    /// How much physical space the drives have, by the lines. Drives that do not know their use have enough.
+    fn space(&self, rooms: &Rooms) -> Space {
+        let is_above = |room: DriveRoom| room.level() == RoomLevel::Above;
+        if rooms.writes_wait().is_some() || rooms.drives().any(is_above) {
+            return Space::Short;
+        }
+        // What becomes copies between two samples is not in the last one.
+        let left = |room: DriveRoom| room.lower_bytes.saturating_sub(room.used_bytes);
+        match rooms.drives().map(left).min() {
+            Some(left) if left <= self.promised_bytes => Space::Enough,
+            Some(_) | None => Space::Free,
+        }
+    }
+
+    /// How far the conversions under way are; `None` if there are none.
+    fn progress(&self, cx: &Context, beside: Beside<'_>) -> Option<ConversionProgress> {
+        let Run {
+            to,
+            began,
+            converted_before,
+        } = self.run?;
+        let reason = self.reason(cx, beside);
+        if reason.form() != Some(to) {
+            return None;
+        }
+        let (_, copies) = self.conversion.totals();
+        let left = match reason {
+            ElasticReason::SpaceShort => copies,
+            _ => copies.abs_diff(self.copies_wanted(cx)),
+        };
+        Some(ConversionProgress {
+            began,
+            done: self.conversion.converted() - converted_before,
+            left,
+            is_certain: match reason {
+                ElasticReason::FewerWanted => true,
+                ElasticReason::SpaceFree => beside.has_space_for_copies_of(cx, left),
+                _ => false,
+            },
+        })
+    }
+}
+
+/// What happens.
+impl Elastic {
+    /// The administrator wants another share of copies.
+    fn set_share(&mut self, cx: &mut Context, share: Option<u8>) {
+        cx.facts.elastic_share = share.map(|share| share.min(100));
+        self.may_go_on();
+        // What was written since the last checkpoint counts, too.
+        self.count(cx);
+    }
+
+    /// Something has changed that conversions may have waited for: a drive is back, or the share is another one.
+    fn may_go_on(&mut self) {
+        self.conversion.try_again();
+        self.failed = false;
+    }
+
+    /// All groups are counted again.
+    pub(super) fn count(&mut self, cx: &Context) {
+        if cx.geometry.is_elastic() {
+            self.conversion.count(cx.placement.groups().all());
+        }
+    }
+
+    /// A lane has put blocks of these groups in place.
+    pub(super) fn may_have_changed(&mut self, cx: &Context, groups: &[u64]) {
+        self.failed = false;
+        let ours = { groups.iter().copied() }.filter(|&group| cx.placement.groups().has(group));
+        self.conversion.changed(ours);
+    }
+
+    /// These groups belong to no volume any more.
+    pub(super) fn forget(&mut self, freed: &[(u64, u64)]) {
+        let is_freed = |group| format::runs::run_of(freed, group).is_some();
+        self.conversion.forget(is_freed);
+    }
+
+    /// A step of a lane has ended.
+    pub(super) fn converted(
+        &mut self,
+        cx: &Context,
+        group: u64,
+        forms: FormCounts,
+        outcome: Outcome,
+    ) {
+        self.conversion.ended(group, forms, outcome.is_ok());
+        let let_go = self.let_go.remove(&group);
+        self.failed |= outcome.is_err() && !let_go;
+        if !cx.placement.groups().has(group) {
+            self.conversion.forget(|other| other == group);
+        }
+    }
+
+    /// Ends the conversion of a group.
+    pub(super) fn let_go(&mut self, cx: &mut Context, group: u64) {
+        if self.is_converting(group) && self.let_go.insert(group) {
+            let group_only = Command::StopConverting { group: Some(group) };
+            cx.tell_lane(group, group_only);
+        }
+    }
+
+    /// The pool is being closed: all conversions end.
+    pub(super) fn stop(&self, cx: &mut Context) {
+        if !self.is_idle() {
+            cx.tell_lanes(&Command::StopConverting { group: None });
+        }
+    }
+
+    /// The drives have been sampled.
+    pub(super) fn sampled(&mut self, cx: &Context) {
+        self.promised_bytes = 0;
+        if self.short_again_at <= cx.now {
+            self.short_again_at = cx.now + SHORT_AGAIN;
+            self.conversion.try_short_again();
+        }
+    }
+
+    /// Begins what can be counted or converted now. Returns whether copies can be given up to free space; `None` if that is
+    /// as before.
+    pub(super) fn pump(&mut self, cx: &mut Context, beside: Beside<'_>) -> Option<bool> {
+        if !cx.geometry.is_elastic() || !cx.recovered || cx.closing.is_some() {
+            return None;
+        }
+        let whole = beside.is_whole(cx);
+        let before = std::mem::replace(&mut self.was_whole, whole);
+        if whole && !before {
+            self.may_go_on();
+        }
+        let (_, copies) = self.conversion.totals();
+        if whole && !self.failed {
+            self.begin_steps(cx, beside);
+        }
+        Some(whole && copies > 0)
+    }
+
+    fn begin_steps(&mut self, cx: &mut Context, beside: Beside<'_>) {
+        let stripes = cx.geometry.stripes_per_group();
+        loop {
+            let wanted = self.copies_wanted(cx);
+            let space = self.space(beside.rooms);
+            let Some(step) = self.conversion.next(wanted, space) else {
+                if self.is_idle() && self.reason(cx, beside).form().is_none() {
+                    self.run = None;
+                }
+                return;
+            };
+            if let Some(to) = step.to
+                && self.run.is_none_or(|run| run.to != to)
+            {
+                self.run = Some(Run {
+                    to,
+                    began: cx.now,
+                    converted_before: self.conversion.converted(),
+                });
+            }
+            if step.to == Some(Form::Copies) {
+                let copies = u64::from(cx.geometry.code().tolerance());
+                self.promised_bytes += step.most * copies * cx.geometry.chunk_bytes();
+            }
+            let command = Command::Convert {
+                group: step.group,
+                stripes: 0..stripes,
+                to: step.to,
+                most: step.most,
+            };
+            cx.tell_lane(step.group, command);
+        }
+    }
+}
+
+impl ElasticSpec {
+    /// That of a pool; `None` if it is not elastic.
+    fn of_pool(cx: &Context) -> Option<Self> {
+        let scheme = cx.facts.scheme.parse::<Scheme>().ok()?;
+        let expansion = scheme.expansion.filter(|_| cx.geometry.is_elastic())?;
+        Some(Self {
+            expansion,
+            planes: cx.geometry.code().tolerance() + 1,
+        })
+    }
 }
 
 impl Pool {
+    fn beside_conversions(&self) -> Beside<'_> {
+        Beside {
+            rooms: &self.rooms,
+            moving: self.moves_columns(),
+        }
+    }
+
+    fn moves_columns(&self) -> bool {
+        !self.fills.is_idle() || self.is_replacing()
+    }
+
+    pub(super) fn pump_elastic(&mut self) {
+        let beside = Beside {
+            moving: self.moves_columns(),
+            rooms: &self.rooms,
+        };
+        if let Some(frees) = self.elastic.pump(&mut self.cx, beside) {
+            self.rooms.set_frees(frees);
+        }
+    }
+
+    pub(super) fn conversion_progress(&self) -> Option<ConversionProgress> {
+        self.elastic.progress(&self.cx, self.beside_conversions())
+    }
+
     /// The state of elastic stripes; `None` if the pool is not elastic.
     #[must_use]
     pub fn elastic_status(&self) -> Option<ElasticStatus> {
-        if !self.geometry.is_elastic() {
-            return None;
-        }
-        let (written, copies) = self.elastic.conversion.totals();
-        let reason = self.elastic_reason();
-        let converting = reason.form().filter(|_| !self.elastic.is_idle());
-        Some(ElasticStatus {
-            share: self.facts.elastic_share,
-            written,
-            copies,
-            converted: self.elastic.conversion.converted(),
-            converting,
-            reason,
-        })
+        let status = || self.elastic.status(&self.cx, self.beside_conversions());
+        self.cx.geometry.is_elastic().then(status)
     }
 
     /// Whether a drive that is new to the pool may join it: in an elastic pool it must be like those that the pool was
@@ -185,18 +455,12 @@ impl Pool {
     /// # Errors
     /// [`PoolError::Drive`] with what it lacks.
     pub fn check_new_drive(&self, drive: &NewDrive) -> Result<(), PoolError> {
-        let scheme = self.facts.scheme.parse::<Scheme>().ok();
-        let expansion = scheme.and_then(|scheme| scheme.expansion);
-        let Some(expansion) = expansion.filter(|_| self.geometry.is_elastic()) else {
+        let Some(spec) = ElasticSpec::of_pool(&self.cx) else {
             return Ok(());
         };
-        let spec = ElasticSpec {
-            expansion,
-            planes: self.geometry.code().tolerance() + 1,
-        };
-        let mut seats = self.layout_seats();
+        let mut seats = self.cx.layout_seats();
         let other = seats.find_map(|seat| {
-            let facts = &self.facts.seats[seat.index()];
+            let facts = &self.cx.facts.seats[seat.index()];
             Some(NewDrive {
                 physical_bytes: Some(self.room(seat)?.physical_bytes),
                 ..NewDrive::new(facts.drive, facts.path.clone(), facts.size_bytes)
@@ -216,213 +480,356 @@ impl Pool {
         share: Option<u8>,
         ticket: Ticket,
     ) -> Result<(), PoolError> {
-        self.now = now;
-        if !self.geometry.is_elastic() {
+        self.cx.now = now;
+        if !self.cx.geometry.is_elastic() {
             return Err(PoolError::NotElastic);
         }
-        self.facts.elastic_share = share.map(|share| share.min(100));
-        self.elastic_may_go_on();
-        // What was written since the last checkpoint counts, too.
-        self.count_forms();
-        self.commit(vec![OnDurable::Done(ticket, Ok(()))]);
+        self.elastic.set_share(&mut self.cx, share);
+        self.cx.commit(vec![OnDurable::Done(ticket, Ok(()))]);
         self.advance();
         Ok(())
     }
+}
 
-    /// Something has changed that conversions may have waited for: a drive is back, or the share is another one.
-    pub(super) fn elastic_may_go_on(&mut self) {
-        self.elastic.conversion.try_again();
-        self.elastic.failed = false;
+#[cfg(test)]
+mod tests {
+    use block::{Fault, Seat, Usage};
+
+    use super::super::room::Shape;
+    use super::*;
+    use crate::fixture;
+
+    const MIB: u64 = 1 << 20;
+
+    /// The stripes of a pool with the volume `v` of four groups, of which each has ten stripes that were written.
+    struct Lab {
+        cx: Context,
+        elastic: Elastic,
+        rooms: Rooms,
+        moving: bool,
+        /// Copies in each group.
+        copies: [u64; 4],
     }
 
-    /// All groups are counted again.
-    pub(super) fn count_forms(&mut self) {
-        if self.geometry.is_elastic() {
-            let groups: Vec<u64> = self.placement.groups().all().collect();
-            self.elastic.conversion.count(groups);
+    impl Lab {
+        fn new() -> Self {
+            let cx = fixture::elastic_context(4);
+            Self {
+                rooms: Rooms::new(cx.geometry.lanes()),
+                cx,
+                elastic: Elastic::default(),
+                moving: false,
+                copies: [0; 4],
+            }
         }
-    }
 
-    /// A lane has put blocks of these groups in place.
-    pub(super) fn forms_may_have_changed(&mut self, groups: &[u64]) {
-        self.elastic.failed = false;
-        let ours = { groups.iter().copied() }.filter(|&group| self.placement.groups().has(group));
-        self.elastic.conversion.changed(ours);
-    }
+        /// The same, of which all groups are counted.
+        fn counted(share: u8, copies: [u64; 4]) -> Self {
+            let mut lab = Self::new();
+            lab.cx.facts.elastic_share = Some(share);
+            lab.copies = copies;
+            lab.elastic.count(&lab.cx);
+            // Columns move: nothing is converted yet.
+            lab.moving = true;
+            lab.elastic.conversion.try_again();
+            for group in 0..4 {
+                let step = lab.elastic.conversion.next(1, Space::Enough);
+                assert_eq!(step.map(|step| (step.group, step.to)), Some((group, None)));
+                lab.ends(group, 0, Ok(()));
+            }
+            lab.moving = false;
+            lab
+        }
 
-    /// These groups belong to no volume any more.
-    pub(super) fn forget_forms(&mut self, freed: &[(u64, u64)]) {
-        let is_freed = |group| format::runs::run_of(freed, group).is_some();
-        self.elastic.conversion.forget(is_freed);
-    }
+        fn beside(&self) -> Beside<'_> {
+            Beside {
+                rooms: &self.rooms,
+                moving: self.moving,
+            }
+        }
 
-    /// A step of a lane has ended.
-    pub(super) fn converted(&mut self, group: u64, forms: FormCounts, outcome: Outcome) {
-        let freed = !self.placement.groups().has(group);
-        self.elastic.conversion.ended(group, forms, outcome.is_ok());
-        let let_go = self.elastic.let_go.remove(&group);
-        self.elastic.failed |= outcome.is_err() && !let_go;
-        if freed {
-            self.elastic.conversion.forget(|other| other == group);
+        fn reason(&self) -> ElasticReason {
+            self.elastic.reason(&self.cx, self.beside())
         }
-    }
 
-    /// Ends the conversion of a group.
-    pub(super) fn let_conversion_go(&mut self, group: u64) {
-        if self.elastic.is_converting(group) && self.elastic.let_go.insert(group) {
-            let group_only = Command::StopConverting { group: Some(group) };
-            self.tell_lane(group, group_only);
-        }
-    }
-
-    /// Begins what can be counted or converted now.
-    pub(super) fn pump_elastic(&mut self) {
-        if !self.geometry.is_elastic() || !self.recovered || self.closing.is_some() {
-            return;
-        }
-        let whole = self.is_whole_for_conversions();
-        let before = std::mem::replace(&mut self.elastic.was_whole, whole);
-        if whole && !before {
-            self.elastic_may_go_on();
-        }
-        let (_, copies) = self.elastic.conversion.totals();
-        self.set_frees_space(whole && copies > 0);
-        if !whole || self.elastic.failed {
-            return;
-        }
-        let stripes = self.geometry.stripes_per_group();
-        loop {
-            let wanted = self.copies_wanted();
-            let space = self.space();
-            let Some(step) = self.elastic.conversion.next(wanted, space) else {
-                if self.elastic.is_idle() && self.elastic_reason().form().is_none() {
-                    self.elastic.run = None;
+        /// What lanes convert from now on, and how many stripes at most.
+        fn pump(&mut self) -> Vec<(u64, Option<Form>, u64)> {
+            let beside = Beside {
+                rooms: &self.rooms,
+                moving: self.moving,
+            };
+            self.elastic.pump(&mut self.cx, beside);
+            let commands = fixture::commands(&mut self.cx).into_iter();
+            let begun = commands.map(|(lane, command)| match command {
+                Command::Convert {
+                    group, to, most, ..
+                } => {
+                    assert_eq!(lane, self.cx.geometry.lane_of(group));
+                    (group, to, most)
                 }
-                return;
+                other => panic!("{other:?}"),
+            });
+            begun.collect()
+        }
+
+        /// A step ends. So many stripes became copies, or parity.
+        fn ends(&mut self, group: u64, converted: i64, outcome: Outcome) {
+            let copies = &mut self.copies[usize::try_from(group).unwrap()];
+            *copies = copies.checked_add_signed(converted).unwrap();
+            let forms = FormCounts {
+                written: 10,
+                copies: *copies,
+                converted: converted.unsigned_abs(),
+                left: 0,
+                short: 0,
             };
-            if let Some(to) = step.to
-                && self.elastic.run.is_none_or(|run| run.to != to)
-            {
-                self.elastic.run = Some(Run {
-                    to,
-                    began: self.now,
-                    converted_before: self.elastic.conversion.converted(),
-                });
-            }
-            if step.to == Some(Form::Copies) {
-                let copies = u64::from(self.geometry.code().tolerance());
-                let bytes = step.most * copies * self.geometry.chunk_bytes();
-                self.elastic.promised_bytes += bytes;
-            }
-            let command = Command::Convert {
-                group: step.group,
-                stripes: 0..stripes,
-                to: step.to,
-                most: step.most,
+            self.elastic.converted(&self.cx, group, forms, outcome);
+            self.elastic.check();
+        }
+
+        /// All drives use so much of the 64 MiB below their upper lines.
+        fn use_is(&mut self, used_mib: u64) {
+            let shape = Shape {
+                reserve_bytes: 0,
+                drives: 4,
+                spares: 0,
+                used_spares: 0,
             };
-            self.tell_lane(step.group, command);
+            let usage = Usage {
+                physical_bytes: 65 * MIB,
+                used_bytes: used_mib * MIB,
+            };
+            let seats = (0..4).map(|seat| (Seat(seat), Some(usage), shape));
+            self.rooms.sampled(self.cx.now, self.cx.now, seats);
+            self.elastic.sampled(&self.cx);
         }
     }
 
-    fn copies_wanted(&self) -> u64 {
-        let share = self.facts.elastic_share;
-        let (written, _) = self.elastic.conversion.totals();
-        policy_of(share).wanted(written, share)
+    const COPIES: Option<Form> = Some(Form::Copies);
+    const PARITY: Option<Form> = Some(Form::Parity);
+
+    #[test]
+    fn at_first_all_groups_are_counted() {
+        let mut lab = Lab::new();
+        lab.elastic.count(&lab.cx);
+        let counts = (0..4).map(|group| (group, None, 0));
+        assert!(lab.pump().into_iter().eq(counts));
+        assert_eq!(lab.reason(), ElasticReason::Counting);
+        assert!(!lab.elastic.is_idle());
     }
 
-    /// True if every column is in its place, and nothing is being filled or replaced.
-    fn is_whole_for_conversions(&self) -> bool {
-        let mut seats = self.layout_seats();
-        let current =
-            |seat: block::Seat| self.facts.seats[seat.index()].state == SeatState::Current;
-        self.fills.is_idle() && !self.is_replacing() && seats.all(current)
+    #[test]
+    fn stripes_become_copies_until_the_share_is_reached() {
+        let mut lab = Lab::counted(30, [0; 4]);
+        assert_eq!(lab.reason(), ElasticReason::SpaceFree);
+        assert_eq!(lab.pump(), [(0, COPIES, 10), (1, COPIES, 2)]);
+        lab.ends(0, 10, Ok(()));
+        lab.ends(1, 2, Ok(()));
+        assert!(lab.pump().is_empty());
+        assert_eq!(lab.reason(), ElasticReason::AsWanted);
     }
 
-    /// How far the conversions under way are; `None` if there are none.
-    pub(super) fn conversion_progress(&self) -> Option<ConversionProgress> {
-        let Run {
-            to,
-            began,
-            converted_before,
-        } = self.elastic.run?;
-        let reason = self.elastic_reason();
-        if reason.form() != Some(to) {
-            return None;
+    #[test]
+    fn a_smaller_share_makes_parity_of_the_last_copies() {
+        let mut lab = Lab::counted(50, [10, 10, 0, 0]);
+        assert!(lab.pump().is_empty());
+        lab.elastic.set_share(&mut lab.cx, Some(10));
+        assert_eq!(lab.cx.facts.elastic_share, Some(10));
+        let counts = (0..4).map(|group| (group, None, 0));
+        assert!(lab.pump().into_iter().eq(counts), "by a command all are");
+        for group in 0..4 {
+            lab.ends(group, 0, Ok(()));
         }
-        let conversion = &self.elastic.conversion;
-        let (_, copies) = conversion.totals();
-        let left = match reason {
-            ElasticReason::SpaceShort => copies,
-            _ => copies.abs_diff(self.copies_wanted()),
+        assert_eq!(lab.reason(), ElasticReason::FewerWanted);
+        assert_eq!(lab.pump(), [(1, PARITY, 10), (0, PARITY, 6)]);
+    }
+
+    #[test]
+    fn nothing_is_converted_while_columns_move_or_a_drive_is_out() {
+        let mut lab = Lab::counted(100, [0; 4]);
+        lab.moving = true;
+        assert!(lab.pump().is_empty());
+        lab.moving = false;
+        fixture::is_out(&mut lab.cx, Seat(1), crate::OutReason::Hung);
+        assert!(lab.pump().is_empty());
+        assert_eq!(lab.reason(), ElasticReason::Incomplete);
+        lab.cx.facts.seats[1].state = SeatState::Current;
+        assert_eq!(lab.pump().len(), 4);
+    }
+
+    #[test]
+    fn what_could_not_be_converted_is_tried_again_when_every_column_is_in_place_again() {
+        let mut lab = Lab::counted(10, [0; 4]);
+        assert_eq!(lab.pump(), [(0, COPIES, 4)]);
+        lab.ends(0, 0, Ok(()));
+        assert_eq!(lab.pump(), [(1, COPIES, 4)]);
+        lab.ends(1, 0, Ok(()));
+        lab.moving = true;
+        lab.pump();
+        lab.moving = false;
+        assert_eq!(lab.pump(), [(0, COPIES, 4)]);
+    }
+
+    #[test]
+    fn after_a_fault_nothing_is_tried_until_something_changes() {
+        let mut lab = Lab::counted(10, [0; 4]);
+        lab.pump();
+        lab.ends(0, 0, Err(Fault::Medium));
+        assert!(lab.pump().is_empty());
+        lab.elastic.may_have_changed(&lab.cx, &[2, 99]);
+        assert_eq!(lab.pump(), [(0, None, 0), (2, None, 0)]);
+    }
+
+    #[test]
+    fn a_group_that_is_needed_is_let_go_once_and_that_is_no_fault() {
+        let mut lab = Lab::counted(10, [0; 4]);
+        lab.pump();
+        for _ in 0..2 {
+            lab.elastic.let_go(&mut lab.cx, 0);
+            lab.elastic.let_go(&mut lab.cx, 3);
+        }
+        let lane = lab.cx.geometry.lane_of(0);
+        let stop = Command::StopConverting { group: Some(0) };
+        assert_eq!(fixture::commands(&mut lab.cx), [(lane, stop)]);
+        lab.ends(0, 0, Err(Fault::Shutdown));
+        assert_eq!(lab.pump(), [(0, None, 0)]);
+    }
+
+    #[test]
+    fn above_the_upper_line_copies_are_given_up_whatever_share_is_wanted() {
+        let mut lab = Lab::counted(100, [10, 0, 0, 0]);
+        lab.use_is(64);
+        assert_eq!(lab.reason(), ElasticReason::SpaceShort);
+        assert_eq!(lab.pump(), [(0, PARITY, 10)]);
+    }
+
+    #[test]
+    fn between_the_lines_nothing_is_converted() {
+        let mut lab = Lab::counted(100, [10, 0, 0, 0]);
+        lab.use_is(62);
+        assert!(lab.pump().is_empty());
+        assert_eq!(lab.reason(), ElasticReason::SpaceEnough);
+    }
+
+    #[test]
+    fn what_has_been_promised_to_copies_counts_until_the_next_sample() {
+        let mut lab = Lab::counted(100, [0; 4]);
+        // The lower line is at 59.9 MiB and more, so there is room for one group.
+        lab.use_is(59);
+        let copies = u64::from(lab.cx.geometry.code().tolerance());
+        let bytes = 10 * copies * lab.cx.geometry.chunk_bytes();
+        let left = lab
+            .rooms
+            .drives()
+            .map(|room| room.lower_bytes - room.used_bytes);
+        let groups = left.min().unwrap().div_ceil(bytes);
+        assert!((1..4).contains(&groups), "{groups} groups of {bytes}");
+        assert_eq!(lab.pump().len() as u64, groups);
+        lab.use_is(59);
+        assert_eq!(lab.pump().len() as u64, groups.min(4 - groups));
+    }
+
+    #[test]
+    fn groups_without_room_are_tried_again_with_a_sample_and_not_at_once() {
+        let mut lab = Lab::counted(10, [0; 4]);
+        lab.use_is(0);
+        lab.cx.now = Instant::ZERO + SHORT_AGAIN / 2;
+        let short = FormCounts {
+            written: 10,
+            copies: 0,
+            converted: 0,
+            left: 4,
+            short: 4,
         };
-        Some(ConversionProgress {
-            began,
-            done: conversion.converted() - converted_before,
-            left,
-            is_certain: match reason {
-                ElasticReason::FewerWanted => true,
-                ElasticReason::SpaceFree => self.has_space_for_copies_of(left),
-                _ => false,
-            },
-        })
+        for group in 0..4 {
+            assert_eq!(lab.pump(), [(group, COPIES, 4)]);
+            lab.elastic.converted(&lab.cx, group, short, Ok(()));
+        }
+        lab.use_is(0);
+        assert!(lab.pump().is_empty());
+        lab.cx.now = Instant::ZERO + SHORT_AGAIN;
+        lab.use_is(0);
+        assert_eq!(lab.pump(), [(0, COPIES, 4)]);
     }
 
-    /// True if copies of so many stripes leave every drive below its lower line, even if they do not compress.
-    fn has_space_for_copies_of(&self, stripes: u64) -> bool {
-        let copies = u64::from(self.geometry.code().tolerance());
-        let bytes = stripes * copies * self.geometry.stripe_data_bytes();
-        let each = bytes / u64::from(self.geometry.layout().drives());
-        let fits = |room: DriveRoom| room.used_bytes.saturating_add(each) < room.lower_bytes;
-        self.rooms().all(fits)
+    #[test]
+    fn space_can_be_freed_while_there_are_copies_and_every_column_is_in_place() {
+        let frees = |copies, moving| {
+            let mut lab = Lab::counted(25, copies);
+            let rooms = &lab.rooms;
+            lab.elastic.pump(&mut lab.cx, Beside { rooms, moving })
+        };
+        assert_eq!(frees([10, 0, 0, 0], false), Some(true));
+        assert_eq!(frees([10, 0, 0, 0], true), Some(false));
+        assert_eq!(frees([0; 4], false), Some(false));
     }
 
-    /// How much physical space the drives have, by the lines. Drives that do not know their use have enough.
-    fn space(&self) -> Space {
-        let short = self.writes_wait().is_some();
-        if short || self.rooms().any(|room| room.level() == RoomLevel::Above) {
-            return Space::Short;
-        }
-        // What becomes copies between two samples is not in the last one.
-        let left = self
-            .rooms()
-            .map(|room| room.lower_bytes.saturating_sub(room.used_bytes));
-        match left.min() {
-            Some(left) if left <= self.elastic.promised_bytes => Space::Enough,
-            Some(_) | None => Space::Free,
-        }
+    #[test]
+    fn a_group_that_was_given_up_during_its_step_counts_no_more() {
+        let mut lab = Lab::counted(25, [0; 4]);
+        assert_eq!(lab.pump(), [(0, COPIES, 10)]);
+        lab.cx.facts.volumes[0].extents = vec![(1, 3)];
+        lab.cx.groups_changed();
+        lab.elastic.forget(&[(0, 1)]);
+        lab.ends(0, 10, Ok(()));
+        assert_eq!(lab.elastic.conversion.totals(), (30, 0));
     }
 
-    /// The drives have been sampled.
-    pub(super) fn elastic_sampled(&mut self) {
-        self.elastic.promised_bytes = 0;
-        if self.elastic.short_again_at <= self.now {
-            self.elastic.short_again_at = self.now + SHORT_AGAIN;
-            self.elastic.conversion.try_short_again();
-        }
-        if self.geometry.is_elastic() {
-            self.advance();
-        }
+    #[test]
+    fn progress_is_that_of_the_conversions_under_way_and_ends_with_them() {
+        let mut lab = Lab::counted(30, [0; 4]);
+        let progress = |lab: &Lab| lab.elastic.progress(&lab.cx, lab.beside());
+        assert!(progress(&lab).is_none());
+        lab.cx.now = Instant(7);
+        lab.pump();
+        lab.ends(0, 10, Ok(()));
+        let now = progress(&lab).unwrap();
+        assert_eq!((now.began, now.done, now.left), (Instant(7), 10, 2));
+        assert!(
+            now.is_certain,
+            "drives that do not know their use have room"
+        );
+        lab.ends(1, 2, Ok(()));
+        lab.pump();
+        assert!(progress(&lab).is_none() && lab.elastic.run.is_none());
     }
 
-    fn elastic_reason(&self) -> ElasticReason {
-        let conversion = &self.elastic.conversion;
-        if !self.recovered || self.closing.is_some() {
-            return ElasticReason::Closing;
-        }
-        if !self.is_whole_for_conversions() {
-            return ElasticReason::Incomplete;
-        }
-        let (_, copies) = conversion.totals();
-        let wanted = self.copies_wanted();
-        if !conversion.is_counted(wanted) {
-            return ElasticReason::Counting;
-        }
-        match self.space() {
-            Space::Short if copies > 0 => ElasticReason::SpaceShort,
-            _ if copies > wanted => ElasticReason::FewerWanted,
-            _ if copies == wanted => ElasticReason::AsWanted,
-            Space::Free => ElasticReason::SpaceFree,
-            Space::Enough | Space::Short => ElasticReason::SpaceEnough,
-        }
+    #[test]
+    fn when_the_pool_is_closed_what_is_under_way_ends_and_nothing_begins() {
+        let mut lab = Lab::counted(30, [0; 4]);
+        lab.elastic.stop(&mut lab.cx);
+        assert!(fixture::commands(&mut lab.cx).is_empty());
+        lab.pump();
+        lab.cx.closing = Some(Ticket(1));
+        lab.elastic.stop(&mut lab.cx);
+        let stop = Command::StopConverting { group: None };
+        let stops = fixture::commands(&mut lab.cx);
+        assert!(stops.iter().all(|(_, command)| *command == stop) && !stops.is_empty());
+        lab.ends(0, 0, Err(Fault::Shutdown));
+        lab.ends(1, 0, Err(Fault::Shutdown));
+        assert!(lab.pump().is_empty());
+        assert_eq!(lab.reason(), ElasticReason::Closing);
+    }
+
+    #[test]
+    fn a_pool_of_one_form_counts_and_converts_nothing() {
+        let mut lab = Lab::new();
+        lab.cx = fixture::context("raid6", 6, 4);
+        lab.elastic.count(&lab.cx);
+        assert!(lab.pump().is_empty());
+        assert!(ElasticSpec::of_pool(&lab.cx).is_none());
+    }
+
+    #[test]
+    fn a_drive_that_joins_must_know_its_use() {
+        let pool = fixture::elastic_pool();
+        let lacks = pool.check_new_drive(&fixture::drive(9));
+        let Err(PoolError::Drive { error }) = lacks else {
+            panic!("{lacks:?}");
+        };
+        assert!(matches!(error, ElasticError::Unknown { plain: None, .. }));
+        assert_eq!(pool.check_new_drive(&fixture::elastic_drive(9)), Ok(()));
+        let plain = fixture::pool("raid6", 6);
+        assert_eq!(plain.check_new_drive(&fixture::drive(9)), Ok(()));
     }
 }

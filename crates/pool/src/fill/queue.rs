@@ -33,9 +33,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use block::{Instant, Seat};
 use layout::Cell;
 
+use super::kind::Kind;
 use super::order::{FILL_ORDERS, FillChoice, FillLoads, FillOrder};
 use crate::Progress;
-use crate::placement::{Key, Why};
+use crate::placement::Key;
 use crate::work::Recent;
 
 /// Fills that use one drive at a time, with the longest steps: enough to keep its queue from running dry, though a fill
@@ -45,39 +46,33 @@ use crate::work::Recent;
 /// fewer (`lane/jobs/pace.rs`).
 pub(super) const FILLS_PER_DRIVE: u64 = 11;
 
+/// Fills that may copy at a time, however little memory there is for them.
+const FILLS_MIN: u64 = 2;
+
 /// Cells of a class among which the next one is chosen. More than a few hundred gain nothing.
 const SCAN_AHEAD: usize = 256;
 
-/// Why a cell is filled; earlier variants go first.
+/// How urgent a move is; smaller ones go first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Class {
-    /// The column is absent; the more columns its group has lost, the sooner.
-    Rebuild { lost: Reverse<usize> },
-    /// The column's drive leaves the pool.
-    Leave,
-    /// The column is on spare space and its home is in again.
-    CopyBack,
-    /// The column's drive is being replaced.
-    Replace,
+pub(super) struct Class {
+    pub(super) kind: Kind,
+    pub(super) urgency: Reverse<usize>,
 }
 
 impl Class {
-    const fn why(self) -> Why {
-        match self {
-            Self::Rebuild { .. } => Why::Rebuild,
-            Self::Leave => Why::Leave,
-            Self::CopyBack => Why::CopyBack,
-            Self::Replace => Why::Replace,
+    /// Of a move in a group that has lost so many columns that are not being filled.
+    pub(super) fn new(kind: Kind, lost: impl FnOnce() -> usize) -> Self {
+        let urgency = if kind.policy().is_urgent() { lost() } else { 0 };
+        Self {
+            kind,
+            urgency: Reverse(urgency),
         }
     }
 
     /// Which fills yield to which: the columns that its group has lost beside those that are being filled; 0 if the
     /// column is there.
     const fn urgency(self) -> usize {
-        match self {
-            Self::Rebuild { lost } => lost.0,
-            Self::Leave | Self::CopyBack | Self::Replace => 0,
-        }
+        self.urgency.0
     }
 }
 
@@ -86,13 +81,24 @@ impl Class {
 pub(super) struct Limits {
     /// That copy at a time.
     pub(super) copying: u64,
+    /// Buffers of all that copy: one of a step's length for each drive that a fill reads or writes.
+    pub(super) buffers: u64,
     /// That use one drive at a time.
     pub(super) per_drive: u64,
+}
+
+/// Buffers that fills take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Buffers {
+    copying: u64,
+    /// With those of fills that have copied and wait for a checkpoint, as many as they took.
+    all: u64,
 }
 
 /// A cell that a lane fills.
 #[derive(Clone, Debug)]
 pub(super) struct Filling {
+    pub(super) kind: Kind,
     target: Cell,
     /// By its class when it began, or when membership last changed.
     urgency: usize,
@@ -163,8 +169,10 @@ pub(crate) struct Fills {
     pub(super) equal: bool,
     /// The beginning of a rebuild was reported, and not its end.
     pub(super) announced: bool,
+    /// Nothing is left to fill, and the pool has not been told.
+    pub(super) has_ended: bool,
     /// Why the last cell was filled.
-    last: Option<Why>,
+    last: Option<Kind>,
     /// What was moved of late.
     pub(crate) recent: Recent,
 }
@@ -184,6 +192,7 @@ impl Default for Fills {
             exhausted: false,
             equal: false,
             announced: false,
+            has_ended: false,
             last: None,
             recent: Recent::default(),
         }
@@ -196,7 +205,7 @@ impl Fills {
         self.none_waits() && self.in_flight.is_empty() && self.filled.is_empty()
     }
 
-    pub(super) fn none_waits(&self) -> bool {
+    pub(crate) fn none_waits(&self) -> bool {
         self.waiting.is_empty()
     }
 
@@ -227,8 +236,8 @@ impl Fills {
     }
 
     /// Why cells are filled: the most urgent reason of those that wait, or that of the last one. `None` if none is.
-    pub(crate) fn why(&self) -> Option<Why> {
-        let waiting = self.waiting.keys().next().map(|class| class.why());
+    pub(crate) fn kind(&self) -> Option<Kind> {
+        let waiting = self.waiting.keys().next().map(|class| class.kind);
         let under_way = !self.is_idle();
         { waiting.min(self.last.or(waiting)).or(self.last) }.filter(|_| under_way)
     }
@@ -272,6 +281,19 @@ impl Fills {
         fills
             .filter(|fill| !fill.copied && fill.urgency >= urgency)
             .count() as u64
+    }
+
+    /// Buffers of the fills that do not yield to one of this urgency.
+    fn buffers(&self, urgency: usize) -> Buffers {
+        let mut buffers = Buffers::default();
+        for fill in self.in_flight.values() {
+            if fill.urgency >= urgency {
+                let of_fill = fill.sources.len() as u64 + 1;
+                buffers.all += of_fill;
+                buffers.copying += if fill.copied { 0 } else { of_fill };
+            }
+        }
+        buffers
     }
 
     /// Bytes that are at their targets, of cells that do not count as filled yet.
@@ -394,17 +416,22 @@ impl Fills {
     ) -> Option<(Class, Key)> {
         self.waiting.iter().find_map(|(&class, keys)| {
             let urgency = class.urgency();
+            let (copying, used) = (self.copying(urgency), self.buffers(urgency));
             // As many again may wait for a checkpoint: the pages of these are in memory.
-            if self.copying(urgency) >= limits.copying
-                || self.filling(urgency) >= 2 * limits.copying
-            {
+            let filling = self.filling(urgency);
+            if copying >= limits.copying || filling >= 2 * limits.copying {
                 return None;
             }
+            let few = copying < FILLS_MIN && filling < 2 * FILLS_MIN;
             let near = keys.iter().take(SCAN_AHEAD).map(|&key| choice(key));
-            // All drives of a cell may have one fill more of this urgency.
+            // All drives of a cell may have one fill more of this urgency, and its buffers have room.
             let have_room = |choice: &FillChoice| {
+                let buffers = choice.seats.len() as u64;
+                let has_buffers = used.copying + buffers <= limits.buffers
+                    && used.all + buffers <= 2 * limits.buffers;
                 let mut seats = choice.seats.iter();
-                seats.all(|&seat| self.busy(seat, urgency) < limits.per_drive)
+                (has_buffers || few)
+                    && seats.all(|&seat| self.busy(seat, urgency) < limits.per_drive)
             };
             let mut cells = near.filter(have_room);
             let fills = FillLoads {
@@ -442,7 +469,7 @@ impl Fills {
 impl Fills {
     /// A column that waited is chosen.
     pub(super) fn choose(&mut self, class: Class, key: Key) {
-        self.last = Some(class.why());
+        self.last = Some(class.kind);
         self.take(class, key);
     }
 
@@ -461,6 +488,7 @@ impl Fills {
         }
         self.progress.caught_up(&sources, target.seat, bytes);
         let filling = Filling {
+            kind: class.kind,
             target,
             urgency,
             yields: false,
@@ -490,7 +518,7 @@ impl Fills {
     }
 
     /// The target has its blocks: its drives are free for other fills.
-    pub(super) fn copied(&mut self, key: Key) {
+    pub(crate) fn copied(&mut self, key: Key) {
         let Some(fill) = self.in_flight.get_mut(&key) else {
             return;
         };
@@ -656,8 +684,19 @@ mod tests {
     };
     const KEY: Key = (7, 1);
     const CELL_BYTES: u64 = 1 << 20;
-    const LOST_ONE: Class = Class::Rebuild { lost: Reverse(1) };
-    const LOST_TWO: Class = Class::Rebuild { lost: Reverse(2) };
+    const LOST_ONE: Class = Class {
+        kind: Kind::FIRST,
+        urgency: Reverse(1),
+    };
+    const LOST_TWO: Class = Class {
+        kind: Kind::FIRST,
+        urgency: Reverse(2),
+    };
+
+    /// The class of a move of a column that is there.
+    fn class(kind: &str) -> Class {
+        Class::new(Kind::named(kind), || 0)
+    }
 
     fn choice(key: Key) -> FillChoice {
         FillChoice {
@@ -670,6 +709,7 @@ mod tests {
     const fn at_most(copying: u64) -> Limits {
         Limits {
             copying,
+            buffers: u64::MAX / 2,
             per_drive: FILLS_PER_DRIVE,
         }
     }
@@ -771,8 +811,8 @@ mod tests {
     fn what_has_lost_most_is_first() {
         let mut fills = Fills::default();
         for (class, key) in [
-            (Class::Replace, (0, 0)),
-            (Class::CopyBack, (1, 0)),
+            (class("replace"), (0, 0)),
+            (class("copy_back"), (1, 0)),
             (LOST_ONE, (2, 0)),
             (LOST_TWO, (3, 0)),
         ] {
@@ -797,7 +837,7 @@ mod tests {
             ..choice(key)
         };
         fills.wait(LOST_TWO, (100, 4));
-        fills.wait(Class::CopyBack, (101, 5));
+        fills.wait(class("copy_back"), (101, 5));
         assert_eq!(next(&mut fills, elsewhere), Some((101, 5)));
         assert_eq!(next(&mut fills, elsewhere), None);
         fills.copied((0, 4));
@@ -814,7 +854,7 @@ mod tests {
     #[test]
     fn a_fill_yields_while_a_more_urgent_one_uses_one_of_its_drives() {
         let mut fills = filling();
-        fills.begin((Class::CopyBack, (8, 0)), at(5), vec![Seat(6)], 0);
+        fills.begin((class("copy_back"), (8, 0)), at(5), vec![Seat(6)], 0);
         fills.begin((LOST_ONE, (9, 0)), at(6), vec![Seat(7)], 0);
         assert_eq!(fills.yield_drives(), [((8, 0), true)]);
         assert_eq!(fills.yield_drives(), [], "once");
@@ -849,6 +889,60 @@ mod tests {
             Some((LOST_TWO, (101, 0))),
             "as if no other copied"
         );
+    }
+
+    /// How many fills of so many drives each begin beside each other, with buffers for `buffers` drives.
+    fn beside(drives: u16, buffers: u64) -> usize {
+        let limits = Limits {
+            buffers,
+            ..at_most(u64::MAX / 2)
+        };
+        let mut fills = Fills::default();
+        for group in 0..100 {
+            fills.wait(class("copy_back"), (group, 0));
+        }
+        // No two have a drive in common.
+        let apart = |key: Key| FillChoice {
+            seats: { 0..drives }
+                .map(|drive| Seat(u16::try_from(key.0).unwrap() * 100 + drive))
+                .collect(),
+            ..choice(key)
+        };
+        while let Some((class, key)) = fills.next(limits, apart) {
+            let (target, sources) = (at(drives), apart(key).seats.split_off(1));
+            fills.choose(class, key);
+            fills.begin((class, key), target, sources, 0);
+        }
+        fills.in_flight()
+    }
+
+    #[test]
+    fn a_fill_takes_a_buffer_for_each_of_its_drives() {
+        assert_eq!(beside(2, 40), 20);
+        assert_eq!(beside(10, 40), 4);
+        assert_eq!(beside(10, 45), 4);
+        assert_eq!(beside(50, 40), 2, "two may copy, however wide they are");
+    }
+
+    #[test]
+    fn fills_that_have_copied_count_for_as_many_buffers_again() {
+        let limits = Limits {
+            buffers: 6,
+            ..at_most(u64::MAX / 2)
+        };
+        let mut fills = Fills::default();
+        for group in 0..4 {
+            fills.begin((LOST_ONE, (group, 0)), at(1), vec![Seat(0), Seat(2)], 0);
+            fills.copied((group, 0));
+        }
+        fills.wait(LOST_ONE, (100, 0));
+        let other = |key: Key| FillChoice {
+            seats: vec![Seat(7), Seat(8), Seat(9)],
+            ..choice(key)
+        };
+        assert_eq!(fills.next(limits, other), None);
+        fills.end((0, 0));
+        assert_eq!(fills.next(limits, other), Some((LOST_ONE, (100, 0))));
     }
 
     #[test]
@@ -1026,7 +1120,7 @@ mod tests {
     #[test]
     fn when_it_stops_nothing_waits_and_what_is_under_way_is_named() {
         let mut fills = filling();
-        fills.wait(Class::Replace, (1, 1));
+        fills.wait(class("replace"), (1, 1));
         assert_eq!(fills.stop(), [KEY]);
         assert!(fills.stopped && fills.none_waits() && !fills.none_is_filled());
     }

@@ -2,35 +2,33 @@
 
 use block::Seat;
 
-use crate::Pool;
+use super::Fills;
+use crate::context::Context;
 use crate::placement::Key;
 
-impl Pool {
+impl Fills {
     /// The drives that a fill should read, and the columns that it should avoid.
-    pub(super) fn fill_sources(&self, key: Key) -> (Vec<Seat>, Vec<u16>) {
-        if let Some(cell) = self.placement.place(key) {
+    pub(super) fn sources(&self, cx: &Context, key: Key) -> (Vec<Seat>, Vec<u16>) {
+        if let Some(cell) = cx.placement.place(key) {
             return (vec![cell.seat], Vec::new());
         }
-        let mut readable: Vec<(u64, u64, u16, Seat)> = { self.placement.columns() }
+        let mut readable: Vec<(u64, u64, u16, Seat)> = { cx.placement.columns() }
             .filter_map(|other| {
-                let seat = self.placement.place((key.0, other))?.seat;
-                Some((
-                    self.fills.busy(seat, 0),
-                    self.fills.moved(seat),
-                    other,
-                    seat,
-                ))
+                let seat = cx.placement.place((key.0, other))?.seat;
+                Some((self.busy(seat, 0), self.moved(seat), other, seat))
             })
             .collect();
         readable.sort_unstable_by_key(|&(busy, moved, other, _)| (moved, busy, other));
-        let needed = self.columns_needed(readable.len());
+        let needed = cx.columns_needed(readable.len());
         let spared = readable.split_off(needed);
         (
             readable.into_iter().map(|(.., seat)| seat).collect(),
             spared.into_iter().map(|(_, _, other, _)| other).collect(),
         )
     }
+}
 
+impl Context {
     /// How many of the readable columns a fill reads.
     fn columns_needed(&self, readable: usize) -> usize {
         let code = self.geometry.code();

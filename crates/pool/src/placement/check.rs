@@ -53,6 +53,13 @@ impl Walked {
     }
 }
 
+/// Which columns should move: by a question about each, and by a walk.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moves {
+    pub(crate) is_due: fn(&Placement, Key) -> bool,
+    pub(crate) away: fn(&Placement) -> Vec<Key>,
+}
+
 impl Placement {
     /// Checks what the pool has reported.
     ///
@@ -83,11 +90,12 @@ impl Placement {
         assert_eq!(self.claims, moves, "columns that move");
     }
 
-    /// Checks cells and indexes. `is_promoted`: seats whose drive lanes know by its previous seat.
+    /// Checks cells and indexes. `is_promoted`: seats whose drive lanes know by its previous seat. `moves`: which columns
+    /// should move.
     ///
     /// # Panics
     /// When an invariant does not hold.
-    pub(crate) fn check(&mut self, is_promoted: impl Fn(Seat) -> bool) {
+    pub(crate) fn check(&mut self, is_promoted: impl Fn(Seat) -> bool, moves: Moves) {
         let mut before: Option<u64> = None;
         for (&key, record) in &self.places {
             let (cell, (group, column)) = (record.cell, key);
@@ -131,7 +139,7 @@ impl Placement {
             );
         }
         if !self.walked.as_ref().is_some_and(|walked| walked.is(self)) {
-            self.check_walks();
+            self.check_walks(moves);
             self.walked = Some(Arc::new(Walked::of(self)));
         }
     }
@@ -156,7 +164,7 @@ impl Placement {
     }
 
     /// What walks by seat find is what a walk over all groups finds.
-    fn check_walks(&self) {
+    fn check_walks(&self, moves: Moves) {
         if self.places.is_empty()
             && self.twins.is_empty()
             && self.leaving.is_none()
@@ -175,7 +183,7 @@ impl Placement {
                     Some(cell) => on[cell.seat.index()].push(key),
                     None => absent.push(key),
                 }
-                away.extend(self.why(key).map(|why| (why, key)));
+                away.extend((moves.is_due)(self, key).then_some(key));
             }
             if absent.last().is_some_and(|&(last, _)| last == group) {
                 lacking.push(group);
@@ -194,7 +202,7 @@ impl Placement {
         );
         assert_eq!(
             sorted(away),
-            without_twice(self.away()),
+            without_twice((moves.away)(self).into_iter()),
             "columns that are not where they should be"
         );
         for (seat, on) in (0..).map(Seat).zip(on) {

@@ -55,6 +55,7 @@ use layout::pool::Elsewhere;
 use plan::Geometry;
 use uuid::Uuid;
 
+pub(crate) use self::check::Moves;
 use self::check::Walked;
 pub(crate) use self::groups::Groups;
 use self::joining::Joining;
@@ -85,30 +86,8 @@ impl Record {
     }
 }
 
-/// Why a column should move; earlier variants are more urgent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Why {
-    /// No drive has it.
-    Rebuild,
-    /// Its drive leaves the pool.
-    Leave,
-    /// It is in spare space, and its home is in again.
-    CopyBack,
-    /// Its drive is being replaced.
-    Replace,
-}
-
-impl Why {
-    /// The name for administrators.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Rebuild => "rebuild",
-            Self::Leave => "remove",
-            Self::CopyBack => "copy_back",
-            Self::Replace => "replace",
-        }
-    }
-}
+/// The plan for columns of the drive that leaves.
+pub(crate) const LEAVING: &str = "leaving";
 
 /// Where the columns of a drive that leaves go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,8 +131,8 @@ pub(crate) struct Placement {
     returns: BTreeMap<Seat, Return>,
     /// The seat whose drive leaves.
     leaving: Option<Seat>,
-    /// Where its columns with content go; empty before that is planned.
-    leaving_to: BTreeMap<Key, Cell>,
+    /// Cells that were planned for columns, by what planned them ([`Self::plan`]).
+    plans: BTreeMap<&'static str, BTreeMap<Key, Cell>>,
     /// Seats that are being filled: the row at which a column was missing last.
     missing: BTreeMap<Seat, u64>,
     /// Only while invariants are checked.
@@ -181,7 +160,7 @@ impl Placement {
             twins: BTreeMap::new(),
             returns: BTreeMap::new(),
             leaving: None,
-            leaving_to: BTreeMap::new(),
+            plans: BTreeMap::new(),
             missing: BTreeMap::new(),
             walked: None,
         };
@@ -361,13 +340,13 @@ impl Placement {
     /// Plans where the columns go that are on the drive that leaves, unless some that were planned are still there: then
     /// these could not be copied.
     pub(crate) fn plan_leaving(&mut self, seat: Seat) -> LeavingPlan {
-        if self.leaving_to.keys().any(|&key| self.leaves(key)) {
+        if self.columns_planned(LEAVING).any(|key| self.leaves(key)) {
             return LeavingPlan::Stands;
         }
         let Some(planned) = self.moves_away_from(seat) else {
             return LeavingPlan::NoRoom;
         };
-        self.leaving_to = planned.into_iter().collect();
+        self.plan(LEAVING, planned.into_iter().collect());
         LeavingPlan::New
     }
 
@@ -385,16 +364,38 @@ impl Placement {
 
     /// Membership has changed: where columns go that leave is planned again.
     pub(crate) fn forget_leaving_plan(&mut self) {
-        self.leaving_to.clear();
+        self.plan(LEAVING, BTreeMap::new());
+    }
+
+    /// Cells are planned for columns; a plan by the same name does not count any more. What a plan is for, a kind of move
+    /// says.
+    pub(crate) fn plan(&mut self, name: &'static str, moves: BTreeMap<Key, Cell>) {
+        self.plans.insert(name, moves);
+    }
+
+    /// The cell that was planned for a column.
+    pub(crate) fn planned(&self, name: &'static str, key: Key) -> Option<Cell> {
+        self.plans.get(name)?.get(&key).copied()
+    }
+
+    /// Columns with a plan.
+    pub(crate) fn columns_planned(&self, name: &'static str) -> impl Iterator<Item = Key> + '_ {
+        let plan = self.plans.get(name).into_iter();
+        plan.flat_map(|plan| plan.keys().copied())
+    }
+
+    /// The seat whose drive leaves.
+    pub(crate) const fn leaving(&self) -> Option<Seat> {
+        self.leaving
     }
 
     /// Whether a seat's drive is written to, and does not leave.
-    fn takes_columns(&self, seat: Seat) -> bool {
+    pub(crate) fn takes_columns(&self, seat: Seat) -> bool {
         self.state(seat).takes_part() && self.leaving != Some(seat)
     }
 
     /// Whether a column is on the drive that leaves.
-    fn leaves(&self, key: Key) -> bool {
+    pub(crate) fn leaves(&self, key: Key) -> bool {
         let place = || self.place(key).map(|cell| cell.seat);
         self.leaving.is_some() && place() == self.leaving
     }
@@ -405,48 +406,9 @@ impl Placement {
         self.state(self.home(key).seat) == SeatState::Current && self.is_away(key)
     }
 
-    /// Why a column should move; `None` if it is where it should be.
-    pub(crate) fn why(&self, key: Key) -> Option<Why> {
-        if self.place(key).is_none() {
-            Some(Why::Rebuild)
-        } else if self.is_away(key) {
-            Some(Why::CopyBack)
-        } else if self.leaves(key) {
-            Some(Why::Leave)
-        } else {
-            self.successor_cell(key).map(|_| Why::Replace)
-        }
-    }
-
-    /// Where a column should move: to its home if a drive is there, else to a free spare cell of the home's row. `None`
-    /// while that drive is joining, or is expected back; the queue is built again after that.
-    pub(crate) fn target_for(&self, key: Key, why: Why) -> Option<Cell> {
-        match why {
-            Why::Replace => return self.successor_cell(key),
-            Why::Leave => {
-                let planned = self.leaving_to.get(&key).copied();
-                return planned.filter(|&cell| !self.is_used(cell));
-            }
-            Why::Rebuild | Why::CopyBack => {}
-        }
-        let home = self.home(key);
-        if self.takes_columns(home.seat) {
-            let joined = !self.is_joining(home.seat) || seeded::is(SeededFault::FillBeforeJoined);
-            return joined.then_some(home);
-        }
-        match self.is_expected_back(home.seat) {
-            true => None,
-            false => self.spare_for(key),
-        }
-    }
-
-    /// The target of a column that should move, if it has one.
-    pub(crate) fn target(&self, key: Key) -> Option<Cell> {
-        self.target_for(key, self.why(key)?)
-    }
-
-    /// No two columns of a group may be on one drive or move to one: they would be lost together.
-    fn spare_for(&self, (group, column): Key) -> Option<Cell> {
+    /// A free spare cell of the row of a column's home. No two columns of a group may be on one drive or move to one: they
+    /// would be lost together.
+    pub(crate) fn spare_for(&self, (group, column): Key) -> Option<Cell> {
         let others = self.columns().filter(|&other| other != column);
         let neighbours: Vec<Seat> = others
             .flat_map(|other| {

@@ -5,7 +5,7 @@ use block::Seat;
 use format::SeatState;
 use layout::{Cell, Role};
 
-use super::{Key, Placement, Why};
+use super::{Key, Placement};
 
 impl Placement {
     /// The column whose home is a cell.
@@ -68,21 +68,16 @@ impl Placement {
         self.absent().filter(first).map(|(group, _)| group)
     }
 
-    /// Columns with content that are not where they should be, each at least once.
-    pub(crate) fn away(&self) -> impl Iterator<Item = (Why, Key)> + '_ {
-        let homes = self
-            .incomplete()
-            .flat_map(|seat| self.filled_homes_on(seat));
+    /// Columns with content that are not at home although their homes could take them.
+    pub(crate) fn recorded_away(&self) -> impl Iterator<Item = Key> + '_ {
         let recorded = self.places.keys().copied();
-        let recorded = recorded.filter(|&key| self.groups.has(key.0) && self.is_left_behind(key));
-        let replaced = self
-            .twins
-            .values()
-            .flat_map(|twin| self.columns_on(twin.of));
-        let leaving = self.leaving.into_iter();
-        let leaving = leaving.flat_map(|seat| self.columns_on(seat));
-        let columns = homes.chain(recorded).chain(leaving).chain(replaced);
-        columns.filter_map(|key| Some((self.why(key)?, key)))
+        recorded.filter(|&key| self.groups.has(key.0) && self.is_away(key))
+    }
+
+    /// Columns with content whose drive is being replaced.
+    pub(crate) fn columns_replaced(&self) -> impl Iterator<Item = Key> + '_ {
+        let twins = self.twins.values();
+        twins.flat_map(|twin| self.columns_on(twin.of))
     }
 
     /// Whether a column with content is missing at its home on a drive that is being filled, or its cell before may still be

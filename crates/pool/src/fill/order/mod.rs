@@ -91,6 +91,7 @@ mod tests {
     use layout::Cell;
 
     use super::*;
+    use crate::fill::kind::Kind;
     use crate::fill::queue::{Class, FILLS_PER_DRIVE, Limits};
 
     /// Cells of this many groups, each of which reads drives `group` and `group + 1` and writes drive `group + 2`, of ten.
@@ -109,11 +110,15 @@ mod tests {
         let mut fills = Fills::default();
         fills.set_order(order);
         for choice in waiting {
-            fills.wait(Class::CopyBack, (choice.group, choice.column));
+            fills.wait(
+                Class::new(Kind::named("copy_back"), || 0),
+                (choice.group, choice.column),
+            );
         }
         let of = |key: (u64, u16)| waiting[usize::try_from(key.0).unwrap()].clone();
         let limits = Limits {
             copying: u64::MAX / 2,
+            buffers: u64::MAX / 2,
             per_drive: FILLS_PER_DRIVE,
         };
         let mut groups = Vec::new();

@@ -22,8 +22,8 @@ fn large(scheme: &str) -> Pool {
     let drives = (0..384).map(drive).collect();
     let mut pool = create(&spec(scheme, drives), Ticket(0)).unwrap();
     let groups = pool.geometry().groups() / 2;
-    pool.facts.volumes.push(volume(vec![(0, groups)]));
-    pool.groups_changed();
+    pool.cx.facts.volumes.push(volume(vec![(0, groups)]));
+    pool.cx.groups_changed();
     pool
 }
 
@@ -80,6 +80,7 @@ fn the_failure_of_one_of_384_drives_costs_the_groups_of_the_drive_and_is_decided
         assert_eq!(touched().len(), 0, "{scheme}: nothing is wrong");
         let seat = Seat(7);
         let of_drive: BTreeSet<u64> = pool
+            .cx
             .placement
             .homes_on(seat)
             .map(|(group, _)| group)

@@ -9,6 +9,7 @@ use layout::developed::Shape;
 use layout::pool::{Choice, Pool as Table};
 
 use super::*;
+use crate::fill::kind::{self, Kind};
 use crate::{NewDrive, PoolSpec, Ticket, VolumeFacts, create};
 
 /// A pool of these drives, without spares.
@@ -26,6 +27,11 @@ fn spec(scheme: &str, drives: Vec<NewDrive>) -> PoolSpec {
         drives,
         spares: Vec::new(),
     }
+}
+
+/// Why a column should move.
+fn why(places: &Placement, key: Key) -> Option<&'static str> {
+    Some(Kind::of(places, key)?.policy().name())
 }
 
 struct Lab {
@@ -108,7 +114,7 @@ impl Lab {
 
     /// Moves a column where it should be, and frees its cell before.
     fn move_column(&mut self, key: Key) -> Option<Cell> {
-        let target = self.placement.target(key)?;
+        let target = kind::target(&self.placement, key)?;
         self.placement.claim(key, target);
         self.record(key, target);
         self.write_all();
@@ -119,7 +125,7 @@ impl Lab {
 
     /// Moves all columns that should move; returns how many did.
     fn move_all(&mut self) -> usize {
-        let away: BTreeSet<(Why, Key)> = self.placement.away().collect();
+        let away: BTreeSet<(Kind, Key)> = kind::away(&self.placement).collect();
         let moved = away
             .into_iter()
             .filter_map(|(_, key)| self.move_column(key));
@@ -128,7 +134,7 @@ impl Lab {
 
     fn check(&mut self) {
         self.placement.check_reports(&self.facts);
-        self.placement.check(|_| false);
+        self.placement.check(|_| false, kind::MOVES);
     }
 
     /// A column whose home is on a seat.
@@ -157,12 +163,12 @@ fn spared() -> Lab {
 fn a_column_of_a_drive_that_is_out_is_absent_until_it_is_recorded_in_spare_space() {
     let mut lab = spared();
     let key = lab.column_of(2);
-    assert_eq!(lab.placement.why(key), None);
+    assert_eq!(why(&lab.placement, key), None);
     assert_eq!(lab.placement.place(key), Some(lab.placement.home(key)));
     lab.lose(2);
-    assert_eq!(lab.placement.why(key), Some(Why::Rebuild));
+    assert_eq!(why(&lab.placement, key), Some("rebuild"));
     assert_eq!(lab.placement.absent_in(key.0), 1);
-    let target = lab.placement.target(key).unwrap();
+    let target = kind::target(&lab.placement, key).unwrap();
     assert_eq!(target.row, lab.placement.home(key).row);
     lab.placement.claim(key, target);
     lab.record(key, target);
@@ -170,7 +176,7 @@ fn a_column_of_a_drive_that_is_out_is_absent_until_it_is_recorded_in_spare_space
     assert!(lab.placement.is_writing(target.seat));
     lab.write_all();
     assert_eq!(lab.placement.place(key), Some(target));
-    assert_eq!(lab.placement.why(key), None);
+    assert_eq!(why(&lab.placement, key), None);
     lab.check();
 }
 
@@ -184,7 +190,7 @@ fn a_column_in_spare_space_goes_home_when_a_drive_is_there_and_its_spare_cell_is
     lab.fill(2);
     let key = lab.placement.records().next().unwrap().key;
     let spare = lab.placement.place(key).unwrap();
-    assert_eq!(lab.placement.why(key), Some(Why::CopyBack));
+    assert_eq!(why(&lab.placement, key), Some("copy_back"));
     assert_eq!(lab.move_column(key), Some(lab.placement.home(key)));
     assert!(!lab.placement.is_taken(spare));
     assert_eq!(lab.placement.tables[&spare.seat].at(spare.row), None);
@@ -211,7 +217,7 @@ fn a_seat_lacks_a_column_whose_cell_before_is_still_used() {
     lab.record(key, home);
     lab.write_all();
     lab.move_all();
-    assert!(lab.placement.away().next().is_none());
+    assert!(kind::away(&lab.placement).next().is_none());
     assert!(lab.placement.lacks_columns(Seat(2)) && lab.placement.is_taken(spare));
     lab.writes.extend(lab.placement.settled(key));
     assert!(!lab.placement.lacks_columns(Seat(2)) && !lab.placement.is_taken(spare));
@@ -222,13 +228,16 @@ fn nothing_moves_to_a_drive_that_joins_or_for_one_that_is_expected_back() {
     let mut lab = spared();
     let key = lab.column_of(2);
     lab.out(2, OutReason::Offline);
-    assert_eq!(lab.placement.why(key), Some(Why::Rebuild));
-    assert_eq!(lab.placement.target(key), None);
+    assert_eq!(why(&lab.placement, key), Some("rebuild"));
+    assert_eq!(kind::target(&lab.placement, key), None);
     lab.fill(2);
     lab.placement.joins(Seat(2));
-    assert_eq!(lab.placement.target(key), None);
+    assert_eq!(kind::target(&lab.placement, key), None);
     lab.placement.joined(Seat(2));
-    assert_eq!(lab.placement.target(key), Some(lab.placement.home(key)));
+    assert_eq!(
+        kind::target(&lab.placement, key),
+        Some(lab.placement.home(key))
+    );
 }
 
 #[test]
@@ -244,9 +253,9 @@ fn two_lost_columns_of_a_group_do_not_move_to_one_drive() {
     let lost: Vec<Key> = { lab.placement.absent() }
         .filter(|key| key.0 == group)
         .collect();
-    let first = lab.placement.target(lost[0]).unwrap();
+    let first = kind::target(&lab.placement, lost[0]).unwrap();
     lab.placement.claim(lost[0], first);
-    let second = lab.placement.target(lost[1]);
+    let second = kind::target(&lab.placement, lost[1]);
     assert!(second.is_none_or(|second| second.seat != first.seat));
     lab.placement.release(lost[0], first);
     assert!(!lab.placement.is_taken(first));
@@ -326,18 +335,18 @@ fn a_successor_has_a_column_until_the_column_moves_elsewhere() {
     lab.placement.begin_table(with);
     lab.placement.twin_begins(seat, with);
     let key = lab.column_of(3);
-    let copy = lab.placement.target(key).unwrap();
+    let copy = kind::target(&lab.placement, key).unwrap();
     assert_eq!(
-        (lab.placement.why(key), copy.seat),
-        (Some(Why::Replace), with)
+        (why(&lab.placement, key), copy.seat),
+        (Some("replace"), with)
     );
     assert_eq!(copy.row, lab.placement.home(key).row);
     lab.placement.claim(key, copy);
     lab.placement.twin_has(key, copy);
-    assert_eq!(lab.placement.why(key), None);
+    assert_eq!(why(&lab.placement, key), None);
     assert!(!lab.placement.twin_has_all(with), "it has one of many");
     lab.placement.claim(key, lab.placement.home(key));
-    assert_eq!(lab.placement.why(key), Some(Why::Replace));
+    assert_eq!(why(&lab.placement, key), Some("replace"));
     assert!(!lab.placement.is_taken(copy));
 }
 
@@ -349,7 +358,7 @@ fn a_successor_that_steps_in_has_its_columns_in_the_seat_and_the_others_are_abse
     lab.placement.twin_begins(seat, with);
     let all: Vec<Key> = lab.placement.columns_on(seat).collect();
     for &key in &all[..all.len() / 2] {
-        let copy = lab.placement.target(key).unwrap();
+        let copy = kind::target(&lab.placement, key).unwrap();
         lab.placement.claim(key, copy);
         lab.placement.twin_has(key, copy);
     }
@@ -420,7 +429,7 @@ fn a_successor_has_an_entry_for_each_column_of_its_drive_with_a_record_at_home()
     lab.placement.begin_table(with);
     lab.placement.twin_begins(seat, with);
     for key in lab.placement.columns_on(seat).collect::<Vec<Key>>() {
-        let copy = lab.placement.target(key).unwrap();
+        let copy = kind::target(&lab.placement, key).unwrap();
         lab.placement.claim(key, copy);
         lab.placement.twin_has(key, copy);
     }
@@ -588,11 +597,11 @@ fn a_switch_of_the_table_changes_homes_and_no_place() {
             Some(of.from),
             "no place has changed"
         );
-        assert_eq!(lab.placement.why(key), Some(Why::CopyBack));
-        assert_eq!(lab.placement.target(key), Some(of.to));
+        assert_eq!(why(&lab.placement, key), Some("copy_back"));
+        assert_eq!(kind::target(&lab.placement, key), Some(of.to));
     }
     assert_eq!(lab.move_all(), moves.len());
-    assert_eq!(lab.placement.away().next(), None);
+    assert_eq!(kind::away(&lab.placement).next(), None);
     lab.check();
 }
 
@@ -621,7 +630,7 @@ fn walks_by_seat_find_what_a_walk_over_all_groups_finds() {
                     lab.placement.complete(Seat(seat));
                 }
                 _ => {
-                    let away: Vec<(Why, Key)> = lab.placement.away().collect();
+                    let away: Vec<(Kind, Key)> = kind::away(&lab.placement).collect();
                     for (_, key) in away.into_iter().take(5) {
                         lab.move_column(key);
                     }
