@@ -20,7 +20,7 @@ use format::{
     BlockName, Column, DataStripe, Form, GroupId, PAGE_BYTES, StripeId, VolumeId, pages_per_cell,
 };
 use layout::bloated::Planes;
-use layout::{Cell, Layout};
+use layout::{Cell, Layout, Role};
 use uuid::Uuid;
 
 use crate::action::FILL_STEP_BYTES;
@@ -671,6 +671,20 @@ impl Geometry {
     /// The columns of a group, in ascending order.
     pub fn columns(&self) -> impl DoubleEndedIterator<Item = Column> + Clone + use<> {
         Column::each(Column(0)..Column(self.layout.columns()))
+    }
+
+    /// The column whose home is a cell.
+    #[must_use]
+    pub fn column_at(&self, cell: Cell) -> Option<(GroupId, Column)> {
+        if cell.seat.0 >= self.layout.drives() {
+            return None;
+        }
+        match self.layout.role(cell) {
+            Role::Column { group, column } if group < self.groups() => {
+                Some((GroupId(group), Column(column)))
+            }
+            Role::Column { .. } | Role::Spare { .. } | Role::Unused => None,
+        }
     }
 
     /// The cell where the layout has a column: its home.
