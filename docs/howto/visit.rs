@@ -45,13 +45,14 @@ mod tests {
     use std::collections::BTreeMap;
 
     use block::{Instant, Seat};
+    use format::{Column, GroupId};
     use plan::action::{Command, Event};
 
     use super::*;
     use crate::fixture::{pool, settle, volume};
     use crate::{OutReason, Pool, PoolAction, Ticket};
 
-    const KEY: Key = (1, 2);
+    const KEY: Key = (GroupId(1), Column(2));
 
     /// Thirteen drives with a spare cell in each row, and a volume of four groups.
     fn open() -> Pool {

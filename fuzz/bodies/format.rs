@@ -7,8 +7,9 @@
 
 use block::BLOCK_BYTES;
 use format::{
-    Anchor, BatchHeader, CellPage, Descriptor, ENTRIES_PER_META_PAGE, ENTRIES_PER_PAGE, Entry,
-    LABEL_MAGIC, LABEL_SLOT_BYTES, Label, LabelError, MetaPage, PageName, newest_label,
+    Anchor, BatchHeader, CellPage, Column, Descriptor, ENTRIES_PER_META_PAGE, ENTRIES_PER_PAGE,
+    Entry, Generation, GroupId, LABEL_MAGIC, LABEL_SLOT_BYTES, Label, LabelError, MetaPage,
+    PageName, newest_label,
 };
 use uuid::Uuid;
 
@@ -75,9 +76,9 @@ pub(crate) fn label(data: &[u8]) {
             // A second copy that is older or torn changes nothing.
             let torn = &written[..written.len().min(PAGE + 1)];
             assert_eq!(newest_label([torn, &bytes]), Ok((1, label.clone())));
-            if label.generation > 0 {
+            if label.generation > Generation(0) {
                 let mut older = label.clone();
-                older.generation -= 1;
+                older.generation = older.generation.before();
                 let older = older.encode();
                 assert_eq!(newest_label([&older, &bytes]), Ok((1, label.clone())));
                 assert_eq!(newest_label([&bytes, &older]), Ok((0, label)));
@@ -242,8 +243,8 @@ pub(crate) fn meta_page(data: &[u8]) {
         return;
     };
     let name = PageName {
-        group: 77,
-        column: 4,
+        group: GroupId(77),
+        column: Column(4),
         index: 2,
     };
     let whole = MetaPage::filled(Entry::UNWRITTEN, 1).encode(POOL, name);
@@ -303,6 +304,9 @@ pub(crate) fn meta_page(data: &[u8]) {
     let written = page.encode(POOL, name);
     let (again, merged) = MetaPage::merge(POOL, name, &[&written, &written]);
     assert!(again == page && !merged.differ && merged.lost == 0);
-    let elsewhere = PageName { column: 5, ..name };
+    let elsewhere = PageName {
+        column: Column(5),
+        ..name
+    };
     assert_eq!(MetaPage::merge(POOL, elsewhere, &[&written]).1.lost, 8);
 }

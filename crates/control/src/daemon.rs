@@ -404,7 +404,7 @@ impl Daemon {
                 name: pool.name,
                 uuid: pool.uuid.to_string(),
                 scheme: pool.scheme,
-                generation: pool.generation,
+                generation: pool.generation.0,
                 drives: pool.drives,
                 paths: paths(&[pool.found, pool.destroyed].concat()),
                 overwritten: paths(&pool.overwritten),

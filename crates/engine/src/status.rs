@@ -571,7 +571,7 @@ impl PoolStatus {
             name: facts.name.clone(),
             uuid: facts.uuid.to_string(),
             scheme: scheme_as_it_is(facts),
-            generation: pool.generation(),
+            generation: pool.generation().0,
             health: match lacks_drives(pool, seats) {
                 true => Health::Unusable,
                 false => health(pool),
@@ -905,6 +905,8 @@ fn rebuild(pool: &Pool, now: Instant) -> Option<RebuildStatus> {
 
 #[cfg(test)]
 mod tests {
+    use array::format::{Generation, GroupId, StripeId};
+
     use super::*;
 
     #[test]
@@ -912,15 +914,15 @@ mod tests {
         let out = Report::DriveOut {
             seat: Seat(3),
             reason: OutReason::FailedByAdministrator,
-            since: 7,
+            since: Generation(7),
         };
         let event = LoggedEvent::new(1, &out, None);
         assert_eq!((&*event.event, event.seat), ("drive_out", Some(3)));
         let event = LoggedEvent::new(2, &Report::ResyncEnds, None);
         assert_eq!((&*event.event, event.seat), ("resync_ends", None));
         let lost = Report::StripeLost {
-            group: 0,
-            stripe: 1,
+            group: GroupId(0),
+            stripe: StripeId(1),
             times: 1,
         };
         assert_eq!(LoggedEvent::new(3, &lost, None).event, "stripe_lost");

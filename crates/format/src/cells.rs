@@ -9,6 +9,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use uuid::Uuid;
 
+use super::ids::{Column, GroupId};
+
 /// Bytes of a page.
 pub const CELL_PAGE_BYTES: u64 = 4096;
 /// Cells that a page describes.
@@ -20,9 +22,9 @@ const MAGIC: [u8; 4] = *b"RVCT";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CellEntry {
     /// Group of the column that the cell holds.
-    pub group: u64,
+    pub group: GroupId,
     /// The column, which the cell holds completely.
-    pub column: u16,
+    pub column: Column,
     /// Of several entries for one column, the one with the highest generation is the latest.
     pub generation: u32,
 }
@@ -99,8 +101,8 @@ impl CellPage {
         for (raw, entry) in raw.entries.iter_mut().zip(&self.entries) {
             if let Some(entry) = entry {
                 *raw = RawEntry {
-                    group: entry.group.into(),
-                    column: entry.column.into(),
+                    group: entry.group.0.into(),
+                    column: entry.column.0.into(),
                     state: 1.into(),
                     generation: entry.generation.into(),
                 };
@@ -127,8 +129,8 @@ impl CellPage {
                 .iter()
                 .map(|raw| {
                     (raw.state.get() == 1).then(|| CellEntry {
-                        group: raw.group.get(),
-                        column: raw.column.get(),
+                        group: GroupId(raw.group.get()),
+                        column: Column(raw.column.get()),
                         generation: raw.generation.get(),
                     })
                 })
@@ -161,8 +163,8 @@ mod tests {
         let mut old = CellPage::empty(252);
         old.sequence = 4;
         old.entries[3] = Some(CellEntry {
-            group: 99,
-            column: 5,
+            group: GroupId(99),
+            column: Column(5),
             generation: 1,
         });
         let mut new = old.clone();

@@ -8,7 +8,7 @@ use layout::{Scheme, SchemeError};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::ids::VolumeId;
+use super::ids::{Generation, GroupId, Sequence, VolumeId};
 use super::label::ELASTIC;
 use crate::runs;
 
@@ -136,7 +136,7 @@ pub struct ScrubFacts {
     pub counted_from: Option<u64>,
     /// A scrub is under way, and has finished all groups below this one.
     #[serde(default)]
-    pub next_group: Option<u64>,
+    pub next_group: Option<GroupId>,
     /// Blocks that it has read.
     #[serde(default)]
     pub blocks: u64,
@@ -197,7 +197,7 @@ pub struct SeatFacts {
     /// For a returned drive that is not complete yet, by lane: everything that was logged before this batch is durably
     /// in place in the drive's home cells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub holds: Option<Vec<u64>>,
+    pub holds: Option<Vec<Sequence>>,
     /// For a waiting drive: the seat whose working drive it is to succeed. For a drive that is out: the seat that it
     /// had until it was replaced; the next opening forgets such a drive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -269,7 +269,7 @@ pub enum SeatState {
     /// The drive has missed writes since this generation: nothing on it counts.
     Out {
         /// First generation that it has missed.
-        since: u64,
+        since: Generation,
         /// Why, for display.
         #[serde(rename = "why")]
         reason: OutReason,
@@ -475,11 +475,12 @@ impl PoolFacts {
     }
 
     /// All groups of volumes that have content, in volume order.
-    pub fn allocated_groups(&self) -> impl Iterator<Item = u64> + '_ {
+    pub fn allocated_groups(&self) -> impl Iterator<Item = GroupId> + '_ {
         self.volumes
             .iter()
             .flat_map(|volume| &volume.extents)
             .flat_map(|&(first, count)| runs::without(first..first + count, &self.uninitialized))
             .flatten()
+            .map(GroupId)
     }
 }

@@ -1,5 +1,7 @@
 //! The forms of a stripe: parity or copies (elastic RAID, section 3.1), and how map entries name them.
 
+use super::ids::StripeId;
+
 /// How a stripe keeps its redundancy. Data blocks have the same place and the same entry in both forms. What a form does
 /// not keep is *unwritten*.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -38,8 +40,8 @@ impl Form {
 /// 32 bits: the upper two are the form (0: parity, 1: copies), the others the stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HeldIn {
-    /// The stripe of the group.
-    pub stripe: u32,
+    /// The stripe of the group: in 32 bits, because a lane keeps many of these in memory.
+    stripe: u32,
     /// Its form.
     pub form: Form,
 }
@@ -47,13 +49,29 @@ pub struct HeldIn {
 const STRIPE_BITS: u32 = 30;
 
 impl HeldIn {
-    /// In this stripe, as parity.
+    /// In this stripe, in this form.
+    ///
+    /// # Panics
+    /// When the stripe's number does not fit into 32 bits.
     #[must_use]
-    pub const fn parity(stripe: u32) -> Self {
-        Self {
-            stripe,
-            form: Form::Parity,
-        }
+    pub fn new(stripe: StripeId, form: Form) -> Self {
+        let stripe = u32::try_from(stripe.0).expect("groups have fewer than 2^32 stripes");
+        Self { stripe, form }
+    }
+
+    /// In this stripe, as parity.
+    ///
+    /// # Panics
+    /// As [`HeldIn::new`].
+    #[must_use]
+    pub fn parity(stripe: StripeId) -> Self {
+        Self::new(stripe, Form::Parity)
+    }
+
+    /// The stripe of the group.
+    #[must_use]
+    pub const fn stripe(self) -> StripeId {
+        StripeId(self.stripe as u64)
     }
 
     /// As 32 bits.
@@ -97,7 +115,7 @@ mod tests {
                 assert_eq!(HeldIn::decode(held.encode()), Some(held));
             }
             assert_eq!(
-                HeldIn::parity(stripe).encode(),
+                HeldIn::parity(StripeId(stripe.into())).encode(),
                 stripe,
                 "as before there were forms"
             );

@@ -7,6 +7,8 @@
 
 use uuid::Uuid;
 
+use super::ids::Generation;
+
 /// Where the reservation lies on a drive: behind the first label copy.
 pub const HOLDER_OFFSET: u64 = 508 << 10;
 /// Where the heartbeat lies: behind the second.
@@ -33,7 +35,7 @@ pub struct Holder {
     pub period_ms: u64,
     /// The generation of the pool's facts that the opening has made: of two openings the later one has the greater
     /// number. `None` in blocks of versions without this field.
-    pub number: Option<u64>,
+    pub number: Option<Generation>,
 }
 
 impl Holder {
@@ -51,7 +53,7 @@ impl Holder {
         let check = block::crc32c(&bytes[16..FIELDS_BYTES]);
         bytes[8..12].copy_from_slice(&check.to_le_bytes());
         if let Some(number) = self.number {
-            bytes[80..88].copy_from_slice(&number.to_le_bytes());
+            bytes[80..88].copy_from_slice(&number.0.to_le_bytes());
             let check = block::crc32c(&bytes[16..88]);
             bytes[88..92].copy_from_slice(&check.to_le_bytes());
         }
@@ -72,7 +74,7 @@ impl Holder {
             let fields = bytes.get(..NUMBERED_BYTES)?;
             let check = u32::from_le_bytes(fields[88..].try_into().ok()?);
             let number = u64::from_le_bytes(fields[80..88].try_into().ok()?);
-            (check == block::crc32c(&fields[16..88])).then_some(number)
+            (check == block::crc32c(&fields[16..88])).then_some(Generation(number))
         };
         let holder = Self {
             pool: uuid(16)?,
@@ -131,7 +133,7 @@ mod tests {
             boot: Uuid::from_u128(3),
             heartbeat,
             period_ms: 10_000,
-            number: Some(5),
+            number: Some(Generation(5)),
         }
     }
 
@@ -139,7 +141,7 @@ mod tests {
     fn other(opening: u128, number: Option<u64>) -> Holder {
         Holder {
             opening: Uuid::from_u128(opening),
-            number,
+            number: number.map(Generation),
             ..holder(1)
         }
     }

@@ -31,6 +31,7 @@ use block::{BLOCK_BYTES, Seat};
 use uuid::Uuid;
 
 use super::form::{Form, HeldIn};
+use super::ids::{Column, DataStripe, Generation, GroupId, Sequence, StripeId};
 use super::page::BlockName;
 
 /// Bytes in front of the first batch.
@@ -50,13 +51,13 @@ const CRC_BYTES: usize = 4;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Anchor {
     /// The pool's generation when it was opened.
-    pub incarnation: u64,
+    pub incarnation: Generation,
     /// First sequence that counts.
-    pub first: u64,
+    pub first: Sequence,
     /// Its place: blocks from the first batch's place.
     pub position: u64,
     /// Records above this count only if their incarnation is at least this anchor's.
-    pub inherited: u64,
+    pub inherited: Sequence,
     /// Of a lane's anchors the one with the highest number counts.
     pub number: u64,
 }
@@ -68,10 +69,10 @@ impl Anchor {
         let mut bytes = vec![0; BLOCK];
         bytes[..4].copy_from_slice(&ANCHOR_MAGIC);
         let fields = [
-            self.incarnation,
-            self.first,
+            self.incarnation.0,
+            self.first.0,
             self.position,
-            self.inherited,
+            self.inherited.0,
             self.number,
         ];
         for (field, place) in fields.iter().zip(bytes[8..].chunks_mut(8)) {
@@ -90,10 +91,10 @@ impl Anchor {
             return None;
         }
         Some(Self {
-            incarnation: u64_at(sector, 8)?,
-            first: u64_at(sector, 16)?,
+            incarnation: Generation(u64_at(sector, 8)?),
+            first: Sequence(u64_at(sector, 16)?),
             position: u64_at(sector, 24)?,
-            inherited: u64_at(sector, 32)?,
+            inherited: Sequence(u64_at(sector, 32)?),
             number: u64_at(sector, 40)?,
         })
     }
@@ -122,9 +123,9 @@ pub enum Descriptor {
     /// Stripes that read as zeros from now on.
     Zeroed {
         /// Which group.
-        group: u64,
+        group: GroupId,
         /// First stripe.
-        first: u64,
+        first: StripeId,
         /// How many.
         count: u32,
         /// Only the blocks that this form alone keeps, parity or copies, become unwritten: the stripes have changed
@@ -152,9 +153,9 @@ pub enum Descriptor {
     /// feature `free-stripes` or `elastic`.
     Moved {
         /// Which group.
-        group: u64,
+        group: GroupId,
         /// Which stripe of its data.
-        data: u64,
+        data: DataStripe,
         /// The stripe that holds it, and its form.
         to: HeldIn,
     },
@@ -163,7 +164,7 @@ pub enum Descriptor {
 impl Descriptor {
     /// Its group.
     #[must_use]
-    pub const fn group(&self) -> u64 {
+    pub const fn group(&self) -> GroupId {
         match self {
             Self::Content { name, .. }
             | Self::Unknown(name)
@@ -194,11 +195,11 @@ impl Descriptor {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchHeader {
     /// The pool's generation when it was opened.
-    pub incarnation: u64,
+    pub incarnation: Generation,
     /// Counts batches of the lane, without gaps.
-    pub sequence: u64,
+    pub sequence: Sequence,
     /// Sequence that was known to have been flushed.
-    pub flushed: u64,
+    pub flushed: Sequence,
     /// Seats of the columns: first data, then parity.
     pub seats: Vec<Seat>,
     /// How many of them are data.
@@ -246,9 +247,9 @@ impl BatchHeader {
         let mut bytes = Vec::with_capacity(usize::from(blocks) * BLOCK);
         bytes.extend(BATCH_MAGIC);
         bytes.extend([0; 4]);
-        bytes.extend(self.incarnation.to_le_bytes());
-        bytes.extend(self.sequence.to_le_bytes());
-        bytes.extend(self.flushed.to_le_bytes());
+        bytes.extend(self.incarnation.0.to_le_bytes());
+        bytes.extend(self.sequence.0.to_le_bytes());
+        bytes.extend(self.flushed.0.to_le_bytes());
         let length = u32::try_from(self.length()).expect("a batch is short");
         bytes.extend(length.to_le_bytes());
         let descriptors = u32::try_from(self.descriptors.len()).expect("few descriptors");
@@ -267,32 +268,32 @@ impl BatchHeader {
             let mut crcs: &[u32] = &[];
             let (group, first, number, column, kind) = match *descriptor {
                 Descriptor::Content { name, crc } => {
-                    (name.group, name.block.into(), crc, name.column, 0_u16)
+                    (name.group, name.block.into(), crc, name.column.0, 0_u16)
                 }
-                Descriptor::Unknown(name) => (name.group, name.block.into(), 0, name.column, 1),
+                Descriptor::Unknown(name) => (name.group, name.block.into(), 0, name.column.0, 1),
                 Descriptor::Zeroed {
                     group,
                     first,
                     count,
                     only,
-                } => (group, first, count, part_of(only), 2),
+                } => (group, first.0, count, part_of(only), 2),
                 Descriptor::Absent { name, crc } => {
-                    (name.group, name.block.into(), crc, name.column, 3)
+                    (name.group, name.block.into(), crc, name.column.0, 3)
                 }
                 Descriptor::Derived { name, crc } => {
-                    (name.group, name.block.into(), crc, name.column, 5)
+                    (name.group, name.block.into(), crc, name.column.0, 5)
                 }
-                Descriptor::Moved { group, data, to } => (group, data, to.encode(), 0, 6),
+                Descriptor::Moved { group, data, to } => (group, data.0, to.encode(), 0, 6),
                 Descriptor::Direct {
                     first,
                     crcs: ref all,
                 } => {
                     crcs = all;
                     let count = u32::try_from(all.len()).expect("a header is short");
-                    (first.group, first.block.into(), count, first.column, 4)
+                    (first.group, first.block.into(), count, first.column.0, 4)
                 }
             };
-            bytes.extend(group.to_le_bytes());
+            bytes.extend(group.0.to_le_bytes());
             bytes.extend(u64::to_le_bytes(first));
             bytes.extend(number.to_le_bytes());
             bytes.extend(column.to_le_bytes());
@@ -339,14 +340,14 @@ impl BatchHeader {
         }
         let mut descriptors = Vec::new();
         for _ in 0..u32_at(bytes, 36)? {
-            let group = u64_at(bytes, at)?;
+            let group = GroupId(u64_at(bytes, at)?);
             let first = u64_at(bytes, at + 8)?;
             let number = u32_at(bytes, at + 16)?;
             let column = u16_at(bytes, at + 20)?;
             let name = || {
                 Some(BlockName {
                     group,
-                    column,
+                    column: Column(column),
                     block: u32::try_from(first).ok()?,
                 })
             };
@@ -358,7 +359,7 @@ impl BatchHeader {
                 1 => Descriptor::Unknown(name()?),
                 2 => Descriptor::Zeroed {
                     group,
-                    first,
+                    first: StripeId(first),
                     count: number,
                     only: match column {
                         0 => None,
@@ -390,7 +391,7 @@ impl BatchHeader {
                 },
                 6 => Descriptor::Moved {
                     group,
-                    data: first,
+                    data: DataStripe(first),
                     to: HeldIn::decode(number)?,
                 },
                 _ => return None,
@@ -402,9 +403,9 @@ impl BatchHeader {
             .filter(|descriptor| matches!(descriptor, Descriptor::Content { .. }))
             .count();
         let header = Self {
-            incarnation: u64_at(bytes, 8)?,
-            sequence: u64_at(bytes, 16)?,
-            flushed: u64_at(bytes, 24)?,
+            incarnation: Generation(u64_at(bytes, 8)?),
+            sequence: Sequence(u64_at(bytes, 16)?),
+            flushed: Sequence(u64_at(bytes, 24)?),
             seats,
             data_columns,
             rows,
@@ -453,8 +454,8 @@ mod tests {
 
     fn header(descriptors: usize) -> BatchHeader {
         let name = |index: usize| BlockName {
-            group: index as u64,
-            column: 2,
+            group: GroupId(index as u64),
+            column: Column(2),
             block: u32::try_from(index).unwrap() * 3,
         };
         let mut list: Vec<Descriptor> = (0..descriptors)
@@ -477,29 +478,29 @@ mod tests {
             crcs: (0..u32::try_from(descriptors).unwrap() % 90).collect(),
         });
         list.push(Descriptor::Zeroed {
-            group: 9,
-            first: 4,
+            group: GroupId(9),
+            first: StripeId(4),
             count: 5,
             only: None,
         });
         for form in Form::ALL {
             list.push(Descriptor::Zeroed {
-                group: 9,
-                first: 4,
+                group: GroupId(9),
+                first: StripeId(4),
                 count: 1,
                 only: Some(form),
             });
             list.push(Descriptor::Moved {
-                group: 9,
-                data: 7,
-                to: HeldIn { stripe: 4, form },
+                group: GroupId(9),
+                data: DataStripe(7),
+                to: HeldIn::new(StripeId(4), form),
             });
         }
         let rows = descriptors.div_ceil(3);
         BatchHeader {
-            incarnation: 4,
-            sequence: 1000,
-            flushed: 990,
+            incarnation: Generation(4),
+            sequence: Sequence(1000),
+            flushed: Sequence(990),
             seats: [5, 6, 0, 1, 2].map(Seat).to_vec(),
             data_columns: 3,
             rows: u16::try_from(rows).unwrap(),
@@ -542,10 +543,10 @@ mod tests {
     fn an_anchor_comes_back() {
         let pool = Uuid::from_u128(5);
         let anchor = Anchor {
-            incarnation: 1,
-            first: 2,
+            incarnation: Generation(1),
+            first: Sequence(2),
             position: 3,
-            inherited: 4,
+            inherited: Sequence(4),
             number: 5,
         };
         let mut bytes = anchor.encode(pool, 1);

@@ -12,6 +12,7 @@ use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::facts::PoolFacts;
+use super::ids::Generation;
 
 /// The first eight bytes of every label.
 pub const LABEL_MAGIC: [u8; 8] = *b"RAVELIN\0";
@@ -101,7 +102,7 @@ pub struct Label {
     /// Its seat when this label was written.
     pub seat: Seat,
     /// Grows by one with every change of the pool's facts.
-    pub generation: u64,
+    pub generation: Generation,
     /// The pool's facts.
     pub facts: PoolFacts,
 }
@@ -182,7 +183,7 @@ impl Payload {
     /// The label of a drive in a seat, a whole number of pages, to be written at one of
     /// [`LABEL_OFFSETS`].
     #[must_use]
-    pub fn label(&self, drive: Uuid, seat: Seat, generation: u64) -> Vec<u8> {
+    pub fn label(&self, drive: Uuid, seat: Seat, generation: Generation) -> Vec<u8> {
         let mut header = Header {
             magic: LABEL_MAGIC,
             format: FORMAT.into(),
@@ -192,7 +193,7 @@ impl Payload {
             drive: drive.into_bytes(),
             seat: seat.0.into(),
             reserved: 0.into(),
-            generation: generation.into(),
+            generation: generation.0.into(),
             payload_bytes: u32::try_from(self.bytes.len())
                 .expect("below the slot's size")
                 .into(),
@@ -339,7 +340,7 @@ impl LabelReader {
         Ok(Label {
             drive: Uuid::from_bytes(header.drive),
             seat: Seat(header.seat.get()),
-            generation: header.generation.get(),
+            generation: Generation(header.generation.get()),
             facts,
         })
     }

@@ -35,7 +35,7 @@ pub use facts::{
 };
 pub use form::{Form, HeldIn};
 pub use holder::{HEARTBEAT_OFFSET, HOLDER_OFFSET, Holder, usurper};
-pub use ids::VolumeId;
+pub use ids::{Column, DataStripe, Generation, GroupId, Sequence, StripeId, VolumeId};
 pub use journal::{Anchor, BatchHeader, DESCRIPTOR_BYTES, Descriptor, RING_HEAD_BYTES};
 pub use label::{
     DERIVED_PARITY, DIRECT_WRITES, ELASTIC, FEATURES, FORMAT, FREE_STRIPES, INTERLEAVED_VOLUMES,

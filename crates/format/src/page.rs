@@ -17,6 +17,7 @@ use block::{BLOCK_BYTES, mix};
 use uuid::Uuid;
 
 use super::form::HeldIn;
+use super::ids::{Column, GroupId, Sequence};
 use crate::seeded::{self, SeededFault};
 
 /// Bytes of a page.
@@ -41,9 +42,9 @@ const _: () = assert!(ENTRIES as u64 == ENTRIES_PER_META_PAGE as u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockName {
     /// Which group.
-    pub group: u64,
+    pub group: GroupId,
     /// Which of its columns.
-    pub column: u16,
+    pub column: Column,
     /// Which block of the column's cell.
     pub block: u32,
 }
@@ -56,7 +57,7 @@ impl BlockName {
         if seeded::is(SeededFault::UnboundChecksum) {
             return 0;
         }
-        let place = self.group ^ (u64::from(self.column) << 48);
+        let place = self.group.0 ^ (u64::from(self.column.0) << 48);
         let mixed = mix(mix(mix(high ^ low).wrapping_add(place)).wrapping_add(self.block.into()));
         u32::try_from((mixed ^ (mixed >> 32)) & 0xffff_ffff).expect("the low half")
     }
@@ -82,9 +83,9 @@ impl BlockName {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PageName {
     /// Which group.
-    pub group: u64,
+    pub group: GroupId,
     /// Which of its columns.
-    pub column: u16,
+    pub column: Column,
     /// Which page of the column.
     pub index: u32,
 }
@@ -131,7 +132,7 @@ impl Entry {
 
     /// The entry of a block with this plain CRC-32C.
     #[must_use]
-    pub fn new(pool: Uuid, name: BlockName, crc: u32, sequence: u64) -> Self {
+    pub fn new(pool: Uuid, name: BlockName, crc: u32, sequence: Sequence) -> Self {
         Self {
             crc: crc ^ name.seed(pool),
             generation: generation_of(sequence),
@@ -151,11 +152,11 @@ impl Entry {
     /// Whether a batch before number `sequence` wrote the block. Correct for entries less than [`Entry::AGE_MAX`]
     /// batches away from that number on either side; older entries may count as later.
     #[must_use]
-    pub fn is_before(self, sequence: u64) -> bool {
+    pub fn is_before(self, sequence: Sequence) -> bool {
         if self == Self::UNWRITTEN || self == Self::UNKNOWN {
             return false;
         }
-        let limit = sequence % GENERATIONS;
+        let limit = sequence.0 % GENERATIONS;
         let own = u64::from(self.generation - 1);
         (1..GENERATIONS / 2).contains(&((limit + GENERATIONS - own) % GENERATIONS))
     }
@@ -163,7 +164,7 @@ impl Entry {
     /// The entry of a map (`lane/maps/`): the stripe that holds a stripe of the data, and
     /// its form, since batch number `sequence`.
     #[must_use]
-    pub fn of_map(held: HeldIn, sequence: u64) -> Self {
+    pub fn of_map(held: HeldIn, sequence: Sequence) -> Self {
         Self {
             crc: held.encode(),
             generation: generation_of(sequence),
@@ -173,11 +174,11 @@ impl Entry {
     /// How many batches before number `sequence` the block was written, as far as 32 bits show; unwritten blocks are
     /// the oldest. Entries compare correctly if they are less than 2^32 batches apart.
     #[must_use]
-    pub fn age(self, sequence: u64) -> u64 {
+    pub fn age(self, sequence: Sequence) -> u64 {
         match self {
             Self::UNWRITTEN | Self::UNKNOWN => u64::MAX,
             written => {
-                let now = sequence % GENERATIONS;
+                let now = sequence.0 % GENERATIONS;
                 (now + GENERATIONS - u64::from(written.generation - 1)) % GENERATIONS
             }
         }
@@ -191,8 +192,8 @@ impl Entry {
 }
 
 /// The generation of entries of a batch: neither 0 nor `u32::MAX`.
-fn generation_of(sequence: u64) -> u32 {
-    u32::try_from(sequence % GENERATIONS).expect("below 2^32") + 1
+fn generation_of(sequence: Sequence) -> u32 {
+    u32::try_from(sequence.0 % GENERATIONS).expect("below 2^32") + 1
 }
 
 /// A page in memory.
@@ -371,8 +372,8 @@ mod tests {
     use super::*;
 
     const NAME: PageName = PageName {
-        group: 7,
-        column: 3,
+        group: GroupId(7),
+        column: Column(3),
         index: 1,
     };
 
@@ -402,21 +403,22 @@ mod tests {
     fn an_entry_knows_whether_it_was_written_before_a_batch() {
         let pool = Uuid::from_u128(99);
         let name = BlockName {
-            group: 0,
-            column: 0,
+            group: GroupId(0),
+            column: Column(0),
             block: 0,
         };
-        let entry = |sequence| Entry::new(pool, name, 7, sequence);
+        let entry = |sequence| Entry::new(pool, name, 7, Sequence(sequence));
         let around = [0xffff_fff0, 0xffff_fffe, 0x1_0000_0004, 0x2_0000_0000];
         for limit in [1, 2, 1000].into_iter().chain(around) {
+            let of = Sequence(limit);
             for sequence in limit - limit.min(30)..limit + 30 {
-                let before = entry(sequence).is_before(limit);
+                let before = entry(sequence).is_before(of);
                 assert_eq!(before, sequence < limit, "{sequence} and {limit}");
             }
             // An entry that is too far away counts as later: its block is written once more.
-            assert!(!entry(limit + Entry::AGE_MAX).is_before(limit));
-            assert!(!Entry::UNWRITTEN.is_before(limit));
-            assert!(!Entry::UNKNOWN.is_before(limit));
+            assert!(!entry(limit + Entry::AGE_MAX).is_before(of));
+            assert!(!Entry::UNWRITTEN.is_before(of));
+            assert!(!Entry::UNKNOWN.is_before(of));
         }
     }
 
@@ -444,7 +446,10 @@ mod tests {
     fn a_page_of_another_place_or_a_flipped_bit_is_unknown() {
         let pool = Uuid::from_u128(99);
         let mut bytes = page().encode(pool, NAME);
-        let other = PageName { column: 4, ..NAME };
+        let other = PageName {
+            column: Column(4),
+            ..NAME
+        };
         assert_eq!(MetaPage::merge(pool, other, &[&bytes]).1.lost, 8);
         bytes[1000] ^= 1;
         let (merged, found) = MetaPage::merge(pool, NAME, &[&bytes]);

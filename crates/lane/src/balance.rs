@@ -187,7 +187,7 @@ impl Balance {
 #[cfg(test)]
 mod tests {
     use block::Seat;
-    use format::{Entry, MetaPage};
+    use format::{Column, Entry, GroupId, MetaPage, Sequence, StripeId};
     use plan::action::{BufferId, Origin, Service, Slice};
     use plan::{RequestId, ScratchId};
 
@@ -222,7 +222,12 @@ mod tests {
     }
 
     fn op(pieces: Vec<Piece>) -> Op {
-        Op::new(Owner::Request(RequestId(1)), 0, 0..1, Task::Read(pieces))
+        Op::new(
+            Owner::Request(RequestId(1)),
+            GroupId(0),
+            StripeId::range(0..1),
+            Task::Read(pieces),
+        )
     }
 
     impl Lab {
@@ -270,15 +275,18 @@ mod tests {
         }
 
         /// The column and the drive of the first data element.
-        fn home(&self) -> (u16, Seat) {
+        fn home(&self) -> (Column, Seat) {
             let slot = self.cx.geometry.code().data_slots().next().unwrap();
-            let (column, _) = self.cx.geometry.place(0, 0, Form::Parity, slot);
-            (column, self.cx.geometry.layout().cell(0, column).seat)
+            let (column, _) = self
+                .cx
+                .geometry
+                .place(GroupId(0), StripeId(0), Form::Parity, slot);
+            (column, self.cx.geometry.home(GroupId(0), column).seat)
         }
 
         /// A drive has a read in flight of a block of its column, at this block of its cell.
-        fn reads(&mut self, column: u16, at: u64) {
-            let cell = self.cx.geometry.layout().cell(0, column);
+        fn reads(&mut self, column: Column, at: u64) {
+            let cell = self.cx.geometry.home(GroupId(0), column);
             let offset = self.cx.geometry.drive_offset(cell, 0) + at * BLOCK_BYTES;
             let memory = Slice {
                 buffer: BufferId::Scratch(ScratchId(1)),
@@ -324,7 +332,7 @@ mod tests {
         let logged = Logged {
             bytes: Bytes::InPlace,
             entry: Entry::WRITTEN,
-            sequence: 7,
+            sequence: Sequence(7),
         };
         lab.overlay.insert(block(column, 2), logged);
         assert_eq!(lab.seats(1, 2), None);
@@ -334,7 +342,12 @@ mod tests {
     #[test]
     fn what_is_trimmed_is_looked_at_more_closely() {
         let mut lab = Lab::raid6();
-        lab.overlay.zero(0, 0..1, 7, std::iter::empty());
+        lab.overlay.zero(
+            GroupId(0),
+            StripeId::range(0..1),
+            Sequence(7),
+            std::iter::empty(),
+        );
         assert_eq!(lab.seats(0, 1), None);
     }
 
@@ -362,7 +375,7 @@ mod tests {
         let lab = Lab::raid6();
         let mut op = op(vec![piece(0, 0, 1)]);
         assert!(lab.plan(&op).is_some());
-        op.found.bad.insert((5, 9));
+        op.found.bad.insert((Column(5), 9));
         assert!(lab.plan(&op).is_none());
     }
 
@@ -389,20 +402,20 @@ mod tests {
     #[test]
     fn of_copies_the_one_whose_drive_has_less_to_do_is_read() {
         let mut lab = Lab::mirror();
-        lab.reads(0, 50);
+        lab.reads(Column(0), 50);
         assert_eq!(lab.seats(0, 1), Some(vec![1]));
-        lab.reads(1, 50);
-        lab.reads(1, 60);
+        lab.reads(Column(1), 50);
+        lab.reads(Column(1), 60);
         assert_eq!(lab.seats(0, 1), Some(vec![0]));
     }
 
     #[test]
     fn a_stream_goes_on_at_the_drive_where_it_is() {
         let mut lab = Lab::mirror();
-        lab.reads(1, 1);
+        lab.reads(Column(1), 1);
         assert_eq!(lab.seats(2, 1), Some(vec![1]), "though it has more to do");
         for _ in 0..ELSEWHERE {
-            lab.reads(1, 1);
+            lab.reads(Column(1), 1);
         }
         assert_eq!(lab.seats(2, 1), Some(vec![0]), "but not with any amount");
     }
@@ -410,7 +423,7 @@ mod tests {
     #[test]
     fn copies_that_may_differ_are_not_read() {
         let mut lab = Lab::new("raid1", 2);
-        lab.reads(0, 50);
+        lab.reads(Column(0), 50);
         assert_eq!(lab.seats(0, 1), Some(vec![0]));
     }
 
@@ -434,7 +447,7 @@ mod tests {
         };
         assert_eq!(missing.len(), 1, "one copy is enough");
         let page = MetaPage::filled(Entry::WRITTEN, 1);
-        lab.pages.put(block(1, 0).page(), page);
+        lab.pages.put(block(Column(1), 0).page(), page);
         assert_eq!(lab.seats(0, 1), Some(vec![1]));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use format::{MetaPage, PAGE_BYTES, PageName};
+use format::{GroupId, MetaPage, PAGE_BYTES, PageName};
 use plan::action::{BufferId, IoKind, Slice};
 use plan::{Kind, Plan, ScratchId, Transfer};
 
@@ -16,7 +16,7 @@ type Puts = Vec<(Slice, Arc<[u8]>)>;
 pub(super) fn plan_blank(
     cx: &Context,
     page: &MetaPage,
-    group: u64,
+    group: GroupId,
     scratch: ScratchId,
 ) -> (Plan, Puts) {
     let regions = *cx.geometry.regions().expect("it has a journal");
@@ -25,10 +25,10 @@ pub(super) fn plan_blank(
     let mut plan = Plan::new(Kind::Zero);
     plan.scratch_bytes = u64::from(columns) * cell_bytes;
     let mut puts = Vec::new();
-    for column in 0..columns {
+    for column in cx.geometry.columns() {
         let slice = Slice {
             buffer: BufferId::Scratch(scratch),
-            offset: u64::from(column) * cell_bytes,
+            offset: u64::from(column.0) * cell_bytes,
             length: cell_bytes,
         };
         let beside = cx.geometry.pages_beside(column);
@@ -57,14 +57,14 @@ pub(super) fn plan_blank(
 #[cfg(test)]
 mod tests {
     use block::Seat;
-    use format::Entry;
+    use format::{Column, Entry};
 
     use super::*;
 
     /// The drives that are written for group 0 of a small lane, and the number of pages that are laid out.
     fn planned(cx: &Context) -> (Vec<u16>, usize) {
         let page = MetaPage::filled(Entry::UNWRITTEN, 7);
-        let (plan, puts) = plan_blank(cx, &page, 0, ScratchId(1));
+        let (plan, puts) = plan_blank(cx, &page, GroupId(0), ScratchId(1));
         let bytes: u64 = puts.iter().map(|(place, _)| place.length).sum();
         assert_eq!(
             plan.scratch_bytes, bytes,
@@ -88,12 +88,14 @@ mod tests {
     fn each_place_has_the_page_of_its_name() {
         let cx = Context::of_test("raid6", 6);
         let page = MetaPage::filled(Entry::UNWRITTEN, 7);
-        let (_, puts) = plan_blank(&cx, &page, 0, ScratchId(1));
+        let (_, puts) = plan_blank(&cx, &page, GroupId(0), ScratchId(1));
         let pool = cx.geometry.regions().unwrap().pool;
-        let names = (0..6).flat_map(|column| cx.geometry.pages_beside(column));
+        let names = (0..6)
+            .map(Column)
+            .flat_map(|column| cx.geometry.pages_beside(column));
         for ((column, index), (_, bytes)) in names.zip(&puts) {
             let name = PageName {
-                group: 0,
+                group: GroupId(0),
                 column,
                 index,
             };
@@ -109,7 +111,12 @@ mod tests {
         assert_eq!(planned(&cx).0, [0, 2, 3, 4, 5]);
         cx.change_view(|view, geometry| {
             view.seat_in(Seat(1));
-            view.begin_fill(geometry, 0, 1, geometry.layout().cell(0, 1));
+            view.begin_fill(
+                geometry,
+                GroupId(0),
+                Column(1),
+                geometry.home(GroupId(0), Column(1)),
+            );
         });
         assert_eq!(planned(&cx).0, [0, 1, 2, 3, 4, 5]);
     }

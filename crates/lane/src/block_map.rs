@@ -20,7 +20,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use format::BlockName;
+use format::{BlockName, Column, GroupId};
 use rustc_hash::FxBuildHasher;
 
 /// Blocks of a leaf. Removing a value moves the values behind it: with larger leaves this would cost more than the
@@ -30,8 +30,8 @@ const LEAF_BLOCKS: u32 = 16;
 /// Neighbouring blocks of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct LeafName {
-    group: u64,
-    column: u16,
+    group: GroupId,
+    column: Column,
     index: u32,
 }
 
@@ -140,7 +140,7 @@ impl<V> BlockMap<V> {
     }
 
     /// True if a block of a group from `first` on has a value.
-    pub(super) fn has_groups_from(&self, first: u64) -> bool {
+    pub(super) fn has_groups_from(&self, first: GroupId) -> bool {
         self.leaves.keys().any(|leaf| leaf.group >= first)
     }
 
@@ -278,7 +278,7 @@ mod tests {
 
     use super::*;
 
-    const fn name(group: u64, column: u16, block: u32) -> BlockName {
+    const fn name(group: GroupId, column: Column, block: u32) -> BlockName {
         BlockName {
             group,
             column,
@@ -290,18 +290,18 @@ mod tests {
     fn ranges_are_of_one_column_and_what_is_selected_is_in_order() {
         let mut map = BlockMap::default();
         for block in [9, 3, 7] {
-            assert_eq!(map.insert(name(1, 2, block), block), None);
+            assert_eq!(map.insert(name(GroupId(1), Column(2), block), block), None);
         }
-        assert_eq!(map.insert(name(1, 1, 5), 5), None);
+        assert_eq!(map.insert(name(GroupId(1), Column(1), 5), 5), None);
         // Few blocks are looked up one by one. For more blocks than the map has leaves, the leaves are scanned.
         for (first, count, any) in [
-            (name(1, 2, 4), 3, false),
-            (name(1, 2, 4), 4, true),
-            (name(1, 2, 4), 400, true),
-            (name(1, 2, 10), 400, false),
-            (name(1, 3, 0), 3, false),
-            (name(0, 2, 0), 400, false),
-            (name(1, 2, 9), u32::MAX, true),
+            (name(GroupId(1), Column(2), 4), 3, false),
+            (name(GroupId(1), Column(2), 4), 4, true),
+            (name(GroupId(1), Column(2), 4), 400, true),
+            (name(GroupId(1), Column(2), 10), 400, false),
+            (name(GroupId(1), Column(3), 0), 3, false),
+            (name(GroupId(0), Column(2), 0), 400, false),
+            (name(GroupId(1), Column(2), 9), u32::MAX, true),
         ] {
             assert_eq!(map.has_any(first, count), any, "{first:?} and {count}");
         }
@@ -311,8 +311,8 @@ mod tests {
             .map(|entry| entry.1)
             .collect();
         assert_eq!(odd, [5, 3, 7, 9]);
-        assert_eq!(map.remove(name(1, 2, 3)), Some(3));
-        assert_eq!(map.get(name(1, 2, 3)), None);
+        assert_eq!(map.remove(name(GroupId(1), Column(2), 3)), Some(3));
+        assert_eq!(map.get(name(GroupId(1), Column(2), 3)), None);
     }
 
     #[test]
@@ -321,7 +321,7 @@ mod tests {
         let mut random = block::SplitMix64::new(1);
         let mut random = |below: u32| u32::try_from(random.below(below.into())).unwrap();
         for round in 0..20_000 {
-            let name = name(0, u16::from(random(8) == 0), random(100));
+            let name = name(GroupId(0), Column(u16::from(random(8) == 0)), random(100));
             match random(3) {
                 0 => assert_eq!(map.remove(name), model.remove(&name)),
                 _ => assert_eq!(map.insert(name, round), model.insert(name, round)),
@@ -342,7 +342,7 @@ mod tests {
         // Blocks with and without values, in order; some of them are removed.
         let asked: Vec<(BlockName, u32)> =
             { (0..2).flat_map(|column| (0..110).map(move |block| (column, block))) }
-                .map(|(column, block)| (name(0, column, block), block % 3))
+                .map(|(column, block)| (name(GroupId(0), Column(column), block), block % 3))
                 .collect();
         let mut in_order = map.in_order();
         for &(name, _) in &asked {

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
-use format::{BlockName, Entry, Form, PageName};
+use format::{BlockName, Column, Entry, Form, GroupId, PageName, Sequence, StripeId};
 use plan::{BlockState, Blocks};
 
 use super::entries::Entries;
@@ -18,33 +18,33 @@ pub(super) struct LaneBlocks<'a> {
     pub(super) journaled: bool,
     pub(super) overlay: &'a Overlay,
     pub(super) pages: &'a PageCache,
-    pub(super) group: u64,
+    pub(super) group: GroupId,
     /// First of the operation's stripes, and the forms of all of them.
-    pub(super) forms: (u64, &'a Forms),
+    pub(super) forms: (StripeId, &'a Forms),
     /// The blocks that the target of a fill already has.
     pub(super) held: Option<&'a Held>,
     /// A fill skips blocks that can neither be read nor reconstructed: its column has no other source.
     pub(super) leaves_out_lost: bool,
     /// Blocks (column, block of its cell) that the operation has found bad.
-    pub(super) bad: &'a BTreeSet<(u16, u64)>,
+    pub(super) bad: &'a BTreeSet<(Column, u64)>,
     /// Blocks that are read only if there is no other way.
-    pub(super) avoid: &'a BTreeSet<(u16, u64)>,
+    pub(super) avoid: &'a BTreeSet<(Column, u64)>,
     /// Blocks whose entries are stale, and all blocks of rows in which the stale blocks cannot be identified.
-    pub(super) distrusted: &'a BTreeSet<(u16, u64)>,
+    pub(super) distrusted: &'a BTreeSet<(Column, u64)>,
     /// Columns that are read only if there is no other way.
-    pub(super) avoided: &'a [u16],
+    pub(super) avoided: &'a [Column],
     /// Pages that must be in memory before the plan can be trusted.
     pub(super) missing: RefCell<BTreeSet<PageName>>,
     /// Blocks whose column is readable and whose entry is UNKNOWN.
-    pub(super) unknown: RefCell<BTreeSet<(u16, u64)>>,
+    pub(super) unknown: RefCell<BTreeSet<(Column, u64)>>,
     /// Batches whose buffers the plan may read.
-    pub(super) pinned: RefCell<BTreeSet<u64>>,
+    pub(super) pinned: RefCell<BTreeSet<Sequence>>,
 }
 
 impl<'a> LaneBlocks<'a> {
     /// The blocks for an operation in a pool with metadata. Only blocks that the operation has found bad are avoided.
     pub(super) fn new(entries: Entries<'a>, op: &'a Op) -> Self {
-        static NOTHING: BTreeSet<(u16, u64)> = BTreeSet::new();
+        static NOTHING: BTreeSet<(Column, u64)> = BTreeSet::new();
         Self {
             journaled: true,
             overlay: entries.overlay,
@@ -65,9 +65,9 @@ impl<'a> LaneBlocks<'a> {
 }
 
 impl Blocks for LaneBlocks<'_> {
-    fn form(&self, stripe: u64) -> Form {
+    fn form(&self, stripe: StripeId) -> Form {
         let (first, forms) = self.forms;
-        forms.of_stripe(stripe.wrapping_sub(first))
+        forms.of_stripe(stripe.0.wrapping_sub(first.0))
     }
 
     /// Blocks whose pages are not in memory count as sound. If a plan touches one of them, its page is loaded, and the
@@ -80,7 +80,7 @@ impl Blocks for LaneBlocks<'_> {
         nothing_against && !(self.journaled && lacking)
     }
 
-    fn state(&self, stripe: u64, column: u16, block: u64) -> BlockState {
+    fn state(&self, stripe: StripeId, column: Column, block: u64) -> BlockState {
         let sound = || {
             let without = self.bad.contains(&(column, block))
                 || self.avoid.contains(&(column, block))
@@ -139,11 +139,11 @@ impl Blocks for LaneBlocks<'_> {
         self.leaves_out_lost
     }
 
-    fn is_held(&self, column: u16, block: u64) -> bool {
+    fn is_held(&self, column: Column, block: u64) -> bool {
         self.is_at_target(column, block, Held::holds)
     }
 
-    fn may_be_held(&self, column: u16, block: u64) -> bool {
+    fn may_be_held(&self, column: Column, block: u64) -> bool {
         self.is_at_target(column, block, Held::has_entry)
     }
 }
@@ -151,7 +151,7 @@ impl Blocks for LaneBlocks<'_> {
 impl LaneBlocks<'_> {
     fn is_at_target(
         &self,
-        column: u16,
+        column: Column,
         block: u64,
         has: impl Fn(&Held, BlockName, Entry) -> bool,
     ) -> bool {
@@ -170,9 +170,9 @@ impl LaneBlocks<'_> {
 
 /// A block of group 0, for tests of single state machines.
 #[cfg(test)]
-pub(super) const fn block(column: u16, block: u32) -> BlockName {
+pub(super) const fn block(column: Column, block: u32) -> BlockName {
     BlockName {
-        group: 0,
+        group: GroupId(0),
         column,
         block,
     }

@@ -21,7 +21,7 @@
 //! Invariants about flushes are checked when a flush ends (`io/unflushed.rs`).
 
 use block::BLOCK_BYTES;
-use format::{BlockName, Entry};
+use format::{BlockName, Entry, GroupId};
 
 use super::Lane;
 use super::ids::OpId;
@@ -76,7 +76,7 @@ impl Lane {
         );
         if let Some(from) = op.moves_from() {
             assert!(
-                self.ops.has_locked(id, group, from..from + 1),
+                self.ops.has_locked(id, group, from..from.next()),
                 "{id:?} moves from stripe {from} of group {group} without its lock"
             );
         }
@@ -166,7 +166,7 @@ impl Lane {
     fn check_empty_stripes(&self) {
         for (group, stripe) in self.maps.empty() {
             let vacated = self.overlay.is_zeroed(group, stripe);
-            for name in { &self.cx.geometry }.blocks_of_stripes(group, stripe..stripe + 1) {
+            for name in { &self.cx.geometry }.blocks_of_stripes(group, stripe..stripe.next()) {
                 self.check_counts_not(name, vacated, "is of a free stripe");
             }
         }
@@ -221,7 +221,7 @@ impl Lane {
     /// The blocks of a group that lie where an operation in flight is, by the present view.
     fn blocks_of_flight(
         &self,
-        group: u64,
+        group: GroupId,
         flight: &Flight,
     ) -> impl Iterator<Item = BlockName> + use<> {
         let columns = self.cx.view().columns(&self.cx.geometry, group);
@@ -231,7 +231,7 @@ impl Lane {
             let begin = geometry.drive_offset(cell, 0);
             cell.seat == io.seat && (begin..begin + geometry.cell_bytes()).contains(&io.offset)
         };
-        let mut columns = (0..).zip(columns.iter());
+        let mut columns = geometry.columns().zip(columns.iter());
         let column = columns.find(|(_, column)| column.cells().any(here));
         let first = geometry.block_of(io.offset);
         let blocks = first..first + io.length / BLOCK_BYTES;

@@ -30,6 +30,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use block::{BLOCK_BYTES, Instant, RequestKind};
+use format::{DataStripe, GroupId};
 use plan::geometry::Segment;
 use plan::{Geometry, GroupRequest, RequestId};
 
@@ -71,17 +72,17 @@ struct Waiting {
 }
 
 /// Stripes, and the parts to be written to each.
-pub(super) type Stripes = Vec<((u64, u64), Vec<Part>)>;
+pub(super) type Stripes = Vec<((GroupId, DataStripe), Vec<Part>)>;
 
 /// Writes that wait for their neighbours.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Coalescing {
-    /// By group and stripe.
-    stripes: BTreeMap<(u64, u64), Waiting>,
+    /// By group and stripe of its data.
+    stripes: BTreeMap<(GroupId, DataStripe), Waiting>,
     /// Set while something waits for the end of this moment.
     due: Option<Instant>,
     /// The number of operations in flight, made of parts that waited here, on each stripe of a group's data.
-    occupied: BTreeMap<(u64, u64), u32>,
+    occupied: BTreeMap<(GroupId, DataStripe), u32>,
 }
 
 impl Coalescing {
@@ -105,7 +106,7 @@ impl Coalescing {
         &mut self,
         now: Instant,
         request: RequestId,
-        stripe: (u64, u64),
+        stripe: (GroupId, DataStripe),
         segments: Vec<Segment>,
     ) -> Vec<Part> {
         self.due = Some(now);
@@ -127,21 +128,21 @@ impl Coalescing {
     }
 
     /// An operation on a stripe has ended: returns the stripes that waited for it, which begin now.
-    pub(super) fn ended(&mut self, (group, stripe): (u64, u64), whole: u64) -> Stripes {
+    pub(super) fn ended(&mut self, (group, stripe): (GroupId, DataStripe), whole: u64) -> Stripes {
         self.leave((group, stripe));
         match self.is_idle() {
             true => Vec::new(),
-            false => self.take_unlocked(group, stripe..stripe + 1, whole),
+            false => self.take_unlocked(group, stripe..stripe.next(), whole),
         }
     }
 
     /// An operation of parts that waited here begins on a stripe.
-    pub(super) fn occupy(&mut self, stripe: (u64, u64)) {
+    pub(super) fn occupy(&mut self, stripe: (GroupId, DataStripe)) {
         *self.occupied.entry(stripe).or_default() += 1;
     }
 
     /// An operation on a stripe has ended.
-    fn leave(&mut self, stripe: (u64, u64)) {
+    fn leave(&mut self, stripe: (GroupId, DataStripe)) {
         let count = self.occupied.get_mut(&stripe).expect("it was counted");
         *count -= 1;
         if *count == 0 {
@@ -155,7 +156,7 @@ impl Coalescing {
     }
 
     /// Adds a part. Returns the parts that overlap with it and begin before it.
-    fn add(&mut self, stripe: (u64, u64), part: Part) -> Vec<Part> {
+    fn add(&mut self, stripe: (GroupId, DataStripe), part: Part) -> Vec<Part> {
         let waiting = self.stripes.entry(stripe).or_default();
         let overlaps = waiting.parts.iter().any(|other| other.overlaps(&part));
         let before = match overlaps {
@@ -169,11 +170,12 @@ impl Coalescing {
 
     /// Takes the stripes that follow no operation, and the runs that are long enough. A stripe of `whole` bytes is
     /// complete; `is_free` is true of a stripe that no operation has.
-    fn take_ready(&mut self, whole: u64, is_free: impl Fn(u64, u64) -> bool) -> Stripes {
+    fn take_ready(&mut self, whole: u64, is_free: impl Fn(GroupId, DataStripe) -> bool) -> Stripes {
         let mut ready = Vec::new();
         let mut run = Run::default();
         for (&(group, stripe), waiting) in &self.stripes {
-            let before = stripe.checked_sub(1).map(|before| (group, before));
+            let before = stripe.0.checked_sub(1);
+            let before = before.map(|before| (group, DataStripe(before)));
             let continues = before.is_some() && run.stripes.last().copied() == before;
             if !continues {
                 ready.extend(std::mem::take(&mut run).that_is_long(whole));
@@ -194,23 +196,28 @@ impl Coalescing {
     }
 
     /// An operation has released stripes: takes the stripes that waited for it. A stripe of `whole` bytes is complete.
-    fn take_unlocked(&mut self, group: u64, unlocked: Range<u64>, whole: u64) -> Stripes {
-        let mut ready: Vec<(u64, u64)> = Vec::new();
+    fn take_unlocked(
+        &mut self,
+        group: GroupId,
+        unlocked: Range<DataStripe>,
+        whole: u64,
+    ) -> Stripes {
+        let mut ready: Vec<(GroupId, DataStripe)> = Vec::new();
         let mut last_bytes = whole;
         // The stripe after the last one waited for it, too.
         let mut next = unlocked.end;
-        let waiting = (group, unlocked.start)..(group, u64::MAX);
+        let waiting = (group, unlocked.start)..(group, DataStripe(u64::MAX));
         for (&(_, stripe), waiting) in self.stripes.range(waiting) {
             if stripe > next {
                 break;
             }
-            next = next.max(stripe + 1);
+            next = next.max(stripe.next());
             last_bytes = waiting.bytes;
             ready.push((group, stripe));
         }
         // An incomplete stripe at the end goes on waiting, for the stripe before it that begins now.
         if let [.., before, last] = ready[..]
-            && last.1 == before.1 + 1
+            && last.1 == before.1.next()
             && last_bytes < whole
         {
             ready.pop();
@@ -218,7 +225,7 @@ impl Coalescing {
         self.take(ready)
     }
 
-    fn take(&mut self, stripes: Vec<(u64, u64)>) -> Stripes {
+    fn take(&mut self, stripes: Vec<(GroupId, DataStripe)>) -> Stripes {
         let parts = stripes.into_iter().filter_map(|stripe| {
             let waiting = self.stripes.remove(&stripe)?;
             Some((stripe, waiting.parts))
@@ -230,7 +237,7 @@ impl Coalescing {
 /// Consecutive stripes that wait for one operation.
 #[derive(Default)]
 struct Run {
-    stripes: Vec<(u64, u64)>,
+    stripes: Vec<(GroupId, DataStripe)>,
     bytes: u64,
     /// Bytes of the last stripe.
     last_bytes: u64,
@@ -238,7 +245,7 @@ struct Run {
 
 impl Run {
     /// The stripes that begin if the run is long enough: all but an incomplete stripe at the end.
-    fn that_is_long(mut self, whole: u64) -> Vec<(u64, u64)> {
+    fn that_is_long(mut self, whole: u64) -> Vec<(GroupId, DataStripe)> {
         if self.bytes < RUN_BYTES {
             return Vec::new();
         }
@@ -281,14 +288,14 @@ mod tests {
         let requests = |parts: Vec<Part>| parts.iter().map(|part| part.request.0).collect();
         let stripes = stripes.into_iter();
         stripes
-            .map(|((_, stripe), parts)| (stripe, requests(parts)))
+            .map(|((_, stripe), parts)| (stripe.0, requests(parts)))
             .collect()
     }
 
     #[test]
     fn what_overlaps_begins_before() {
         let mut coalescing = Coalescing::default();
-        let stripe = (0, 7);
+        let stripe = (GroupId(0), DataStripe(7));
         assert_eq!(coalescing.add(stripe, part(1, 0, 0, 10)), []);
         assert_eq!(coalescing.add(stripe, part(2, 1, 0, 5)), []);
         let before = coalescing.add(stripe, part(3, 1, 4, 10));
@@ -303,20 +310,26 @@ mod tests {
     fn what_follows_an_operation_waits_until_it_has_ended() {
         let mut coalescing = Coalescing::default();
         for at in [3, 4, 6, 9] {
-            coalescing.add((0, at), stripe(at));
+            coalescing.add((GroupId(0), DataStripe(at)), stripe(at));
         }
         // Operations are on stripes 2 and 6.
-        let is_free = |_, at| at != 2 && at != 6;
+        let is_free = |_, at| at != DataStripe(2) && at != DataStripe(6);
         let taken = coalescing.take_ready(WHOLE, is_free);
         assert_eq!(said(taken), [(9, vec![9])]);
-        assert_eq!(coalescing.take_unlocked(1, 0..9, WHOLE), []);
-        assert_eq!(coalescing.take_unlocked(0, 0..2, WHOLE), []);
         assert_eq!(
-            said(coalescing.take_unlocked(0, 2..3, WHOLE)),
+            coalescing.take_unlocked(GroupId(1), DataStripe::range(0..9), WHOLE),
+            []
+        );
+        assert_eq!(
+            coalescing.take_unlocked(GroupId(0), DataStripe::range(0..2), WHOLE),
+            []
+        );
+        assert_eq!(
+            said(coalescing.take_unlocked(GroupId(0), DataStripe::range(2..3), WHOLE)),
             [(3, vec![3]), (4, vec![4])]
         );
         assert_eq!(
-            said(coalescing.take_unlocked(0, 6..7, WHOLE)),
+            said(coalescing.take_unlocked(GroupId(0), DataStripe::range(6..7), WHOLE)),
             [(6, vec![6])]
         );
         assert!(coalescing.is_idle());
@@ -325,26 +338,31 @@ mod tests {
     #[test]
     fn a_long_run_begins_without_the_part_at_its_end() {
         let mut coalescing = Coalescing::default();
-        let is_free = |_, at| at != 9;
+        let is_free = |_, at| at != DataStripe(9);
         for at in 10..13 {
-            coalescing.add((0, at), stripe(at));
+            coalescing.add((GroupId(0), DataStripe(at)), stripe(at));
         }
         assert_eq!(coalescing.take_ready(WHOLE, is_free), []);
-        coalescing.add((0, 13), stripe(13));
-        coalescing.add((0, 14), part(14, 0, 0, 10));
+        coalescing.add((GroupId(0), DataStripe(13)), stripe(13));
+        coalescing.add((GroupId(0), DataStripe(14)), part(14, 0, 0, 10));
         let taken = said(coalescing.take_ready(WHOLE, is_free));
         let stripes: Vec<u64> = taken.into_iter().map(|(stripe, _)| stripe).collect();
         assert_eq!(stripes, [10, 11, 12, 13]);
-        coalescing.add((0, 15), part(15, 0, 0, 10));
-        let unlocked = said(coalescing.take_unlocked(0, 13..14, WHOLE));
+        coalescing.add((GroupId(0), DataStripe(15)), part(15, 0, 0, 10));
+        let unlocked = said(coalescing.take_unlocked(GroupId(0), DataStripe::range(13..14), WHOLE));
         assert_eq!(unlocked, [(14, vec![14])]);
-        let unlocked = said(coalescing.take_unlocked(0, 14..15, WHOLE));
+        let unlocked = said(coalescing.take_unlocked(GroupId(0), DataStripe::range(14..15), WHOLE));
         assert_eq!(unlocked, [(15, vec![15])]);
     }
 
     /// A write of one stripe waits.
     fn waits(coalescing: &mut Coalescing, now: u64, at: u64) -> Vec<Part> {
-        coalescing.coalesce(Instant(now), RequestId(at), (0, at), stripe(at).segments)
+        coalescing.coalesce(
+            Instant(now),
+            RequestId(at),
+            (GroupId(0), DataStripe(at)),
+            stripe(at).segments,
+        )
     }
 
     #[test]
@@ -362,37 +380,47 @@ mod tests {
     #[test]
     fn a_stream_waits_for_the_operation_before_it() {
         let mut coalescing = Coalescing::default();
-        coalescing.occupy((0, 2));
+        coalescing.occupy((GroupId(0), DataStripe(2)));
         for at in [3, 4] {
             waits(&mut coalescing, 5, at);
         }
         assert!(coalescing.take_due(Instant(5), WHOLE).is_empty());
-        let began = said(coalescing.ended((0, 2), WHOLE));
+        let began = said(coalescing.ended((GroupId(0), DataStripe(2)), WHOLE));
         assert_eq!(began, [(3, vec![3]), (4, vec![4])]);
     }
 
     #[test]
     fn a_stripe_is_free_when_the_last_of_its_operations_has_ended() {
         let mut coalescing = Coalescing::default();
-        coalescing.occupy((0, 3));
-        coalescing.occupy((0, 3));
+        coalescing.occupy((GroupId(0), DataStripe(3)));
+        coalescing.occupy((GroupId(0), DataStripe(3)));
         waits(&mut coalescing, 5, 4);
         assert!(coalescing.take_due(Instant(5), WHOLE).is_empty());
         // A stripe that waited for one of the operations does not wait for the other.
-        assert_eq!(said(coalescing.ended((0, 3), WHOLE)), [(4, vec![4])]);
+        assert_eq!(
+            said(coalescing.ended((GroupId(0), DataStripe(3)), WHOLE)),
+            [(4, vec![4])]
+        );
         waits(&mut coalescing, 6, 4);
         assert!(coalescing.take_due(Instant(6), WHOLE).is_empty());
-        assert_eq!(said(coalescing.ended((0, 3), WHOLE)), [(4, vec![4])]);
+        assert_eq!(
+            said(coalescing.ended((GroupId(0), DataStripe(3)), WHOLE)),
+            [(4, vec![4])]
+        );
     }
 
     #[test]
     fn operations_of_another_group_are_not_waited_for() {
         let mut coalescing = Coalescing::default();
-        coalescing.occupy((1, 2));
+        coalescing.occupy((GroupId(1), DataStripe(2)));
         waits(&mut coalescing, 5, 3);
         let due = said(coalescing.take_due(Instant(5), WHOLE));
         assert_eq!(due, [(3, vec![3])]);
-        assert!(coalescing.ended((1, 2), WHOLE).is_empty());
+        assert!(
+            coalescing
+                .ended((GroupId(1), DataStripe(2)), WHOLE)
+                .is_empty()
+        );
     }
 
     #[test]
@@ -400,7 +428,12 @@ mod tests {
         let mut coalescing = Coalescing::default();
         for (request, slot) in [(1, 0), (2, 1), (3, 2)] {
             let part = part(request, slot, 0, 10);
-            let before = coalescing.coalesce(Instant(5), part.request, (0, 7), part.segments);
+            let before = coalescing.coalesce(
+                Instant(5),
+                part.request,
+                (GroupId(0), DataStripe(7)),
+                part.segments,
+            );
             assert!(before.is_empty());
         }
         let due = said(coalescing.take_due(Instant(5), WHOLE));
@@ -418,7 +451,7 @@ mod tests {
                 fua,
             };
             let request = GroupRequest {
-                group: 0,
+                group: GroupId(0),
                 request,
                 buffer_offset: 0,
                 volume: VolumeId::NONE,

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use block::{BLOCK_BYTES, Instant, Seat};
-use format::RING_HEAD_BYTES;
+use format::{GroupId, RING_HEAD_BYTES};
 use plan::action::{Action, Compute, ComputeId, Event};
 use plan::view::View;
 use plan::{Geometry, ScratchId};
@@ -88,7 +88,7 @@ impl Context {
             shape(&geometry),
             "groups stay as they are"
         );
-        self.view.forget_groups(geometry.groups());
+        self.view.forget_groups(GroupId(geometry.groups()));
         self.view.forget_vacated(&self.geometry, &geometry);
         self.view_changes += 1;
         self.geometry = geometry;
@@ -100,8 +100,8 @@ impl Context {
     }
 
     /// True if the lane has a group.
-    pub(super) fn has_group(&self, group: u64) -> bool {
-        group < self.geometry.groups() && self.geometry.lane_of(group) == self.lane
+    pub(super) fn has_group(&self, group: GroupId) -> bool {
+        group.0 < self.geometry.groups() && self.geometry.lane_of(group) == self.lane
     }
 
     /// Seats whose drives are in use, in order.

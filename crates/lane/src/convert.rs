@@ -20,7 +20,7 @@
 //! - Nothing that the new form needs counts before: each entry is *unwritten*, in its page. So a stripe is not converted
 //!   again before a checkpoint has put its last conversion in place.
 
-use format::Form;
+use format::{Form, GroupId, StripeId};
 use plan::Stripe;
 
 use super::context::Context;
@@ -40,7 +40,7 @@ impl Convert {
     ) -> Self {
         let mut next = Self::new(self.to, self.most);
         let whole = is_whole(cx, ios, op.group);
-        for number in op.stripes.clone() {
+        for number in StripeId::each(op.stripes.clone()) {
             let Some(data) = maps.data_held_by(cx, op.group, number) else {
                 continue;
             };
@@ -69,9 +69,9 @@ impl Convert {
 }
 
 /// True if all columns of a group are in one place each, on drives that answer in time.
-fn is_whole(cx: &Context, ios: &IoTable, group: u64) -> bool {
+fn is_whole(cx: &Context, ios: &IoTable, group: GroupId) -> bool {
     let columns = cx.view().columns(&cx.geometry, group);
-    let in_one_place = |column: &plan::view::Column| {
+    let in_one_place = |column: &plan::view::ColumnState| {
         let there = |cell: layout::Cell| !cx.view().is_out(cell.seat) && !ios.is_suspect(cell.seat);
         column.source.is_some_and(there) && column.target.is_none()
     };

@@ -21,7 +21,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use block::BLOCK_BYTES;
 use format::seeded::{self, SeededFault};
-use format::{BlockName, DESCRIPTOR_BYTES, Descriptor, HeldIn, PageName};
+use format::{
+    BlockName, DESCRIPTOR_BYTES, DataStripe, Descriptor, GroupId, HeldIn, PageName, Sequence,
+    StripeId,
+};
 use plan::{Plan, Transfer};
 
 use super::context::Context;
@@ -74,7 +77,7 @@ pub(super) fn may_go(cx: &Context, ios: &IoTable, overlay: &Overlay, op: &Op, pl
 pub(super) fn pages_of_writes(
     cx: &Context,
     pages: &PageCache,
-    group: u64,
+    group: GroupId,
     plan: &Plan,
 ) -> BTreeSet<PageName> {
     let writes = plan.writes.iter();
@@ -86,7 +89,7 @@ pub(super) fn pages_of_writes(
 }
 
 /// The blocks of a transfer: the first, and how many.
-pub(super) fn run_of(cx: &Context, group: u64, write: &Transfer) -> (BlockName, u32) {
+pub(super) fn run_of(cx: &Context, group: GroupId, write: &Transfer) -> (BlockName, u32) {
     let number = |blocks| u32::try_from(blocks).expect("cells have fewer than 2^32 blocks");
     let first = BlockName {
         group,
@@ -103,7 +106,7 @@ pub(super) fn holds_nothing(
     cx: &Context,
     ios: &IoTable,
     entries: Entries<'_>,
-    flushed: u64,
+    flushed: Sequence,
     (op, plan): (&Op, &Plan),
 ) -> bool {
     let group = op.group;
@@ -161,16 +164,16 @@ pub(super) fn units(cx: &Context, (id, op): (OpId, &Op), sums: &[u32]) -> Vec<Un
 
 /// The unit of an operation that moves from a stripe to the one for which it is planned: either all of it counts, or
 /// nothing.
-fn unit_of_move(id: OpId, op: &Op, from: u64, direct: Vec<(BlockName, Vec<u32>)>) -> Unit {
+fn unit_of_move(id: OpId, op: &Op, from: StripeId, direct: Vec<(BlockName, Vec<u32>)>) -> Unit {
     let data = op.data.expect("what moves is data");
     // A stripe that is written whole takes the form of parity.
-    let to = HeldIn::parity(u32::try_from(op.stripes.start).expect("fewer than 2^32 stripes"));
+    let to = HeldIn::parity(op.stripes.start);
     let vacates = !seeded::is(SeededFault::MovedNotVacated);
     Unit {
         direct,
         zeroed: vacates.then_some(Zeroed {
             group: op.group,
-            stripes: from..from + 1,
+            stripes: from..from.next(),
             only: None,
         }),
         moved: Some((op.group, data, to)),
@@ -187,27 +190,22 @@ fn units_of_conversion(
     let Some(to) = convert.to else {
         return Vec::new();
     };
-    let mut written: BTreeMap<u64, Vec<(BlockName, u32)>> = BTreeMap::new();
+    let mut written: BTreeMap<StripeId, Vec<(BlockName, u32)>> = BTreeMap::new();
     for ((name, _), &sum) in written_blocks(cx, op).into_iter().zip(sums) {
         let stripe = cx.geometry.stripe_of(name);
         written.entry(stripe).or_default().push((name, sum));
     }
-    let unit = |&(stripe, data): &(u64, u64)| {
+    let unit = |&(stripe, data): &(StripeId, DataStripe)| {
         let mut blocks = written.remove(&stripe).unwrap_or_default();
         blocks.sort_unstable();
-        let number = u32::try_from(stripe).expect("groups have fewer than 2^32 stripes");
-        let held = HeldIn {
-            stripe: number,
-            form: to,
-        };
         Unit {
             direct: runs_of(&blocks),
             zeroed: (!seeded::is(SeededFault::OldFormStays)).then_some(Zeroed {
                 group: op.group,
-                stripes: stripe..stripe + 1,
+                stripes: stripe..stripe.next(),
                 only: Some(to.other()),
             }),
-            moved: Some((op.group, data, held)),
+            moved: Some((op.group, data, HeldIn::new(stripe, to))),
             ..Unit::of(id)
         }
     };
@@ -227,7 +225,7 @@ fn runs_of(blocks: &[(BlockName, u32)]) -> Vec<(BlockName, Vec<u32>)> {
 #[cfg(test)]
 mod tests {
     use block::Seat;
-    use format::{Entry, MetaPage};
+    use format::{Column, Entry, MetaPage};
     use plan::action::{BufferId, IoKind, Service, Slice};
     use plan::{Kind, RequestId, ScratchId};
 
@@ -254,20 +252,25 @@ mod tests {
             let change = |regions: &mut plan::Regions| regions.direct_writes = true;
             let cx = Context::of_test_with("raid6", 6, 256 << 10, change);
             let mut pages = PageCache::new(64);
-            for column in 0..6 {
+            for column in (0..6).map(Column) {
                 let page = MetaPage::filled(Entry::UNWRITTEN, 1);
                 pages.put(block(column, 0).page(), page);
             }
             let task = Task::Write(Prepared::of(Vec::new()));
-            let mut op = Op::new(Owner::Request(RequestId(1)), 0, 1..2, task).of_data();
+            let mut op = Op::of_data(
+                Owner::Request(RequestId(1)),
+                GroupId(0),
+                DataStripe::range(1..2),
+                task,
+            );
             op.service = Service::of_client(format::VolumeId(1), true);
             let mut plan = Plan::new(Kind::FullStripe);
-            for column in 0..6 {
-                let seat = Seat(column);
+            for column in (0..6).map(Column) {
+                let seat = Seat(column.0);
                 let cell = layout::Cell { seat, row: 0 };
                 let slice = Slice {
                     buffer: BufferId::Scratch(ScratchId(1)),
-                    offset: u64::from(column) * 4 * BLOCK_BYTES,
+                    offset: u64::from(column.0) * 4 * BLOCK_BYTES,
                     length: 4 * BLOCK_BYTES,
                 };
                 plan.writes.push(Transfer {
@@ -295,7 +298,7 @@ mod tests {
         }
 
         /// True if the stripe holds nothing when batches up to this one are flushed.
-        fn holds_nothing(&self, flushed: u64) -> bool {
+        fn holds_nothing(&self, flushed: Sequence) -> bool {
             let entries = Entries {
                 overlay: &self.overlay,
                 pages: &self.pages,
@@ -326,7 +329,7 @@ mod tests {
         assert!(!lab.may_go());
         let mut lab = Lab::new();
         lab.plan.absent.push(plan::Absent {
-            column: 0,
+            column: Column(0),
             offset: 0,
             length: BLOCK_BYTES,
             slice: None,
@@ -339,48 +342,58 @@ mod tests {
 
     #[test]
     fn a_stripe_of_which_a_block_is_written_or_logged_holds_something() {
-        assert!(Lab::new().holds_nothing(0));
+        assert!(Lab::new().holds_nothing(Sequence(0)));
         let mut lab = Lab::new();
-        lab.pages.set(block(3, 5), Entry::WRITTEN);
-        assert!(!lab.holds_nothing(0));
+        lab.pages.set(block(Column(3), 5), Entry::WRITTEN);
+        assert!(!lab.holds_nothing(Sequence(0)));
         let mut lab = Lab::new();
         let logged = Logged {
             bytes: Bytes::InPlace,
             entry: Entry::WRITTEN,
-            sequence: 9,
+            sequence: Sequence(9),
         };
-        lab.overlay.insert(block(3, 8), logged);
-        assert!(lab.holds_nothing(0), "of another stripe");
-        lab.overlay.insert(block(3, 7), logged);
-        assert!(!lab.holds_nothing(0));
+        lab.overlay.insert(block(Column(3), 8), logged);
+        assert!(lab.holds_nothing(Sequence(0)), "of another stripe");
+        lab.overlay.insert(block(Column(3), 7), logged);
+        assert!(!lab.holds_nothing(Sequence(0)));
     }
 
     #[test]
     fn a_stripe_on_a_slow_drive_goes_through_the_journal() {
         let mut lab = Lab::new();
         lab.ios.suspect(Seat(2), true);
-        assert!(!lab.holds_nothing(0));
+        assert!(!lab.holds_nothing(Sequence(0)));
         let mut lab = Lab::new();
         lab.cx.change_view(|view, _| view.seat_out(Seat(2)));
-        assert!(!lab.holds_nothing(0));
+        assert!(!lab.holds_nothing(Sequence(0)));
     }
 
     #[test]
     fn a_trimmed_stripe_holds_nothing_only_if_its_data_has_left_it_durably() {
         let mut lab = Lab::new();
-        lab.overlay.zero(0, 1..2, 9, std::iter::empty());
-        assert!(!lab.holds_nothing(9), "blocks may be on their way there");
-        lab.op.location.destination = Destination::Free { from: 5 };
-        assert!(!lab.holds_nothing(8) && lab.holds_nothing(9));
+        lab.overlay.zero(
+            GroupId(0),
+            StripeId::range(1..2),
+            Sequence(9),
+            std::iter::empty(),
+        );
+        assert!(
+            !lab.holds_nothing(Sequence(9)),
+            "blocks may be on their way there"
+        );
+        lab.op.location.destination = Destination::Free { from: StripeId(5) };
+        assert!(!lab.holds_nothing(Sequence(8)) && lab.holds_nothing(Sequence(9)));
     }
 
     #[test]
     fn pages_that_are_not_in_memory_are_read_first() {
         let mut lab = Lab::new();
-        let missing = |lab: &Lab| pages_of_writes(&lab.cx, &lab.pages, 0, &lab.plan);
+        let missing = |lab: &Lab| pages_of_writes(&lab.cx, &lab.pages, GroupId(0), &lab.plan);
         assert!(missing(&lab).is_empty());
         lab.pages = PageCache::new(64);
-        let all: BTreeSet<PageName> = (0..6).map(|column| block(column, 0).page()).collect();
+        let all: BTreeSet<PageName> = (0..6)
+            .map(|column| block(Column(column), 0).page())
+            .collect();
         assert_eq!(missing(&lab), all);
     }
 
@@ -390,7 +403,7 @@ mod tests {
         let units = lab.units();
         assert_eq!(units.len(), 1);
         // Checksums come sub-stripe by sub-stripe: those of column 0 are every sixth.
-        let first = (block(0, 4), vec![0, 6, 12, 18]);
+        let first = (block(Column(0), 4), vec![0, 6, 12, 18]);
         assert_eq!((units[0].direct.len(), &units[0].direct[0]), (6, &first));
         assert!(units[0].blocks.is_empty() && units[0].moved.is_none());
     }
@@ -398,16 +411,19 @@ mod tests {
     #[test]
     fn a_stripe_that_moves_vacates_the_one_where_it_was() {
         let mut lab = Lab::new();
-        lab.op.location.destination = Destination::Free { from: 5 };
+        lab.op.location.destination = Destination::Free { from: StripeId(5) };
         let units = lab.units();
         assert_eq!((units.len(), units[0].direct.len()), (1, 6));
         let vacated = Zeroed {
-            group: 0,
-            stripes: 5..6,
+            group: GroupId(0),
+            stripes: StripeId::range(5..6),
             only: None,
         };
         assert_eq!(units[0].zeroed, Some(vacated));
-        assert_eq!(units[0].moved, Some((0, 1, HeldIn::parity(1))));
+        assert_eq!(
+            units[0].moved,
+            Some((GroupId(0), DataStripe(1), HeldIn::parity(StripeId(1))))
+        );
     }
 
     #[test]

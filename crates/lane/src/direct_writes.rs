@@ -14,6 +14,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use block::BLOCK_BYTES;
+use format::Sequence;
 
 use super::ids::OpId;
 
@@ -41,10 +42,10 @@ pub(super) struct DirectWrites {
     /// Stripes that are being written to their places.
     in_flight: usize,
     /// Numbers of blocks by batch, for batches that are not known to be flushed.
-    unflushed: VecDeque<(u64, u64)>,
+    unflushed: VecDeque<(Sequence, u64)>,
     unflushed_blocks: u64,
     /// The last batch that a requested flush was to cover.
-    asked: u64,
+    asked: Sequence,
 }
 
 impl DirectWrites {
@@ -84,13 +85,13 @@ impl DirectWrites {
     }
 
     /// A batch has recorded so many blocks as in place.
-    pub(super) fn logged(&mut self, sequence: u64, blocks: u64) {
+    pub(super) fn logged(&mut self, sequence: Sequence, blocks: u64) {
         self.unflushed.push_back((sequence, blocks));
         self.unflushed_blocks += blocks;
     }
 
     /// Batches up to this one are flushed.
-    pub(super) fn flushed(&mut self, sequence: u64) {
+    pub(super) fn flushed(&mut self, sequence: Sequence) {
         while let Some((_, blocks)) = self.unflushed.pop_front_if(|(at, _)| *at <= sequence) {
             self.unflushed_blocks -= blocks;
         }
@@ -98,7 +99,7 @@ impl DirectWrites {
 
     /// True if recovery would have to compare too much: the caller begins a flush that covers batches up to
     /// `completed`. The next flush is requested when as much again has accumulated.
-    pub(super) fn ask_flush(&mut self, completed: u64, lanes: u16) -> bool {
+    pub(super) fn ask_flush(&mut self, completed: Sequence, lanes: u16) -> bool {
         let most = UNFLUSHED_MAX / BLOCK_BYTES / u64::from(lanes);
         if self.unflushed_blocks < most || self.asked >= completed {
             return false;
@@ -183,45 +184,48 @@ mod tests {
     #[test]
     fn what_is_flushed_does_not_count() {
         let mut direct = DirectWrites::default();
-        direct.logged(4, 100);
-        direct.logged(6, 10);
-        direct.flushed(5);
+        direct.logged(Sequence(4), 100);
+        direct.logged(Sequence(6), 10);
+        direct.flushed(Sequence(5));
         assert_eq!(direct.unflushed_blocks, 10);
-        direct.flushed(6);
+        direct.flushed(Sequence(6));
         assert_eq!(direct.unflushed_blocks, 0);
     }
 
     #[test]
     fn a_lane_flushes_when_its_share_is_in_place() {
         let mut direct = DirectWrites::default();
-        direct.logged(4, MOST - 1);
-        assert!(!direct.ask_flush(4, 4));
-        assert!(direct.ask_flush(4, 8), "of more lanes each has less");
+        direct.logged(Sequence(4), MOST - 1);
+        assert!(!direct.ask_flush(Sequence(4), 4));
+        assert!(
+            direct.ask_flush(Sequence(4), 8),
+            "of more lanes each has less"
+        );
         let mut direct = DirectWrites::default();
-        direct.logged(4, MOST - 1);
-        direct.logged(5, 1);
-        assert!(direct.ask_flush(5, 4));
+        direct.logged(Sequence(4), MOST - 1);
+        direct.logged(Sequence(5), 1);
+        assert!(direct.ask_flush(Sequence(5), 4));
     }
 
     #[test]
     fn one_flush_is_asked_for_the_same_batches() {
         let mut direct = DirectWrites::default();
-        direct.logged(4, MOST);
-        assert!(direct.ask_flush(4, 4));
-        assert!(!direct.ask_flush(4, 4));
-        direct.logged(5, MOST - 1);
-        assert!(!direct.ask_flush(5, 4), "less than as much again");
-        direct.logged(6, 1);
-        assert!(direct.ask_flush(6, 4));
+        direct.logged(Sequence(4), MOST);
+        assert!(direct.ask_flush(Sequence(4), 4));
+        assert!(!direct.ask_flush(Sequence(4), 4));
+        direct.logged(Sequence(5), MOST - 1);
+        assert!(!direct.ask_flush(Sequence(5), 4), "less than as much again");
+        direct.logged(Sequence(6), 1);
+        assert!(direct.ask_flush(Sequence(6), 4));
     }
 
     #[test]
     fn a_flush_by_others_counts_too() {
         let mut direct = DirectWrites::default();
-        direct.logged(4, MOST);
-        direct.flushed(4);
-        assert!(!direct.ask_flush(4, 4));
-        direct.logged(5, MOST - 1);
-        assert!(!direct.ask_flush(5, 4));
+        direct.logged(Sequence(4), MOST);
+        direct.flushed(Sequence(4));
+        assert!(!direct.ask_flush(Sequence(4), 4));
+        direct.logged(Sequence(5), MOST - 1);
+        assert!(!direct.ask_flush(Sequence(5), 4));
     }
 }

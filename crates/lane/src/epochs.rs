@@ -95,10 +95,15 @@ impl Epochs {
 
 #[cfg(test)]
 mod tests {
+    use format::{Column, GroupId};
+
     use super::*;
 
-    fn settled(group: u64) -> Event {
-        Event::Settled { group, column: 0 }
+    fn settled(group: GroupId) -> Event {
+        Event::Settled {
+            group,
+            column: Column(0),
+        }
     }
 
     fn entered(epochs: &mut Epochs) -> Option<Epoch> {
@@ -110,8 +115,8 @@ mod tests {
     #[test]
     fn an_event_is_reported_at_once_if_nothing_is_in_flight() {
         let mut epochs = Epochs::default();
-        epochs.report_drained(settled(1));
-        assert_eq!(epochs.pop_event(), Some(settled(1)));
+        epochs.report_drained(settled(GroupId(1)));
+        assert_eq!(epochs.pop_event(), Some(settled(GroupId(1))));
         assert_eq!(epochs.pop_event(), None);
     }
 
@@ -119,18 +124,18 @@ mod tests {
     fn an_event_waits_for_what_was_planned_before_it() {
         let mut epochs = Epochs::default();
         let mut before = entered(&mut epochs);
-        epochs.report_drained(settled(1));
+        epochs.report_drained(settled(GroupId(1)));
         assert_eq!(epochs.pop_event(), None);
         epochs.leave(&mut before);
-        assert_eq!(epochs.pop_event(), Some(settled(1)));
+        assert_eq!(epochs.pop_event(), Some(settled(GroupId(1))));
     }
 
     #[test]
     fn an_event_does_not_wait_for_what_is_planned_after_it() {
         let mut epochs = Epochs::default();
-        epochs.report_drained(settled(1));
+        epochs.report_drained(settled(GroupId(1)));
         let mut after = entered(&mut epochs);
-        assert_eq!(epochs.pop_event(), Some(settled(1)));
+        assert_eq!(epochs.pop_event(), Some(settled(GroupId(1))));
         epochs.leave(&mut after);
     }
 
@@ -138,25 +143,25 @@ mod tests {
     fn events_keep_their_order_and_a_later_one_waits_for_earlier_epochs_too() {
         let mut epochs = Epochs::default();
         let mut first = entered(&mut epochs);
-        epochs.report_drained(settled(1));
+        epochs.report_drained(settled(GroupId(1)));
         let mut second = entered(&mut epochs);
-        epochs.report_drained(settled(2));
+        epochs.report_drained(settled(GroupId(2)));
         epochs.leave(&mut second);
         assert_eq!(epochs.pop_event(), None, "the first is in flight");
         epochs.leave(&mut first);
-        assert_eq!(epochs.pop_event(), Some(settled(1)));
-        assert_eq!(epochs.pop_event(), Some(settled(2)));
+        assert_eq!(epochs.pop_event(), Some(settled(GroupId(1))));
+        assert_eq!(epochs.pop_event(), Some(settled(GroupId(2))));
     }
 
     #[test]
     fn only_the_events_of_drained_epochs_are_reported() {
         let mut epochs = Epochs::default();
         let mut first = entered(&mut epochs);
-        epochs.report_drained(settled(1));
+        epochs.report_drained(settled(GroupId(1)));
         let _second = entered(&mut epochs);
-        epochs.report_drained(settled(2));
+        epochs.report_drained(settled(GroupId(2)));
         epochs.leave(&mut first);
-        assert_eq!(epochs.pop_event(), Some(settled(1)));
+        assert_eq!(epochs.pop_event(), Some(settled(GroupId(1))));
         assert_eq!(epochs.pop_event(), None);
     }
 
@@ -164,9 +169,9 @@ mod tests {
     fn what_is_planned_again_is_counted_where_it_was_planned_last() {
         let mut epochs = Epochs::default();
         let mut member = entered(&mut epochs);
-        epochs.report_drained(settled(1));
+        epochs.report_drained(settled(GroupId(1)));
         epochs.enter(&mut member);
-        assert_eq!(epochs.pop_event(), Some(settled(1)));
+        assert_eq!(epochs.pop_event(), Some(settled(GroupId(1))));
         assert_eq!(member, Some(epochs.present()));
     }
 
@@ -219,13 +224,13 @@ mod tests {
         let mut next = |below| random.below(below);
         let mut epochs = Epochs::default();
         let mut members: Vec<Option<Epoch>> = vec![None; 8];
-        let mut waiting: VecDeque<(Epoch, u64)> = VecDeque::new();
+        let mut waiting: VecDeque<(Epoch, GroupId)> = VecDeque::new();
         for step in 0..20_000 {
             let member = usize::try_from(next(8)).unwrap();
             match next(4) {
                 0 => {
-                    waiting.push_back((epochs.present(), step));
-                    epochs.report_drained(settled(step));
+                    waiting.push_back((epochs.present(), GroupId(step)));
+                    epochs.report_drained(settled(GroupId(step)));
                 }
                 1 => epochs.leave(&mut members[member]),
                 _ => epochs.enter(&mut members[member]),

@@ -20,7 +20,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use block::{BLOCK_BYTES, Extent, Request, RequestKind, push_extent};
-use format::{BlockName, Entry, Form, MetaPage, PageName, VolumeId};
+use format::{BlockName, DataStripe, Entry, Form, GroupId, MetaPage, PageName, StripeId, VolumeId};
 use plan::GroupRequest;
 use plan::geometry::Segment;
 
@@ -36,7 +36,7 @@ pub(super) struct Extents<'a> {
 
 impl Extents<'_> {
     /// The extents of these bytes of a group's data.
-    pub(super) fn of(&self, group: u64, bytes: Range<u64>) -> Vec<Extent> {
+    pub(super) fn of(&self, group: GroupId, bytes: Range<u64>) -> Vec<Extent> {
         let mut extents = Vec::new();
         let map = self.map_of(group);
         for (data, segments) in self.segments_of(group, bytes) {
@@ -54,13 +54,13 @@ impl Extents<'_> {
     }
 
     /// The pages that are not in memory and would make the answer of [`of`](Self::of) more precise.
-    pub(super) fn pages_lacking(&self, group: u64, bytes: Range<u64>) -> BTreeSet<PageName> {
+    pub(super) fn pages_lacking(&self, group: GroupId, bytes: Range<u64>) -> BTreeSet<PageName> {
         let pages = self.entries.pages;
         let mut missing = self.maps.pages_lacking(self.cx, pages, group);
         let map = self.map_of(group);
         for (data, segments) in self.segments_of(group, bytes) {
             // The map is not in memory. Nearly all data is in its own place, or near it.
-            let stripe = map.stripe_holding(data).unwrap_or(data);
+            let stripe = map.stripe_holding(data).unwrap_or(data.own_place());
             for segment in segments {
                 let (first, count) = self.blocks_of_segment(group, stripe, &segment);
                 missing.extend(pages.missing(first, count));
@@ -70,11 +70,11 @@ impl Extents<'_> {
     }
 
     /// The known part of a group's map.
-    pub(super) fn map_of(&self, group: u64) -> Known<'_> {
+    pub(super) fn map_of(&self, group: GroupId) -> Known<'_> {
         self.maps.if_known(self.cx, self.entries, group)
     }
 
-    fn segments_of(&self, group: u64, bytes: Range<u64>) -> Vec<(u64, Vec<Segment>)> {
+    fn segments_of(&self, group: GroupId, bytes: Range<u64>) -> Vec<(DataStripe, Vec<Segment>)> {
         let request = Request {
             kind: RequestKind::Read,
             offset: bytes.start,
@@ -90,7 +90,12 @@ impl Extents<'_> {
     }
 
     /// The blocks that a segment touches: the first, and how many.
-    fn blocks_of_segment(&self, group: u64, stripe: u64, segment: &Segment) -> (BlockName, u32) {
+    fn blocks_of_segment(
+        &self,
+        group: GroupId,
+        stripe: StripeId,
+        segment: &Segment,
+    ) -> (BlockName, u32) {
         let number = |blocks| u32::try_from(blocks).expect("cells have fewer than 2^32 blocks");
         // Data is at the same place in both forms.
         let place = { &self.cx.geometry }.place(group, stripe, Form::Parity, segment.slot);
@@ -108,7 +113,13 @@ impl Extents<'_> {
         (first, number(high - low))
     }
 
-    fn push_extents(&self, extents: &mut Vec<Extent>, group: u64, stripe: u64, segment: &Segment) {
+    fn push_extents(
+        &self,
+        extents: &mut Vec<Extent>,
+        group: GroupId,
+        stripe: StripeId,
+        segment: &Segment,
+    ) {
         let (first, count) = self.blocks_of_segment(group, stripe, segment);
         let logged = self.entries.overlay.holds(first, count);
         let trimmed = self.entries.overlay.is_zeroed(group, stripe);
@@ -134,7 +145,7 @@ impl Extents<'_> {
 
 #[cfg(test)]
 mod tests {
-    use format::HeldIn;
+    use format::{Column, HeldIn, Sequence};
     use plan::ScratchId;
     use plan::action::{BufferId, Slice};
 
@@ -153,7 +164,7 @@ mod tests {
 
     const CHUNK: u64 = 16 << 10;
 
-    fn page(column: u16) -> PageName {
+    fn page(column: Column) -> PageName {
         block(column, 0).page()
     }
 
@@ -166,19 +177,19 @@ mod tests {
                 pages: PageCache::new(64),
                 maps: StripeMaps::default(),
             };
-            for column in 0..6 {
+            for column in (0..6).map(Column) {
                 lab.put(column, Entry::UNWRITTEN);
             }
             lab
         }
 
-        fn put(&mut self, column: u16, entry: Entry) {
+        fn put(&mut self, column: Column, entry: Entry) {
             self.pages.put(page(column), MetaPage::filled(entry, 1));
         }
 
         /// The place of the first block of a stripe's first data element.
-        fn first_block(&self, stripe: u64) -> BlockName {
-            let (column, chunk) = self.cx.geometry.place(0, stripe, Form::Parity, 0);
+        fn first_block(&self, stripe: StripeId) -> BlockName {
+            let (column, chunk) = self.cx.geometry.place(GroupId(0), stripe, Form::Parity, 0);
             let at = chunk * CHUNK / BLOCK_BYTES;
             block(column, u32::try_from(at).unwrap())
         }
@@ -192,7 +203,7 @@ mod tests {
             let logged = Logged {
                 bytes: Bytes::Memory(slice),
                 entry: Entry::WRITTEN,
-                sequence: 9,
+                sequence: Sequence(9),
             };
             self.overlay.insert(name, logged);
         }
@@ -201,7 +212,7 @@ mod tests {
             let entries = MapEntries {
                 overlay: &self.overlay,
                 pages: &self.pages,
-                sequence: 10,
+                sequence: Sequence(10),
             };
             Extents {
                 cx: &self.cx,
@@ -212,7 +223,7 @@ mod tests {
 
         /// The extents of these bytes: length, and true for a hole.
         fn of(&self, bytes: Range<u64>) -> Vec<(u64, bool)> {
-            let extents = self.extents().of(0, bytes).into_iter();
+            let extents = self.extents().of(GroupId(0), bytes).into_iter();
             extents.map(|extent| (extent.length, extent.hole)).collect()
         }
     }
@@ -221,13 +232,17 @@ mod tests {
     fn what_was_never_written_is_one_hole() {
         let lab = Lab::new(0);
         assert_eq!(lab.of(0..9 * CHUNK), [(9 * CHUNK, true)]);
-        assert!(lab.extents().pages_lacking(0, 0..9 * CHUNK).is_empty());
+        assert!(
+            lab.extents()
+                .pages_lacking(GroupId(0), 0..9 * CHUNK)
+                .is_empty()
+        );
     }
 
     #[test]
     fn a_logged_block_is_data_and_ranges_need_not_be_whole_blocks() {
         let mut lab = Lab::new(0);
-        lab.log(lab.first_block(0));
+        lab.log(lab.first_block(StripeId(0)));
         assert_eq!(lab.of(0..CHUNK), [(4096, false), (CHUNK - 4096, true)]);
         assert_eq!(lab.of(100..5000), [(3996, false), (904, true)]);
     }
@@ -235,11 +250,16 @@ mod tests {
     #[test]
     fn a_written_chunk_is_data_until_its_stripe_is_trimmed() {
         let mut lab = Lab::new(0);
-        let first = lab.first_block(0);
+        let first = lab.first_block(StripeId(0));
         lab.put(first.column, Entry::WRITTEN);
         let data = [(CHUNK, false), (3 * CHUNK, true)];
         assert_eq!(lab.of(0..4 * CHUNK), data);
-        lab.overlay.zero(0, 0..1, 9, std::iter::empty());
+        lab.overlay.zero(
+            GroupId(0),
+            StripeId::range(0..1),
+            Sequence(9),
+            std::iter::empty(),
+        );
         assert_eq!(lab.of(0..4 * CHUNK), [(4 * CHUNK, true)]);
         lab.log(first);
         assert_eq!(lab.of(0..4096), [(4096, false)], "written since");
@@ -248,13 +268,13 @@ mod tests {
     #[test]
     fn what_no_page_in_memory_says_is_data_and_its_page_is_lacking() {
         let mut lab = Lab::new(0);
-        let column = lab.first_block(0).column;
+        let column = lab.first_block(StripeId(0)).column;
         lab.pages = PageCache::new(64);
-        for other in (0..6).filter(|&other| other != column) {
+        for other in (0..6).map(Column).filter(|&other| other != column) {
             lab.put(other, Entry::UNWRITTEN);
         }
         assert_eq!(lab.of(0..2 * CHUNK), [(CHUNK, false), (CHUNK, true)]);
-        let lacking = |bytes| lab.extents().pages_lacking(0, bytes);
+        let lacking = |bytes| lab.extents().pages_lacking(GroupId(0), bytes);
         assert_eq!(lacking(0..CHUNK), BTreeSet::from([page(column)]));
         assert!(lacking(CHUNK..2 * CHUNK).is_empty());
     }
@@ -265,13 +285,21 @@ mod tests {
         let entries = MapEntries {
             overlay: &lab.overlay,
             pages: &lab.pages,
-            sequence: 10,
+            sequence: Sequence(10),
         };
-        assert_eq!(lab.maps.load(&lab.cx, entries, 0), Ok(Vec::new()));
-        assert!(lab.maps.moved(&mut lab.cx, (0, 1), HeldIn::parity(15), 9));
-        lab.log(lab.first_block(15));
+        assert_eq!(lab.maps.load(&lab.cx, entries, GroupId(0)), Ok(Vec::new()));
+        assert!(lab.maps.moved(
+            &mut lab.cx,
+            (GroupId(0), DataStripe(1)),
+            HeldIn::parity(StripeId(15)),
+            Sequence(9)
+        ));
+        lab.log(lab.first_block(StripeId(15)));
         let stripe = lab.cx.geometry.stripe_data_bytes();
         assert_eq!(lab.of(stripe..stripe + 4096), [(4096, false)]);
-        assert_eq!(lab.extents().map_of(0).data_held_by(15), Some(1));
+        assert_eq!(
+            lab.extents().map_of(GroupId(0)).data_held_by(StripeId(15)),
+            Some(DataStripe(1))
+        );
     }
 }

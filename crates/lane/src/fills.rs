@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 
 use block::BLOCK_BYTES;
 use format::seeded::{self, SeededFault};
-use format::{BlockName, Entry, PageName};
+use format::{BlockName, Entry, PageName, Sequence};
 use plan::action::Event;
 
 use super::context::Context;
@@ -28,7 +28,7 @@ pub(super) fn note_filled(
     pages: &mut PageCache,
     op: &Op,
     blocks: &[(BlockName, u32)],
-    completed: u64,
+    completed: Sequence,
 ) -> bool {
     let pool = cx.geometry.regions().expect("it has a journal").pool;
     let dropped =
@@ -115,7 +115,7 @@ pub(super) fn compare_pages(
 mod tests {
     use std::sync::Arc;
 
-    use format::MetaPage;
+    use format::{Column, GroupId, MetaPage, StripeId};
     use plan::action::{BufferId, Slice};
     use plan::{Absent, Kind, Plan, ScratchId};
 
@@ -133,7 +133,7 @@ mod tests {
         op: Op,
     }
 
-    const COMPLETED: u64 = 12;
+    const COMPLETED: Sequence = Sequence(12);
 
     impl Lab {
         fn new() -> Self {
@@ -143,17 +143,22 @@ mod tests {
         fn with_held(held: Option<Held>) -> Self {
             let cx = Context::of_test("raid6", 6);
             let mut pages = PageCache::new(64);
-            for column in 0..6 {
+            for column in (0..6).map(Column) {
                 let page = MetaPage::filled(Entry::UNWRITTEN, 1);
                 pages.put(block(column, 0).page(), page);
             }
             let task = Task::Fill {
-                column: 2,
-                target: cx.geometry.layout().cell(0, 2),
+                column: Column(2),
+                target: cx.geometry.home(GroupId(0), Column(2)),
                 avoid: Vec::new(),
                 held: held.map(Arc::new),
             };
-            let mut op = Op::new(Owner::Job(JobId(1)), 0, 0..4, task);
+            let mut op = Op::new(
+                Owner::Job(JobId(1)),
+                GroupId(0),
+                StripeId::range(0..4),
+                task,
+            );
             op.plan = Some(Plan::new(Kind::Fill));
             let mut lab = Self {
                 cx,
@@ -162,20 +167,20 @@ mod tests {
                 op,
             };
             for at in [0, 1] {
-                let entry = lab.entry(at, 70, 5);
-                lab.pages.set(block(2, at), entry);
+                let entry = lab.entry(at, 70, Sequence(5));
+                lab.pages.set(block(Column(2), at), entry);
             }
             lab
         }
 
-        fn entry(&self, at: u32, sum: u32, sequence: u64) -> Entry {
+        fn entry(&self, at: u32, sum: u32, sequence: Sequence) -> Entry {
             let pool = self.cx.geometry.regions().unwrap().pool;
-            Entry::new(pool, block(2, at), sum, sequence)
+            Entry::new(pool, block(Column(2), at), sum, sequence)
         }
 
         /// The fill writes these blocks of column 2, with these checksums.
         fn filled(&mut self, blocks: &[(u32, u32)]) -> bool {
-            let blocks = blocks.iter().map(|&(at, sum)| (block(2, at), sum));
+            let blocks = blocks.iter().map(|&(at, sum)| (block(Column(2), at), sum));
             let blocks: Vec<(BlockName, u32)> = blocks.collect();
             let (overlay, pages) = (&mut self.overlay, &mut self.pages);
             note_filled(&mut self.cx, overlay, pages, &self.op, &blocks, COMPLETED)
@@ -185,9 +190,9 @@ mod tests {
             let logged = Logged {
                 bytes,
                 entry: Entry::UNKNOWN,
-                sequence: 9,
+                sequence: Sequence(9),
             };
-            self.overlay.insert(block(2, at), logged);
+            self.overlay.insert(block(Column(2), at), logged);
         }
 
         fn compare(&mut self) -> Result<Vec<PageName>, BTreeSet<PageName>> {
@@ -198,27 +203,27 @@ mod tests {
     #[test]
     fn what_agrees_with_its_entry_changes_nothing() {
         let mut lab = Lab::new();
-        lab.pages.written(block(2, 0).page());
+        lab.pages.written(block(Column(2), 0).page());
         assert!(lab.filled(&[(0, 70), (1, 70)]));
-        assert!(lab.pages.is_clean(block(2, 0).page()));
+        assert!(lab.pages.is_clean(block(Column(2), 0).page()));
     }
 
     #[test]
     fn an_entry_that_was_not_known_is_known_now() {
         let mut lab = Lab::new();
-        lab.pages.set(block(2, 0), Entry::UNKNOWN);
+        lab.pages.set(block(Column(2), 0), Entry::UNKNOWN);
         assert!(lab.filled(&[(0, 77)]));
         let entry = lab.entry(0, 77, COMPLETED);
-        assert_eq!(lab.pages.entry(block(2, 0)), Some(entry));
+        assert_eq!(lab.pages.entry(block(Column(2), 0)), Some(entry));
     }
 
     #[test]
     fn an_entry_that_differs_is_stale() {
         let mut lab = Lab::new();
         assert!(lab.filled(&[(0, 77), (1, 70)]));
-        let (new, old) = (lab.entry(0, 77, COMPLETED), lab.entry(1, 70, 5));
-        assert_eq!(lab.pages.entry(block(2, 0)), Some(new));
-        assert_eq!(lab.pages.entry(block(2, 1)), Some(old));
+        let (new, old) = (lab.entry(0, 77, COMPLETED), lab.entry(1, 70, Sequence(5)));
+        assert_eq!(lab.pages.entry(block(Column(2), 0)), Some(new));
+        assert_eq!(lab.pages.entry(block(Column(2), 1)), Some(old));
     }
 
     #[test]
@@ -232,8 +237,11 @@ mod tests {
         lab.log(0, Bytes::Memory(memory));
         lab.log(1, Bytes::InPlace);
         assert!(lab.filled(&[(0, 77), (1, 78)]));
-        assert_eq!(lab.pages.entry(block(2, 0)), Some(lab.entry(0, 70, 5)));
-        let logged = lab.overlay.get(block(2, 1)).unwrap();
+        assert_eq!(
+            lab.pages.entry(block(Column(2), 0)),
+            Some(lab.entry(0, 70, Sequence(5)))
+        );
+        let logged = lab.overlay.get(block(Column(2), 1)).unwrap();
         assert_eq!(logged.entry, Entry::UNKNOWN);
     }
 
@@ -244,7 +252,7 @@ mod tests {
         assert!(lab.overlay.lacks_blocks());
         assert!(lab.filled(&[(0, 77)]));
         let entry = lab.entry(0, 77, COMPLETED);
-        let logged = lab.overlay.get(block(2, 0)).unwrap();
+        let logged = lab.overlay.get(block(Column(2), 0)).unwrap();
         assert_eq!((logged.bytes, logged.entry), (Bytes::InPlace, entry));
         assert!(!lab.overlay.lacks_blocks());
     }
@@ -263,23 +271,24 @@ mod tests {
     fn what_can_be_had_nowhere_is_reported_and_unknown() {
         let mut lab = Lab::new();
         lab.op.plan.as_mut().unwrap().absent = vec![Absent {
-            column: 2,
+            column: Column(2),
             offset: 2 * BLOCK_BYTES,
             length: 3 * BLOCK_BYTES,
             slice: None,
         }];
         for written in [2, 4] {
-            lab.pages.set(block(2, written), Entry::WRITTEN);
+            lab.pages.set(block(Column(2), written), Entry::WRITTEN);
         }
-        lab.pages.set(block(2, 3), Entry::UNWRITTEN);
+        lab.pages.set(block(Column(2), 3), Entry::UNWRITTEN);
         assert!(lab.filled(&[(0, 70)]));
         let reported = Event::BlocksUnrecovered {
-            group: 0,
-            column: 2,
+            group: GroupId(0),
+            column: Column(2),
             blocks: 3,
         };
         assert_eq!(lab.cx.take_events(), [reported]);
-        let unknown = (0..64).filter(|&at| lab.pages.entry(block(2, at)) == Some(Entry::UNKNOWN));
+        let unknown =
+            (0..64).filter(|&at| lab.pages.entry(block(Column(2), at)) == Some(Entry::UNKNOWN));
         assert_eq!(unknown.collect::<Vec<u32>>(), [2, 4], "3 was never written");
     }
 
@@ -292,9 +301,9 @@ mod tests {
 
     #[test]
     fn pages_that_are_not_in_memory_are_read_before_they_are_compared() {
-        let mut lab = Lab::with_held(Some(Held::of_test(2)));
+        let mut lab = Lab::with_held(Some(Held::of_test(Column(2))));
         lab.pages = PageCache::new(64);
-        let beside = BTreeSet::from([block(1, 0).page(), block(2, 0).page()]);
+        let beside = BTreeSet::from([block(Column(1), 0).page(), block(Column(2), 0).page()]);
         assert_eq!(
             lab.compare(),
             Err(beside),
@@ -305,16 +314,16 @@ mod tests {
     #[test]
     fn a_page_of_the_target_that_differs_is_written_anew_as_the_later_one() {
         let mut theirs = MetaPage::filled(Entry::UNWRITTEN, 1);
-        theirs.set(block(1, 0).entry(), Entry::WRITTEN, 1000);
+        theirs.set(block(Column(1), 0).entry(), Entry::WRITTEN, 1000);
         let same = MetaPage::filled(Entry::UNWRITTEN, 1);
-        let held = Held::of_test(2)
-            .with_page(block(1, 0).page(), theirs.clone())
-            .with_page(block(2, 0).page(), same.clone());
+        let held = Held::of_test(Column(2))
+            .with_page(block(Column(1), 0).page(), theirs.clone())
+            .with_page(block(Column(2), 0).page(), same.clone());
         let mut lab = Lab::with_held(Some(held));
-        lab.pages.put(block(2, 0).page(), same);
-        assert_eq!(lab.compare(), Ok(vec![block(1, 0).page()]));
-        let ours = lab.pages.page(block(1, 0).page()).unwrap();
+        lab.pages.put(block(Column(2), 0).page(), same);
+        assert_eq!(lab.compare(), Ok(vec![block(Column(1), 0).page()]));
+        let ours = lab.pages.page(block(Column(1), 0).page()).unwrap();
         assert!(!ours.is_overruled_by(&theirs));
-        assert!(lab.pages.is_dirty(block(1, 0).page()));
+        assert!(lab.pages.is_dirty(block(Column(1), 0).page()));
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use block::{Fault, Outcome, Seat};
+use format::Sequence;
 use format::seeded::{self, SeededFault};
 use plan::RequestId;
 use plan::action::{Io, IoKind, Origin, Service};
@@ -33,7 +34,7 @@ pub(super) enum Waiter {
 struct Pending {
     waiter: Waiter,
     /// Batches up to this one were complete when the flush began.
-    covers: u64,
+    covers: Sequence,
     /// The number of drives whose flush has not ended.
     outstanding: u64,
     /// Drives whose flush failed, with the fault; the pool has yet to decide about them.
@@ -62,7 +63,7 @@ pub(super) struct Finished {
     pub(super) waiter: Waiter,
     pub(super) outcome: Outcome,
     /// Batches up to this one are durable, if it ended well.
-    pub(super) covers: u64,
+    pub(super) covers: Sequence,
 }
 
 impl Flushes {
@@ -101,7 +102,7 @@ impl Flushes {
         cx: &mut Context,
         ios: &mut IoTable,
         waiter: Waiter,
-        covers: u64,
+        covers: Sequence,
     ) -> bool {
         let overtakes = usize::from(seeded::is(SeededFault::FlushOvertakes));
         let mut seats: Vec<Seat> = self
@@ -266,7 +267,7 @@ mod tests {
             let waiter = Waiter::Request(RequestId(number));
             let begun = self
                 .flushes
-                .begin(&mut self.cx, &mut self.ios, waiter, number);
+                .begin(&mut self.cx, &mut self.ios, waiter, Sequence(number));
             let actions = self.cx.take_actions().into_iter();
             let seats: Vec<u16> = actions
                 .map(|action| match action {
@@ -296,7 +297,7 @@ mod tests {
     fn requests(finished: impl IntoIterator<Item = Finished>) -> Vec<(u64, Outcome)> {
         let ended = finished.into_iter().map(|finished| match finished.waiter {
             Waiter::Request(RequestId(id)) => {
-                assert_eq!(finished.covers, id);
+                assert_eq!(finished.covers, Sequence(id));
                 (id, finished.outcome)
             }
             other => panic!("{other:?} asked for no flush"),
@@ -385,7 +386,10 @@ mod tests {
             assert_eq!(lab.end(0, 1, Ok(())), []);
             let waiter = Waiter::Request(RequestId(2));
             let (cx, ios) = (&mut lab.cx, &mut lab.ios);
-            assert!(lab.flushes.begin(cx, ios, waiter, 2), "no drive is asked");
+            assert!(
+                lab.flushes.begin(cx, ios, waiter, Sequence(2)),
+                "no drive is asked"
+            );
             assert!(lab.cx.take_actions().is_empty());
             lab.flushes.wrote(Seat(2));
             assert_eq!(lab.begin(3), [2]);

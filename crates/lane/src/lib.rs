@@ -54,6 +54,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use block::{Instant, Outcome, Seat};
+use format::{Column, GroupId, Sequence};
 use layout::Cell;
 use plan::action::{Action, ComputeId, Computed, Event, IoId};
 use plan::{Geometry, GroupRequest, RequestId};
@@ -126,7 +127,7 @@ pub struct Lane {
     preserved: Preserved,
     /// Drives that are out, each with the first batch that was not written to it: the journal may need the drive for
     /// earlier ones.
-    out_in_journal: BTreeMap<Seat, u64>,
+    out_in_journal: BTreeMap<Seat, Sequence>,
     recovery: Option<Recovery>,
     repairs: Repairs,
     /// Data that is known to be lost.
@@ -323,7 +324,7 @@ impl Lane {
 
     /// The cell from which a column is read, if there is one.
     #[must_use]
-    pub fn place(&self, group: u64, column: u16) -> Option<Cell> {
+    pub fn place(&self, group: GroupId, column: Column) -> Option<Cell> {
         self.cx
             .view()
             .column(&self.cx.geometry, group, column)

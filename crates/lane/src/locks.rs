@@ -7,13 +7,15 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Debug;
 use std::ops::Range;
 
+use format::{GroupId, StripeId};
+
 use format::seeded::{self, SeededFault};
 
 /// The stripes of a range that are locked: all of them, unless a fault is seeded.
-fn covered(stripes: Range<u64>) -> Range<u64> {
+fn covered(stripes: Range<StripeId>) -> Range<StripeId> {
     match seeded::is(SeededFault::LockFirstOnly) {
         false => stripes,
-        true => stripes.start..stripes.start + 1,
+        true => stripes.start..stripes.start.next(),
     }
 }
 
@@ -21,7 +23,7 @@ fn covered(stripes: Range<u64>) -> Range<u64> {
 #[derive(Clone, Debug)]
 pub struct StripeLocks<Holder = u64> {
     /// The front of a queue has the lock, the others wait.
-    queues: BTreeMap<(u64, u64), VecDeque<Holder>>,
+    queues: BTreeMap<(GroupId, StripeId), VecDeque<Holder>>,
     /// The number of queues in which a waiting holder is not yet at the front.
     behind: BTreeMap<Holder, u64>,
 }
@@ -37,10 +39,10 @@ impl<Holder> Default for StripeLocks<Holder> {
 
 impl<Holder: Copy + Debug + Ord> StripeLocks<Holder> {
     /// Queues `holder` on the stripes; true if it has the locks of all of them now.
-    pub fn acquire(&mut self, holder: Holder, group: u64, stripes: Range<u64>) -> bool {
+    pub fn acquire(&mut self, holder: Holder, group: GroupId, stripes: Range<StripeId>) -> bool {
         let mut behind = 0;
         let stripes = covered(stripes);
-        for stripe in stripes {
+        for stripe in StripeId::each(stripes) {
             let queue = self.queues.entry((group, stripe)).or_default();
             debug_assert!(!queue.contains(&holder), "a holder queues once");
             queue.push_back(holder);
@@ -53,20 +55,25 @@ impl<Holder: Copy + Debug + Ord> StripeLocks<Holder> {
     }
 
     /// True if the stripe is not locked.
-    pub fn is_free(&self, group: u64, stripe: u64) -> bool {
+    pub fn is_free(&self, group: GroupId, stripe: StripeId) -> bool {
         !self.queues.contains_key(&(group, stripe))
     }
 
     /// True if `holder` has the locks of all of these stripes.
-    pub fn has(&self, holder: Holder, group: u64, mut stripes: Range<u64>) -> bool {
+    pub fn has(&self, holder: Holder, group: GroupId, stripes: Range<StripeId>) -> bool {
         let first = |stripe| self.queues.get(&(group, stripe))?.front();
-        stripes.all(|stripe| first(stripe) == Some(&holder))
+        StripeId::each(stripes).all(|stripe| first(stripe) == Some(&holder))
     }
 
     /// Releases the stripes. Returns the holders that have all their locks now, in a fixed order.
-    pub fn release(&mut self, holder: Holder, group: u64, stripes: Range<u64>) -> Vec<Holder> {
+    pub fn release(
+        &mut self,
+        holder: Holder,
+        group: GroupId,
+        stripes: Range<StripeId>,
+    ) -> Vec<Holder> {
         let mut ready = Vec::new();
-        for stripe in covered(stripes) {
+        for stripe in StripeId::each(covered(stripes)) {
             let key = (group, stripe);
             let queue = self.queues.get_mut(&key).expect("a held lock has a queue");
             let front = queue.pop_front();
@@ -101,21 +108,45 @@ mod tests {
     #[test]
     fn a_run_waits_for_every_stripe_and_nobody_overtakes_it() {
         let mut locks = StripeLocks::default();
-        assert!(locks.acquire(1, 0, 0..1));
-        assert!(locks.acquire(2, 0, 2..3));
-        assert!(!locks.acquire(3, 0, 0..4), "stripes 0 and 2 are held");
+        assert!(locks.acquire(1, GroupId(0), StripeId::range(0..1)));
+        assert!(locks.acquire(2, GroupId(0), StripeId::range(2..3)));
         assert!(
-            !locks.acquire(4, 0, 3..4),
+            !locks.acquire(3, GroupId(0), StripeId::range(0..4)),
+            "stripes 0 and 2 are held"
+        );
+        assert!(
+            !locks.acquire(4, GroupId(0), StripeId::range(3..4)),
             "3 is first in line for stripe 3"
         );
-        assert!(locks.acquire(5, 1, 0..4), "another group");
-        assert!(locks.has(1, 0, 0..1) && !locks.has(3, 0, 0..2));
-        assert!(!locks.has(3, 0, 1..4), "4 is not before 3, but 2 is");
-        assert!(locks.release(1, 0, 0..1).is_empty());
-        assert_eq!(locks.release(2, 0, 2..3), [3]);
-        assert_eq!(locks.release(3, 0, 0..4), [4]);
-        assert!(locks.release(4, 0, 3..4).is_empty());
-        assert!(locks.release(5, 1, 0..4).is_empty());
+        assert!(
+            locks.acquire(5, GroupId(1), StripeId::range(0..4)),
+            "another group"
+        );
+        assert!(
+            locks.has(1, GroupId(0), StripeId::range(0..1))
+                && !locks.has(3, GroupId(0), StripeId::range(0..2))
+        );
+        assert!(
+            !locks.has(3, GroupId(0), StripeId::range(1..4)),
+            "4 is not before 3, but 2 is"
+        );
+        assert!(
+            locks
+                .release(1, GroupId(0), StripeId::range(0..1))
+                .is_empty()
+        );
+        assert_eq!(locks.release(2, GroupId(0), StripeId::range(2..3)), [3]);
+        assert_eq!(locks.release(3, GroupId(0), StripeId::range(0..4)), [4]);
+        assert!(
+            locks
+                .release(4, GroupId(0), StripeId::range(3..4))
+                .is_empty()
+        );
+        assert!(
+            locks
+                .release(5, GroupId(1), StripeId::range(0..4))
+                .is_empty()
+        );
         assert!(locks.is_idle());
     }
 }

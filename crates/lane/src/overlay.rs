@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use format::seeded::{self, SeededFault};
-use format::{BlockName, Entry, VolumeId};
+use format::{BlockName, Entry, GroupId, Sequence, StripeId, VolumeId};
 use plan::ScratchId;
 use plan::action::Slice;
 
@@ -42,7 +42,7 @@ pub(super) struct Logged {
     /// Its entry, for its page, once the bytes are in place.
     pub(super) entry: Entry,
     /// The batch that logged it.
-    pub(super) sequence: u64,
+    pub(super) sequence: Sequence,
 }
 
 #[derive(Clone, Debug)]
@@ -60,8 +60,8 @@ struct Buffer {
 pub(super) struct Overlay {
     blocks: BlockMap<Logged>,
     /// Stripes that read as zeros except for newer blocks, by group and stripe, and the batch that zeroed each.
-    zeroed: BTreeMap<(u64, u64), u64>,
-    buffers: BTreeMap<u64, Buffer>,
+    zeroed: BTreeMap<(GroupId, StripeId), Sequence>,
+    buffers: BTreeMap<Sequence, Buffer>,
     bytes: u64,
     /// The volumes' shares of the buffers.
     shares: Ledger,
@@ -78,14 +78,14 @@ impl Overlay {
     ///
     /// # Panics
     /// When a counter does not match the blocks, or a block belongs to a batch that has not begun.
-    pub(super) fn check(&self, next: u64) {
+    pub(super) fn check(&self, next: Sequence) {
         let newest = self.blocks.values().map(|logged| logged.sequence).max();
         assert!(
             newest.is_none_or(|newest| newest < next),
             "batch {newest:?} is complete, and {next} is the next one"
         );
         let (mut nowhere, mut in_place) = (0, 0);
-        let mut live: BTreeMap<u64, u64> = BTreeMap::new();
+        let mut live: BTreeMap<Sequence, u64> = BTreeMap::new();
         for logged in self.blocks.values() {
             match logged.bytes {
                 Bytes::Memory(_) => *live.entry(logged.sequence).or_default() += 1,
@@ -121,7 +121,7 @@ impl Overlay {
     }
 
     /// The blocks in place that such batches logged, in order of their names.
-    pub(super) fn in_place(&self, such: impl Fn(u64) -> bool) -> Vec<BlockName> {
+    pub(super) fn in_place(&self, such: impl Fn(Sequence) -> bool) -> Vec<BlockName> {
         let there = |logged: &Logged| logged.bytes == Bytes::InPlace && such(logged.sequence);
         let blocks = self.blocks.select(there);
         blocks.into_iter().map(|(name, _)| name).collect()
@@ -141,7 +141,7 @@ impl Overlay {
     /// Adds a batch's buffer, and the volumes' shares of its bytes. The buffer stays while it is pinned.
     pub(super) fn add_buffer(
         &mut self,
-        sequence: u64,
+        sequence: Sequence,
         scratch: ScratchId,
         bytes: u64,
         shares: Vec<(VolumeId, u64)>,
@@ -157,17 +157,17 @@ impl Overlay {
         self.buffers.insert(sequence, buffer);
     }
 
-    pub(super) fn pin(&mut self, sequence: u64) {
+    pub(super) fn pin(&mut self, sequence: Sequence) {
         if let Some(buffer) = self.buffers.get_mut(&sequence) {
             buffer.pins += 1;
         }
     }
 
-    pub(super) fn unpin(&mut self, sequence: u64) {
+    pub(super) fn unpin(&mut self, sequence: Sequence) {
         self.change(sequence, |buffer| buffer.pins -= 1);
     }
 
-    fn change(&mut self, sequence: u64, change: impl FnOnce(&mut Buffer)) {
+    fn change(&mut self, sequence: Sequence, change: impl FnOnce(&mut Buffer)) {
         let Some(buffer) = self.buffers.get_mut(&sequence) else {
             return;
         };
@@ -200,12 +200,14 @@ impl Overlay {
     }
 
     /// The block, if this batch was the last to log it.
-    pub(super) fn get_of(&self, name: BlockName, sequence: u64) -> Option<&Logged> {
+    pub(super) fn get_of(&self, name: BlockName, sequence: Sequence) -> Option<&Logged> {
         { self.get(name) }.filter(|logged| logged.sequence == sequence)
     }
 
     /// The same as [`get_of`](Self::get_of), quicker for look-ups in order of the names.
-    pub(super) fn get_in_order<'a>(&'a self) -> impl FnMut(BlockName, u64) -> Option<&'a Logged> {
+    pub(super) fn get_in_order<'a>(
+        &'a self,
+    ) -> impl FnMut(BlockName, Sequence) -> Option<&'a Logged> {
         let mut blocks = self.blocks.in_order();
         move |name, sequence| {
             blocks
@@ -220,14 +222,14 @@ impl Overlay {
     }
 
     /// True if anything is logged of groups from `first` on.
-    pub(super) fn has_groups_from(&self, first: u64) -> bool {
-        let zeroed = self.zeroed.range((first, 0)..).next().is_some();
+    pub(super) fn has_groups_from(&self, first: GroupId) -> bool {
+        let zeroed = self.zeroed.range((first, StripeId(0))..).next().is_some();
         zeroed || self.blocks.has_groups_from(first)
     }
 
     /// True if any stripe of a group reads as zeros where no block is logged.
-    pub(super) fn has_zeroed(&self, group: u64) -> bool {
-        let stripes = (group, 0)..(group + 1, 0);
+    pub(super) fn has_zeroed(&self, group: GroupId) -> bool {
+        let stripes = (group, StripeId(0))..(group.next(), StripeId(0));
         self.zeroed.range(stripes).next().is_some()
     }
 
@@ -237,12 +239,12 @@ impl Overlay {
     }
 
     /// True if the stripe reads as zeros where no block is logged.
-    pub(super) fn is_zeroed(&self, group: u64, stripe: u64) -> bool {
+    pub(super) fn is_zeroed(&self, group: GroupId, stripe: StripeId) -> bool {
         self.zeroed.contains_key(&(group, stripe))
     }
 
     /// The batch since which the stripe reads as zeros.
-    pub(super) fn zeroed_since(&self, group: u64, stripe: u64) -> Option<u64> {
+    pub(super) fn zeroed_since(&self, group: GroupId, stripe: StripeId) -> Option<Sequence> {
         self.zeroed.get(&(group, stripe)).copied()
     }
 
@@ -272,9 +274,9 @@ impl Overlay {
     /// Stripes read as zeros from now on; `names` are all their blocks.
     pub(super) fn zero(
         &mut self,
-        group: u64,
-        stripes: Range<u64>,
-        sequence: u64,
+        group: GroupId,
+        stripes: Range<StripeId>,
+        sequence: Sequence,
         names: impl Iterator<Item = BlockName>,
     ) {
         for name in names {
@@ -282,18 +284,18 @@ impl Overlay {
                 self.forget(old);
             }
         }
-        for stripe in stripes {
+        for stripe in StripeId::each(stripes) {
             self.zeroed.insert((group, stripe), sequence);
         }
     }
 
     /// All blocks of batches up to `sequence`, in order of the names.
-    pub(super) fn up_to(&self, sequence: u64) -> Vec<(BlockName, Logged)> {
+    pub(super) fn up_to(&self, sequence: Sequence) -> Vec<(BlockName, Logged)> {
         self.blocks.select(|logged| logged.sequence <= sequence)
     }
 
     /// Zeroed stripes of batches up to `sequence`.
-    pub(super) fn zeroed_up_to(&self, sequence: u64) -> Vec<((u64, u64), u64)> {
+    pub(super) fn zeroed_up_to(&self, sequence: Sequence) -> Vec<((GroupId, StripeId), Sequence)> {
         self.zeroed
             .iter()
             .filter(|&(_, &since)| since <= sequence)
@@ -334,7 +336,7 @@ impl Overlay {
     }
 
     /// The entries of a stripe are *unwritten* now.
-    pub(super) fn zeroes_installed(&mut self, stripe: (u64, u64), sequence: u64) {
+    pub(super) fn zeroes_installed(&mut self, stripe: (GroupId, StripeId), sequence: Sequence) {
         if self.zeroed.get(&stripe) == Some(&sequence) {
             self.zeroed.remove(&stripe);
         }

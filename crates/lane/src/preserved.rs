@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use block::BLOCK_BYTES;
-use format::{BlockName, Entry, Form, PageName};
+use format::{BlockName, Entry, Form, GroupId, PageName, Sequence, StripeId};
 use plan::action::IoKind;
 use plan::{Kind, Plan, Transfer};
 
@@ -41,9 +41,9 @@ pub(super) struct Preserved {
     /// The number of operations in flight that log some of the blocks again.
     relogs: u64,
     /// Batches before this one may have a column on a drive that has gone out since.
-    under_replicated: u64,
+    under_replicated: Sequence,
     /// Stripes with blocks that must be logged again, and that were locked.
-    locked: BTreeSet<(u64, u64)>,
+    locked: BTreeSet<(GroupId, StripeId)>,
     /// There was no room: the next checkpoint preserves no more blocks than this.
     limit: Option<usize>,
 }
@@ -51,8 +51,8 @@ pub(super) struct Preserved {
 /// Blocks of a stripe that are to be logged again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Relog {
-    pub(super) group: u64,
-    pub(super) stripe: u64,
+    pub(super) group: GroupId,
+    pub(super) stripe: StripeId,
     pub(super) names: Vec<BlockName>,
 }
 
@@ -71,7 +71,7 @@ impl Preserved {
     }
 
     /// A drive has gone out: batches before `next_sequence` may have one column less.
-    pub(super) const fn drive_out(&mut self, next_sequence: u64) {
+    pub(super) const fn drive_out(&mut self, next_sequence: Sequence) {
         self.under_replicated = next_sequence;
     }
 
@@ -82,7 +82,7 @@ impl Preserved {
         cx: &Context,
         entries: Entries<'_>,
         blocks: &[(BlockName, Logged)],
-        forgotten: &BTreeSet<u64>,
+        forgotten: &BTreeSet<GroupId>,
     ) -> BTreeSet<BlockName> {
         self.names.clear();
         self.select_more(cx, entries, blocks, forgotten)
@@ -94,7 +94,7 @@ impl Preserved {
         cx: &Context,
         entries: Entries<'_>,
         blocks: &[(BlockName, Logged)],
-        forgotten: &BTreeSet<u64>,
+        forgotten: &BTreeSet<GroupId>,
     ) -> BTreeSet<BlockName> {
         if cx.view().is_whole() {
             return BTreeSet::new();
@@ -112,12 +112,12 @@ impl Preserved {
     }
 
     /// Batches up to this one must become unnecessary: their preserved blocks are logged again.
-    pub(super) fn log_again_up_to(&mut self, sequence: u64) {
-        self.under_replicated = self.under_replicated.max(sequence + 1);
+    pub(super) fn log_again_up_to(&mut self, sequence: Sequence) {
+        self.under_replicated = self.under_replicated.max(sequence.next());
     }
 
     /// The stripes with blocks that must be logged again, and that were locked.
-    pub(super) fn locked(&self) -> impl Iterator<Item = (u64, u64)> {
+    pub(super) fn locked(&self) -> impl Iterator<Item = (GroupId, StripeId)> {
         self.locked.iter().copied()
     }
 
@@ -129,9 +129,9 @@ impl Preserved {
         cx: &Context,
         overlay: &Overlay,
         room: bool,
-        is_free: impl Fn(u64, u64) -> bool,
+        is_free: impl Fn(GroupId, StripeId) -> bool,
     ) -> Vec<Relog> {
-        let mut stripes: BTreeMap<(u64, u64), Vec<BlockName>> = BTreeMap::new();
+        let mut stripes: BTreeMap<(GroupId, StripeId), Vec<BlockName>> = BTreeMap::new();
         for &name in &self.names {
             let logged = overlay.get(name).expect("it is preserved");
             if room || logged.sequence < self.under_replicated {
@@ -163,7 +163,7 @@ impl Preserved {
 
     /// Stripes have been unlocked. True if a checkpoint is needed that logs the blocks again that it could not log
     /// because of these locks.
-    pub(super) fn unlocked(&mut self, group: u64, stripes: Range<u64>) -> bool {
+    pub(super) fn unlocked(&mut self, group: GroupId, stripes: Range<StripeId>) -> bool {
         let here = (group, stripes.start)..(group, stripes.end);
         self.locked.extract_if(here, |_| true).count() > 0
     }
@@ -186,7 +186,7 @@ impl Preserved {
     }
 
     /// The oldest batch that has a preserved block.
-    pub(super) fn oldest(&self, overlay: &Overlay) -> Option<u64> {
+    pub(super) fn oldest(&self, overlay: &Overlay) -> Option<Sequence> {
         let logged = self.names.iter().filter_map(|&name| overlay.get(name));
         logged.map(|logged| logged.sequence).min()
     }
@@ -271,7 +271,7 @@ pub(super) fn plan_relog(
     cx: &Context,
     overlay: &Overlay,
     names: &[BlockName],
-) -> (Plan, BTreeSet<u64>) {
+) -> (Plan, BTreeSet<Sequence>) {
     let mut plan = Plan::new(Kind::Relog);
     let mut pinned = BTreeSet::new();
     for &name in names {
@@ -282,7 +282,7 @@ pub(super) fn plan_relog(
             continue;
         };
         pinned.insert(sequence);
-        let home = cx.geometry.layout().cell(name.group, name.column);
+        let home = cx.geometry.home(name.group, name.column);
         plan.writes.push(Transfer {
             seat: home.seat,
             column: name.column,
@@ -314,6 +314,7 @@ pub(super) fn relogged_absent(
 #[cfg(test)]
 mod tests {
     use block::Seat;
+    use format::Column;
     use plan::ScratchId;
     use plan::action::{BufferId, Slice};
 
@@ -326,10 +327,10 @@ mod tests {
         cx: Context,
         overlay: Overlay,
         pages: PageCache,
-        forgotten: BTreeSet<u64>,
+        forgotten: BTreeSet<GroupId>,
     }
 
-    fn names(blocks: &[(u16, u32)]) -> BTreeSet<BlockName> {
+    fn names(blocks: &[(Column, u32)]) -> BTreeSet<BlockName> {
         blocks
             .iter()
             .map(|&(column, at)| block(column, at))
@@ -352,28 +353,28 @@ mod tests {
         }
 
         /// The drives of these columns are out.
-        fn without(columns: &[u16]) -> Self {
+        fn without(columns: &[Column]) -> Self {
             let mut lab = Self::new();
             columns.iter().for_each(|&column| lab.out(column));
             lab
         }
 
-        fn out(&mut self, column: u16) {
-            let seat: Seat = self.cx.geometry.layout().cell(0, column).seat;
+        fn out(&mut self, column: Column) {
+            let seat: Seat = self.cx.geometry.home(GroupId(0), column).seat;
             self.cx.change_view(|view, _| view.seat_out(seat));
         }
 
         /// A block is logged by a batch, in memory.
-        fn log(&mut self, column: u16, at: u32, sequence: u64) {
+        fn log(&mut self, column: Column, at: u32, sequence: Sequence) {
             let slice = Slice {
-                buffer: BufferId::Scratch(ScratchId(sequence)),
+                buffer: BufferId::Scratch(ScratchId(sequence.0)),
                 offset: u64::from(at) * BLOCK_BYTES,
                 length: BLOCK_BYTES,
             };
             self.log_as(Bytes::Memory(slice), column, at, sequence);
         }
 
-        fn log_as(&mut self, bytes: Bytes, column: u16, at: u32, sequence: u64) {
+        fn log_as(&mut self, bytes: Bytes, column: Column, at: u32, sequence: Sequence) {
             let logged = Logged {
                 bytes,
                 entry: Entry::WRITTEN,
@@ -384,7 +385,7 @@ mod tests {
 
         /// A checkpoint would release everything that batches up to this one have logged.
         fn select(&mut self, up_to: u64) -> BTreeSet<BlockName> {
-            self.select_of(&self.overlay.up_to(up_to))
+            self.select_of(&self.overlay.up_to(Sequence(up_to)))
         }
 
         fn select_of(&mut self, blocks: &[(BlockName, Logged)]) -> BTreeSet<BlockName> {
@@ -398,11 +399,11 @@ mod tests {
 
         /// The blocks that are logged again. These stripes are locked.
         fn relog(&mut self, room: bool, locked: &[u64]) -> Vec<(u64, usize)> {
-            let is_free = |_, stripe| !locked.contains(&stripe);
+            let is_free = |_, stripe: StripeId| !locked.contains(&stripe.0);
             let relogs = { &mut self.preserved }.relog(&self.cx, &self.overlay, room, is_free);
             let relogs = relogs.into_iter();
             relogs
-                .map(|relog| (relog.stripe, relog.names.len()))
+                .map(|relog| (relog.stripe.0, relog.names.len()))
                 .collect()
         }
     }
@@ -410,48 +411,52 @@ mod tests {
     #[test]
     fn nothing_is_preserved_while_all_columns_are_there() {
         let mut lab = Lab::new();
-        lab.log(1, 4, 7);
+        lab.log(Column(1), 4, Sequence(7));
         assert_eq!(lab.select(7), names(&[]));
         assert!(lab.preserved.is_empty());
     }
 
     #[test]
     fn what_the_other_columns_tell_is_released() {
-        let mut lab = Lab::without(&[1, 2]);
-        lab.log(1, 4, 7);
+        let mut lab = Lab::without(&[Column(1), Column(2)]);
+        lab.log(Column(1), 4, Sequence(7));
         assert_eq!(lab.select(7), names(&[]));
     }
 
     #[test]
     fn a_block_of_a_stripe_that_lost_too_many_columns_is_preserved() {
-        let mut lab = Lab::without(&[1, 2, 3]);
-        lab.log(1, 4, 7);
-        lab.log(5, 4, 7);
-        assert_eq!(lab.select(7), names(&[(1, 4)]), "column 5 has its place");
+        let mut lab = Lab::without(&[Column(1), Column(2), Column(3)]);
+        lab.log(Column(1), 4, Sequence(7));
+        lab.log(Column(5), 4, Sequence(7));
+        assert_eq!(
+            lab.select(7),
+            names(&[(Column(1), 4)]),
+            "column 5 has its place"
+        );
         assert_eq!(lab.preserved.len(), 1);
     }
 
     #[test]
     fn what_else_is_logged_of_a_row_makes_it_whole() {
-        let mut lab = Lab::without(&[1, 2]);
-        lab.log(1, 4, 7);
-        lab.pages.set(block(4, 4), Entry::UNKNOWN);
+        let mut lab = Lab::without(&[Column(1), Column(2)]);
+        lab.log(Column(1), 4, Sequence(7));
+        lab.pages.set(block(Column(4), 4), Entry::UNKNOWN);
         assert_eq!(
             lab.select(7),
-            names(&[(1, 4)]),
+            names(&[(Column(1), 4)]),
             "block 4 of column 4 is unknown"
         );
-        lab.log(4, 4, 7);
+        lab.log(Column(4), 4, Sequence(7));
         assert_eq!(lab.select(7), names(&[]));
     }
 
     #[test]
     fn a_page_that_is_not_in_memory_says_nothing() {
-        let mut lab = Lab::without(&[1, 2]);
-        lab.log(1, 4, 7);
+        let mut lab = Lab::without(&[Column(1), Column(2)]);
+        lab.log(Column(1), 4, Sequence(7));
         lab.pages = PageCache::new(64);
-        assert_eq!(lab.select(7), names(&[(1, 4)]));
-        let blocks = lab.overlay.up_to(7);
+        assert_eq!(lab.select(7), names(&[(Column(1), 4)]));
+        let blocks = lab.overlay.up_to(Sequence(7));
         let pages = pages_to_select_by(&lab.cx, &blocks);
         assert_eq!(pages.len(), 6, "one of each column is read before");
     }
@@ -459,70 +464,73 @@ mod tests {
     #[test]
     fn pages_are_read_only_for_blocks_of_absent_columns() {
         let mut lab = Lab::new();
-        lab.log(1, 4, 7);
-        assert!(pages_to_select_by(&lab.cx, &lab.overlay.up_to(7)).is_empty());
-        lab.out(2);
-        assert!(pages_to_select_by(&lab.cx, &lab.overlay.up_to(7)).is_empty());
+        lab.log(Column(1), 4, Sequence(7));
+        assert!(pages_to_select_by(&lab.cx, &lab.overlay.up_to(Sequence(7))).is_empty());
+        lab.out(Column(2));
+        assert!(pages_to_select_by(&lab.cx, &lab.overlay.up_to(Sequence(7))).is_empty());
     }
 
     #[test]
     fn what_was_logged_anew_since_is_left_to_the_next_checkpoint() {
-        let mut lab = Lab::without(&[1, 2, 3]);
-        lab.log(1, 4, 7);
-        let blocks = lab.overlay.up_to(7);
-        lab.log(1, 4, 8);
+        let mut lab = Lab::without(&[Column(1), Column(2), Column(3)]);
+        lab.log(Column(1), 4, Sequence(7));
+        let blocks = lab.overlay.up_to(Sequence(7));
+        lab.log(Column(1), 4, Sequence(8));
         assert_eq!(lab.select_of(&blocks), names(&[]));
     }
 
     #[test]
     fn nothing_is_preserved_of_a_group_that_begins_a_new_life() {
-        let mut lab = Lab::without(&[1, 2, 3]);
-        lab.log(1, 4, 7);
-        lab.forgotten.insert(0);
+        let mut lab = Lab::without(&[Column(1), Column(2), Column(3)]);
+        lab.log(Column(1), 4, Sequence(7));
+        lab.forgotten.insert(GroupId(0));
         assert_eq!(lab.select(7), names(&[]));
     }
 
     #[test]
     fn that_a_block_has_changed_is_preserved_while_all_copies_of_its_page_are_away() {
-        let mut lab = Lab::without(&[1]);
-        lab.log_as(Bytes::Nowhere, 1, 4, 7);
+        let mut lab = Lab::without(&[Column(1)]);
+        lab.log_as(Bytes::Nowhere, Column(1), 4, Sequence(7));
         assert_eq!(lab.select(7), names(&[]), "column 2 has a copy of the page");
-        lab.out(2);
-        assert_eq!(lab.select(7), names(&[(1, 4)]));
-        lab.log_as(Bytes::InPlace, 1, 4, 7);
-        assert_eq!(lab.select(7), names(&[(1, 4)]));
+        lab.out(Column(2));
+        assert_eq!(lab.select(7), names(&[(Column(1), 4)]));
+        lab.log_as(Bytes::InPlace, Column(1), 4, Sequence(7));
+        assert_eq!(lab.select(7), names(&[(Column(1), 4)]));
     }
 
     #[test]
     fn a_later_selection_adds_to_what_is_preserved() {
-        let mut lab = Lab::without(&[1, 2, 3]);
-        lab.log(1, 4, 7);
+        let mut lab = Lab::without(&[Column(1), Column(2), Column(3)]);
+        lab.log(Column(1), 4, Sequence(7));
         lab.select(7);
-        lab.log(2, 4, 8);
+        lab.log(Column(2), 4, Sequence(8));
         let entries = Entries {
             overlay: &lab.overlay,
             pages: &lab.pages,
         };
-        let later = [(block(2, 4), *lab.overlay.get(block(2, 4)).unwrap())];
+        let later = [(
+            block(Column(2), 4),
+            *lab.overlay.get(block(Column(2), 4)).unwrap(),
+        )];
         let more = { &mut lab.preserved }.select_more(&lab.cx, entries, &later, &BTreeSet::new());
-        assert_eq!(more, names(&[(2, 4)]));
+        assert_eq!(more, names(&[(Column(2), 4)]));
         assert_eq!(lab.preserved.len(), 2);
         assert_eq!(
             lab.select(7),
-            names(&[(1, 4)]),
+            names(&[(Column(1), 4)]),
             "a new one starts with none"
         );
     }
 
     #[test]
     fn what_a_drive_that_went_out_may_have_had_is_logged_again() {
-        let mut lab = Lab::without(&[1, 2, 3]);
-        lab.log(1, 4, 7);
-        lab.log(1, 5, 7);
-        lab.log(1, 8, 9);
+        let mut lab = Lab::without(&[Column(1), Column(2), Column(3)]);
+        lab.log(Column(1), 4, Sequence(7));
+        lab.log(Column(1), 5, Sequence(7));
+        lab.log(Column(1), 8, Sequence(9));
         lab.select(9);
         assert_eq!(lab.relog(false, &[]), [], "no drive has gone out since");
-        lab.preserved.drive_out(8);
+        lab.preserved.drive_out(Sequence(8));
         assert_eq!(lab.relog(false, &[]), [(1, 2)]);
         assert!(lab.preserved.relogs());
         lab.preserved.relogged();
@@ -531,42 +539,48 @@ mod tests {
 
     #[test]
     fn all_is_logged_again_if_the_ring_wants_room() {
-        let mut lab = Lab::without(&[1, 2, 3]);
-        lab.log(1, 4, 7);
-        lab.log(1, 8, 9);
+        let mut lab = Lab::without(&[Column(1), Column(2), Column(3)]);
+        lab.log(Column(1), 4, Sequence(7));
+        lab.log(Column(1), 8, Sequence(9));
         lab.select(9);
         assert_eq!(lab.relog(true, &[]), [(1, 1), (2, 1)]);
     }
 
     #[test]
     fn a_locked_stripe_is_logged_again_by_the_checkpoint_after_its_release() {
-        let mut lab = Lab::without(&[1, 2, 3]);
-        lab.log(1, 4, 7);
-        lab.log(1, 8, 7);
+        let mut lab = Lab::without(&[Column(1), Column(2), Column(3)]);
+        lab.log(Column(1), 4, Sequence(7));
+        lab.log(Column(1), 8, Sequence(7));
         lab.select(7);
         assert_eq!(lab.relog(true, &[2]), [(1, 1)]);
-        assert!(!lab.preserved.unlocked(0, 0..2), "another stripe");
-        assert!(lab.preserved.unlocked(0, 2..3));
-        assert!(!lab.preserved.unlocked(0, 2..3), "one checkpoint is enough");
+        assert!(
+            !lab.preserved.unlocked(GroupId(0), StripeId::range(0..2)),
+            "another stripe"
+        );
+        assert!(lab.preserved.unlocked(GroupId(0), StripeId::range(2..3)));
+        assert!(
+            !lab.preserved.unlocked(GroupId(0), StripeId::range(2..3)),
+            "one checkpoint is enough"
+        );
     }
 
     #[test]
     fn what_leaves_no_room_is_released_by_the_next_checkpoints() {
-        let mut lab = Lab::without(&[1, 2, 3]);
+        let mut lab = Lab::without(&[Column(1), Column(2), Column(3)]);
         lab.preserved.checkpoint_ended(true, 2);
-        (0..5).for_each(|at| lab.log(1, at, 7));
+        (0..5).for_each(|at| lab.log(Column(1), at, Sequence(7)));
         assert_eq!(
             lab.select(7).len(),
             5,
             "nothing was preserved that was in the way"
         );
         lab.preserved.checkpoint_ended(true, 2);
-        assert_eq!(lab.select(7), names(&[(1, 0), (1, 1)]));
+        assert_eq!(lab.select(7), names(&[(Column(1), 0), (Column(1), 1)]));
         let entries = Entries {
             overlay: &lab.overlay,
             pages: &lab.pages,
         };
-        let later = lab.overlay.up_to(7);
+        let later = lab.overlay.up_to(Sequence(7));
         let more = { &mut lab.preserved }.select_more(&lab.cx, entries, &later, &lab.forgotten);
         assert_eq!(more, names(&[]), "the limit is for both together");
         lab.preserved.checkpoint_ended(true, 2);
@@ -579,23 +593,28 @@ mod tests {
 
     #[test]
     fn blocks_are_logged_again_from_memory_and_others_by_their_checksums() {
-        let mut lab = Lab::without(&[1, 2]);
-        lab.log(1, 4, 7);
-        lab.log(1, 5, 6);
-        lab.log_as(Bytes::Nowhere, 2, 4, 7);
-        let logged = [block(1, 4), block(1, 5), block(2, 4), block(2, 5)];
+        let mut lab = Lab::without(&[Column(1), Column(2)]);
+        lab.log(Column(1), 4, Sequence(7));
+        lab.log(Column(1), 5, Sequence(6));
+        lab.log_as(Bytes::Nowhere, Column(2), 4, Sequence(7));
+        let logged = [
+            block(Column(1), 4),
+            block(Column(1), 5),
+            block(Column(2), 4),
+            block(Column(2), 5),
+        ];
         let (plan, pinned) = plan_relog(&lab.cx, &lab.overlay, &logged);
         assert_eq!(plan.writes.len(), 2);
-        assert_eq!(pinned, BTreeSet::from([6, 7]));
+        assert_eq!(pinned, BTreeSet::from([6, 7].map(Sequence)));
         let absent = relogged_absent(&lab.cx, &lab.overlay, &logged);
-        assert!(matches!(absent[..], [(name, Some(_))] if name == block(2, 4)));
+        assert!(matches!(absent[..], [(name, Some(_))] if name == block(Column(2), 4)));
         let unknown = Logged {
             bytes: Bytes::Nowhere,
             entry: Entry::UNKNOWN,
-            sequence: 7,
+            sequence: Sequence(7),
         };
-        lab.overlay.insert(block(2, 4), unknown);
+        lab.overlay.insert(block(Column(2), 4), unknown);
         let absent = relogged_absent(&lab.cx, &lab.overlay, &logged);
-        assert_eq!(absent, [(block(2, 4), None)]);
+        assert_eq!(absent, [(block(Column(2), 4), None)]);
     }
 }

@@ -2,7 +2,7 @@
 //! [`Lane::handle_computed`](super::Lane::handle_computed)).
 
 use block::Seat;
-use format::PageName;
+use format::{PageName, Sequence};
 use plan::{RequestId, ScratchId, Transfer};
 
 use super::ids::{JobId, OpId};
@@ -15,7 +15,7 @@ pub(super) enum Purpose {
     /// A drive's part of flush number `number`.
     Flush { number: u64, seat: Seat },
     /// A column of a batch of the log.
-    Batch { sequence: u64, seat: Seat },
+    Batch { sequence: Sequence, seat: Seat },
     /// Copies of pages that lie side by side (`pages/reads.rs`).
     PageRead { read: u64, seat: Seat },
     /// A read that shows whether a drive works at all.
@@ -48,9 +48,9 @@ pub(super) enum Computing {
     /// The checksums of the blocks that an operation has read.
     Verify(OpId),
     /// The blocks and parity of a batch, laid out in memory.
-    Laid(u64),
+    Laid(Sequence),
     /// The headers of a batch.
-    Headed(u64),
+    Headed(Sequence),
     /// The check of the copies of a page that were read.
     Page(PageName),
     /// The pages that the checkpoint writes.

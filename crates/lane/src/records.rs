@@ -126,7 +126,7 @@ pub(super) fn unit_of_zeroes(id: OpId, op: &Op) -> Unit {
 #[cfg(test)]
 mod tests {
     use block::Seat;
-    use format::Entry;
+    use format::{Column, Entry, GroupId, Sequence, StripeId};
     use plan::action::{BufferId, IoKind};
     use plan::{Absent, Kind, Plan, ScratchId, Transfer};
 
@@ -156,7 +156,7 @@ mod tests {
     impl Lab {
         fn new(task: Task) -> Self {
             let change = |regions: &mut plan::Regions| regions.page_copies = Some(2);
-            let mut op = Op::new(Owner::Background, 0, 0..1, task);
+            let mut op = Op::new(Owner::Background, GroupId(0), StripeId::range(0..1), task);
             op.plan = Some(Plan::new(Kind::FullStripe));
             Self {
                 cx: Context::of_test_with("raid6", 6, 256 << 10, change),
@@ -174,7 +174,7 @@ mod tests {
         }
 
         /// The plan writes blocks of a column, at this place of a drive.
-        fn write(&mut self, seat: u16, column: u16, first: u64, blocks: u64) {
+        fn write(&mut self, seat: u16, column: Column, first: u64, blocks: u64) {
             let seat = Seat(seat);
             let cell = layout::Cell { seat, row: 0 };
             let write = Transfer {
@@ -189,7 +189,7 @@ mod tests {
         }
 
         /// A block of an absent column changes; `slice` is its new content, if known.
-        fn absent(&mut self, column: u16, block: u64, slice: Option<Slice>) {
+        fn absent(&mut self, column: Column, block: u64, slice: Option<Slice>) {
             let absent = Absent {
                 column,
                 offset: block * BLOCK_BYTES,
@@ -210,15 +210,15 @@ mod tests {
     /// The blocks of a unit: column, block and checksum.
     fn blocks_of(unit: &Unit) -> Vec<(u16, u32, u32)> {
         let blocks = unit.blocks.iter();
-        let blocks = blocks.map(|&(name, _, sum)| (name.column, name.block, sum));
+        let blocks = blocks.map(|&(name, _, sum)| (name.column.0, name.block, sum));
         blocks.collect()
     }
 
     #[test]
     fn blocks_of_a_sub_stripe_are_one_unit_whatever_element_they_are_of() {
         let mut lab = Lab::writes();
-        lab.write(0, 0, 0, 2);
-        lab.write(1, 1, 4, 2);
+        lab.write(0, Column(0), 0, 2);
+        lab.write(1, Column(1), 4, 2);
         let units = lab.units();
         assert_eq!(units.len(), 2);
         assert_eq!(blocks_of(&units[0]), [(0, 0, 10), (1, 4, 11)]);
@@ -229,39 +229,43 @@ mod tests {
     #[test]
     fn a_block_that_goes_to_two_cells_is_logged_once() {
         let mut lab = Lab::writes();
-        lab.write(0, 0, 0, 1);
-        lab.write(5, 0, 0, 1);
+        lab.write(0, Column(0), 0, 1);
+        lab.write(5, Column(0), 0, 1);
         assert_eq!(blocks_of(&lab.units()[0]), [(0, 0, 10)]);
     }
 
     #[test]
     fn what_changes_in_an_absent_column_has_its_checksum_if_its_bytes_are_known() {
         let mut lab = Lab::writes();
-        lab.write(0, 0, 0, 1);
-        lab.absent(2, 0, Some(memory(0, 1)));
-        lab.absent(3, 0, None);
+        lab.write(0, Column(0), 0, 1);
+        lab.absent(Column(2), 0, Some(memory(0, 1)));
+        lab.absent(Column(3), 0, None);
         let units = lab.units();
         assert_eq!(units.len(), 1);
         assert_eq!(blocks_of(&units[0]), [(0, 0, 10)]);
-        assert_eq!(units[0].absent, [(block(2, 0), 11)]);
-        assert_eq!(units[0].unknown, [block(3, 0)]);
+        assert_eq!(units[0].absent, [(block(Column(2), 0), 11)]);
+        assert_eq!(units[0].unknown, [block(Column(3), 0)]);
     }
 
     #[test]
     fn a_pool_with_one_copy_of_its_pages_keeps_no_checksum_of_what_is_absent() {
         let mut lab = Lab::writes();
         lab.cx = Context::of_test("raid6", 6);
-        lab.absent(2, 0, Some(memory(0, 1)));
+        lab.absent(Column(2), 0, Some(memory(0, 1)));
         let units = lab.units();
         assert!(units[0].absent.is_empty());
-        assert_eq!(units[0].unknown, [block(2, 0)]);
+        assert_eq!(units[0].unknown, [block(Column(2), 0)]);
     }
 
     #[test]
     fn what_is_logged_again_and_nowhere_keeps_what_is_known_of_it() {
-        let mut lab = Lab::new(Task::Relog(vec![block(1, 0), block(1, 1), block(1, 2)]));
+        let mut lab = Lab::new(Task::Relog(vec![
+            block(Column(1), 0),
+            block(Column(1), 1),
+            block(Column(1), 2),
+        ]));
         let pool = lab.cx.geometry.regions().unwrap().pool;
-        let known = Entry::new(pool, block(1, 0), 7, 5);
+        let known = Entry::new(pool, block(Column(1), 0), 7, Sequence(5));
         let written = Bytes::Memory(memory(0, 1));
         let all = [
             (0, Bytes::Nowhere, known),
@@ -272,15 +276,15 @@ mod tests {
             let logged = Logged {
                 bytes,
                 entry,
-                sequence: 5,
+                sequence: Sequence(5),
             };
-            lab.overlay.insert(block(1, at), logged);
+            lab.overlay.insert(block(Column(1), at), logged);
         }
-        lab.write(0, 1, 2, 1);
+        lab.write(0, Column(1), 2, 1);
         let units = lab.units();
         assert_eq!(units.len(), 3);
-        assert_eq!(units[0].absent, [(block(1, 0), 7)]);
-        assert_eq!(units[1].unknown, [block(1, 1)]);
+        assert_eq!(units[0].absent, [(block(Column(1), 0), 7)]);
+        assert_eq!(units[1].unknown, [block(Column(1), 1)]);
         assert_eq!(blocks_of(&units[2]), [(1, 2, 10)]);
     }
 
@@ -288,7 +292,7 @@ mod tests {
     fn checksums_are_wanted_of_what_is_logged_or_filled() {
         let count = |task: Task| {
             let mut lab = Lab::new(task);
-            lab.write(0, 0, 0, 3);
+            lab.write(0, Column(0), 0, 3);
             sums_of_writes(&lab.cx, &lab.op).len()
         };
         assert_eq!(count(Task::Write(Prepared::of(Vec::new()))), 3);

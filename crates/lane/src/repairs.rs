@@ -14,7 +14,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use block::{BLOCK_BYTES, Fault, Outcome};
-use format::{BlockName, Entry};
+use format::{BlockName, Column, Entry, GroupId, StripeId};
 use plan::Row;
 use plan::action::Event;
 
@@ -27,7 +27,7 @@ use super::overlay::Bytes;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Repairs {
     /// Stripes with a repair in flight.
-    under_way: BTreeSet<(u64, u64)>,
+    under_way: BTreeSet<(GroupId, StripeId)>,
 }
 
 /// True if the blocks that an operation has found are to be repaired.
@@ -66,7 +66,7 @@ impl Repairs {
             return Vec::new();
         }
         let mut repairs = Vec::new();
-        for stripe in op.stripes.clone() {
+        for stripe in StripeId::each(op.stripes.clone()) {
             let found = blocks_to_repair(cx, entries, op, &bad, stripe);
             let doubts: BTreeMap<Row, usize> = stale
                 .iter()
@@ -128,8 +128,8 @@ fn blocks_to_repair(
     cx: &Context,
     entries: Entries<'_>,
     op: &Op,
-    bad: &BTreeSet<(u16, u64)>,
-    stripe: u64,
+    bad: &BTreeSet<(Column, u64)>,
+    stripe: StripeId,
 ) -> Vec<((usize, u64), Option<Entry>)> {
     let per_chunk = cx.geometry.chunk_bytes() / BLOCK_BYTES;
     let mut found = Vec::new();
@@ -190,7 +190,7 @@ pub(super) fn left_to_repair(
 mod tests {
     use std::ops::Range;
 
-    use format::{Form, HeldIn};
+    use format::{Form, HeldIn, Sequence};
     use plan::action::{BufferId, Slice};
     use plan::{Absent, Kind, Plan, RequestId, ScratchId};
 
@@ -209,17 +209,28 @@ mod tests {
     }
 
     /// A client's read of stripe 1 that has found these blocks bad.
-    fn read(bad: &[(u16, u64)]) -> Op {
+    fn read(bad: &[(Column, u64)]) -> Op {
         let owner = Owner::Request(RequestId(1));
-        with_bad(Op::new(owner, 0, 1..2, Task::Read(Vec::new())), bad)
+        with_bad(
+            Op::new(
+                owner,
+                GroupId(0),
+                StripeId::range(1..2),
+                Task::Read(Vec::new()),
+            ),
+            bad,
+        )
     }
 
     /// A step of a scrub.
-    fn scrub(stripes: Range<u64>, bad: &[(u16, u64)]) -> Op {
-        with_bad(Op::new(Owner::Job(JobId(3)), 0, stripes, Task::Scrub), bad)
+    fn scrub(stripes: Range<StripeId>, bad: &[(Column, u64)]) -> Op {
+        with_bad(
+            Op::new(Owner::Job(JobId(3)), GroupId(0), stripes, Task::Scrub),
+            bad,
+        )
     }
 
-    fn with_bad(mut op: Op, bad: &[(u16, u64)]) -> Op {
+    fn with_bad(mut op: Op, bad: &[(Column, u64)]) -> Op {
         op.found.bad.extend(bad);
         op
     }
@@ -246,11 +257,11 @@ mod tests {
                 };
                 let stripe = op.stripes.start;
                 let block = |&(slot, low): &(usize, u64)| {
-                    let (column, chunk) = geometry.place(0, stripe, Form::Parity, slot);
+                    let (column, chunk) = geometry.place(GroupId(0), stripe, Form::Parity, slot);
                     let first = chunk * geometry.chunk_bytes();
-                    (column, (first + low) / BLOCK_BYTES)
+                    (column.0, (first + low) / BLOCK_BYTES)
                 };
-                (stripe, blocks.iter().map(block).collect())
+                (stripe.0, blocks.iter().map(block).collect())
             };
             repairs.iter().map(of).collect()
         }
@@ -274,8 +285,8 @@ mod tests {
         fn log(&mut self, name: BlockName, bytes: Bytes) {
             let logged = Logged {
                 bytes,
-                entry: Entry::of_map(HeldIn::parity(1), 7),
-                sequence: 7,
+                entry: Entry::of_map(HeldIn::parity(StripeId(1)), Sequence(7)),
+                sequence: Sequence(7),
             };
             self.overlay.insert(name, logged);
         }
@@ -296,9 +307,9 @@ mod tests {
     #[test]
     fn bad_and_unknown_blocks_are_repaired_together() {
         let mut lab = Lab::new();
-        lab.pages.set(block(3, 6), Entry::UNKNOWN);
-        let mut op = read(&[(2, 4)]);
-        op.found.unknown.insert((3, 6));
+        lab.pages.set(block(Column(3), 6), Entry::UNKNOWN);
+        let mut op = read(&[(Column(2), 4)]);
+        op.found.unknown.insert((Column(3), 6));
         let mut found = lab.found(&op, Ok(()));
         found[0].1.sort_unstable();
         assert_eq!(found, [(1, vec![(2, 4), (3, 6)])]);
@@ -308,23 +319,26 @@ mod tests {
     fn a_block_that_is_known_by_now_is_not_repaired_if_it_was_only_unknown() {
         let mut lab = Lab::new();
         let mut op = read(&[]);
-        op.found.unknown.insert((3, 6));
+        op.found.unknown.insert((Column(3), 6));
         assert_eq!(lab.found(&op, Ok(())), []);
     }
 
     #[test]
     fn what_was_written_anew_is_not_repaired() {
         let mut lab = Lab::new();
-        lab.log(block(2, 4), MEMORY);
-        assert_eq!(lab.found(&read(&[(2, 4)]), Ok(())), []);
-        lab.log(block(2, 4), Bytes::InPlace);
-        assert_eq!(lab.found(&read(&[(2, 4)]), Ok(())).len(), 1);
+        lab.log(block(Column(2), 4), MEMORY);
+        assert_eq!(lab.found(&read(&[(Column(2), 4)]), Ok(())), []);
+        lab.log(block(Column(2), 4), Bytes::InPlace);
+        assert_eq!(lab.found(&read(&[(Column(2), 4)]), Ok(())).len(), 1);
     }
 
     #[test]
     fn each_stripe_of_a_run_has_a_repair_of_its_own() {
         let mut lab = Lab::new();
-        let op = scrub(0..4, &[(2, 1), (2, 9), (4, 8)]);
+        let op = scrub(
+            StripeId::range(0..4),
+            &[(Column(2), 1), (Column(2), 9), (Column(4), 8)],
+        );
         let mut found = lab.found(&op, Ok(()));
         found[1].1.sort_unstable();
         assert_eq!(found, [(0, vec![(2, 1)]), (2, vec![(2, 9), (4, 8)])]);
@@ -333,41 +347,50 @@ mod tests {
     #[test]
     fn a_scrub_waits_for_its_repairs_and_a_client_does_not() {
         let mut lab = Lab::new();
-        let repairs = lab.repairs(&scrub(1..2, &[(2, 4)]), Ok(()));
+        let repairs = lab.repairs(&scrub(StripeId::range(1..2), &[(Column(2), 4)]), Ok(()));
         let Task::Repair(repair) = &repairs[0].task else {
             panic!("it is a repair");
         };
         assert_eq!(repair.scrub, Some(JobId(3)));
-        let repairs = lab.repairs(&scrub(2..3, &[(2, 8)]), Ok(()));
+        let repairs = lab.repairs(&scrub(StripeId::range(2..3), &[(Column(2), 8)]), Ok(()));
         lab.repairs.ended(&mut lab.cx, &repairs[0], Ok(()));
-        let repairs = lab.repairs(&read(&[(2, 8)]), Ok(()));
+        let repairs = lab.repairs(&read(&[(Column(2), 8)]), Ok(()));
         assert!(repairs.is_empty(), "the block is of another stripe");
     }
 
     #[test]
     fn a_stripe_has_one_repair_at_a_time() {
         let mut lab = Lab::new();
-        let repairs = lab.repairs(&read(&[(2, 4)]), Ok(()));
-        assert_eq!(lab.found(&read(&[(2, 5)]), Ok(())), []);
+        let repairs = lab.repairs(&read(&[(Column(2), 4)]), Ok(()));
+        assert_eq!(lab.found(&read(&[(Column(2), 5)]), Ok(())), []);
         lab.repairs.ended(&mut lab.cx, &repairs[0], Ok(()));
-        assert_eq!(lab.found(&read(&[(2, 5)]), Ok(())).len(), 1);
+        assert_eq!(lab.found(&read(&[(Column(2), 5)]), Ok(())).len(), 1);
     }
 
     #[test]
     fn what_a_client_was_refused_is_looked_into() {
         for fault in [Fault::Lost, Fault::Medium] {
             let mut lab = Lab::new();
-            assert_eq!(lab.found(&read(&[(2, 4)]), Err(fault)).len(), 1);
+            assert_eq!(lab.found(&read(&[(Column(2), 4)]), Err(fault)).len(), 1);
         }
         let mut lab = Lab::new();
-        assert_eq!(lab.found(&read(&[(2, 4)]), Err(Fault::Shutdown)), []);
-        assert_eq!(lab.found(&scrub(1..2, &[(2, 4)]), Err(Fault::Lost)), []);
+        assert_eq!(
+            lab.found(&read(&[(Column(2), 4)]), Err(Fault::Shutdown)),
+            []
+        );
+        assert_eq!(
+            lab.found(
+                &scrub(StripeId::range(1..2), &[(Column(2), 4)]),
+                Err(Fault::Lost)
+            ),
+            []
+        );
     }
 
     #[test]
     fn what_failed_for_a_drive_that_is_gone_waits_for_the_pool() {
         let mut lab = Lab::new();
-        let mut op = read(&[(2, 4)]);
+        let mut op = read(&[(Column(2), 4)]);
         op.found.read_fault = Some(Fault::Gone);
         assert_eq!(lab.found(&op, Err(Fault::Lost)), []);
         assert_eq!(lab.found(&op, Ok(())).len(), 1, "it was read around");
@@ -376,16 +399,16 @@ mod tests {
     #[test]
     fn rows_in_doubt_are_repaired_though_no_block_is_bad() {
         let mut lab = Lab::new();
-        let mut op = scrub(0..3, &[]);
+        let mut op = scrub(StripeId::range(0..3), &[]);
         let row = Row {
-            stripe: 2,
+            stripe: StripeId(2),
             form: Form::Parity,
             low: 0,
         };
         op.found.arbitration.begin(BTreeMap::from([(row, 1)]));
         let repairs = lab.repairs(&op, Ok(()));
         assert_eq!(repairs.len(), 1);
-        assert_eq!(repairs[0].stripes, 2..3);
+        assert_eq!(repairs[0].stripes, StripeId::range(2..3));
         let next = repairs[0].found.arbitration.next_rows(6);
         assert_eq!(next, (vec![row], 0), "the search starts again");
     }
@@ -393,9 +416,9 @@ mod tests {
     #[test]
     fn a_repair_leaves_what_was_written_since_as_it_is() {
         let mut lab = Lab::new();
-        let repairs = lab.repairs(&read(&[(2, 4), (2, 5)]), Ok(()));
+        let repairs = lab.repairs(&read(&[(Column(2), 4), (Column(2), 5)]), Ok(()));
         assert_eq!(lab.left(&repairs[0]), Some(2));
-        lab.log(block(2, 4), MEMORY);
+        lab.log(block(Column(2), 4), MEMORY);
         assert_eq!(lab.left(&repairs[0]), Some(1));
         assert_eq!(lab.left(&read(&[])), None);
         // A page that is not in memory gives no entry.
@@ -406,13 +429,15 @@ mod tests {
     #[test]
     fn what_was_mended_is_reported_and_what_is_lost_is_not() {
         let mut lab = Lab::new();
-        let mut repair = lab.repairs(&read(&[(2, 4), (2, 5)]), Ok(())).remove(0);
+        let mut repair = lab
+            .repairs(&read(&[(Column(2), 4), (Column(2), 5)]), Ok(()))
+            .remove(0);
         let (cx, repairs) = (&mut lab.cx, &mut lab.repairs);
         assert_eq!(repairs.ended(cx, &repair, Err(Fault::Lost)), 0);
         assert!(cx.take_events().is_empty());
         let mut plan = Plan::new(Kind::Repair);
         plan.lost = vec![Absent {
-            column: 2,
+            column: Column(2),
             offset: 4 * BLOCK_BYTES,
             length: BLOCK_BYTES,
             slice: None,
@@ -420,8 +445,8 @@ mod tests {
         repair.plan = Some(plan);
         assert_eq!(repairs.ended(cx, &repair, Ok(())), 1);
         let repaired = Event::Repaired {
-            group: 0,
-            stripe: 1,
+            group: GroupId(0),
+            stripe: StripeId(1),
             blocks: 1,
         };
         assert_eq!(cx.take_events(), [repaired]);

@@ -1,6 +1,6 @@
 //! Turns requests into operations: one for each stripe, or one for a run of stripes that are zeroed.
 
-use format::VolumeId;
+use format::{DataStripe, GroupId, VolumeId};
 use plan::action::{BufferId, Slice};
 use plan::{Geometry, GroupRequest, Piece, RequestId, Service};
 
@@ -34,7 +34,7 @@ pub(super) fn read_ops(
 ) -> impl ExactSizeIterator<Item = Op> + use<> {
     let group = request.group;
     let stripes = cx.geometry.stripes(request).into_iter();
-    stripes.map(move |(stripe, segments)| {
+    stripes.map(move |(data, segments)| {
         let pieces = segments.iter().map(|segment| Piece {
             slot: segment.slot,
             low: segment.low,
@@ -45,7 +45,7 @@ pub(super) fn read_ops(
             },
         });
         let read = Task::Read(pieces.collect());
-        Op::new(Owner::Request(id), group, stripe..stripe + 1, read).of_data()
+        Op::of_data(Owner::Request(id), group, data..data.next(), read)
     })
 }
 
@@ -58,15 +58,14 @@ pub(super) fn write_ops(
 ) -> Vec<Op> {
     let stripes = cx.geometry.stripes(request).into_iter();
     stripes
-        .map(|(stripe, segments)| {
+        .map(|(data, segments)| {
             let prepared = Prepared::new(&segments, bytes, cx.fresh_scratch());
-            Op::new(
+            Op::of_data(
                 Owner::Request(id),
                 request.group,
-                stripe..stripe + 1,
+                data..data.next(),
                 Task::Write(prepared),
             )
-            .of_data()
         })
         .collect()
 }
@@ -91,8 +90,13 @@ pub(super) fn zero_ops(cx: &mut Context, id: RequestId, request: &GroupRequest) 
     let mut stripe = first;
     while stripe < last {
         let next = last.min(stripe + ZERO_STRIPES_MAX);
-        let op = Op::new(Owner::Request(id), request.group, stripe..next, Task::Zero);
-        ops.push(op.of_data());
+        let data = DataStripe::range(stripe..next);
+        ops.push(Op::of_data(
+            Owner::Request(id),
+            request.group,
+            data,
+            Task::Zero,
+        ));
         stripe = next;
     }
     ops
@@ -102,7 +106,7 @@ pub(super) fn zero_ops(cx: &mut Context, id: RequestId, request: &GroupRequest) 
 pub(super) fn write_parts(
     cx: &mut Context,
     volume: VolumeId,
-    (group, stripe): (u64, u64),
+    (group, data): (GroupId, DataStripe),
     parts: Vec<Part>,
 ) -> Op {
     let first = parts.first().expect("there is one").request;
@@ -117,7 +121,7 @@ pub(super) fn write_parts(
     }
     sources.sort_unstable_by_key(|source| (source.slot, source.low));
     let task = Task::Write(Prepared::of(sources));
-    let mut op = Op::new(Owner::Request(first), group, stripe..stripe + 1, task).of_data();
+    let mut op = Op::of_data(Owner::Request(first), group, data..data.next(), task);
     op.service = Service::of_client(volume, is_bulk(&cx.geometry, bytes));
     if parts.len() > 1 {
         op.parts = Some(parts.into());
@@ -131,6 +135,7 @@ mod tests {
     use std::ops::Range;
 
     use block::{Request, RequestKind};
+    use format::StripeId;
 
     use super::*;
 
@@ -152,7 +157,7 @@ mod tests {
             fua: false,
         };
         GroupRequest {
-            group: 0,
+            group: GroupId(0),
             request,
             buffer_offset: 0,
             volume: VolumeId(3),
@@ -160,7 +165,9 @@ mod tests {
     }
 
     fn stripes(ops: &[Op]) -> Vec<Range<u64>> {
-        ops.iter().map(|op| op.stripes.clone()).collect()
+        ops.iter()
+            .map(|op| StripeId::numbers(&op.stripes))
+            .collect()
     }
 
     #[test]
@@ -177,7 +184,7 @@ mod tests {
             .collect();
         assert_eq!(offsets, [0, CHUNK, 2 * CHUNK], "of the request's memory");
         assert!(ops.iter().all(|op| op.owner == Owner::Request(ID)));
-        assert_eq!(ops[1].data, Some(1), "the data's stripe");
+        assert_eq!(ops[1].data, Some(DataStripe(1)), "the data's stripe");
     }
 
     #[test]
@@ -224,7 +231,7 @@ mod tests {
         };
         let parts = vec![part(CHUNK..2 * CHUNK, 8), part(0..CHUNK, 9)];
         let alone = parts[..1].to_vec();
-        let op = write_parts(&mut cx, VolumeId(3), (0, 0), parts);
+        let op = write_parts(&mut cx, VolumeId(3), (GroupId(0), DataStripe(0)), parts);
         let Task::Write(prepared) = &op.task else {
             panic!("it writes");
         };
@@ -232,7 +239,7 @@ mod tests {
         assert!(slots.is_sorted() && slots.len() == 2);
         assert_eq!(op.owner, Owner::Request(RequestId(8)));
         assert!(op.occupies && op.parts.is_some_and(|parts| parts.len() == 2));
-        let op = write_parts(&mut cx, VolumeId(3), (0, 0), alone);
+        let op = write_parts(&mut cx, VolumeId(3), (GroupId(0), DataStripe(0)), alone);
         assert!(op.parts.is_none());
     }
 }

@@ -3,15 +3,15 @@
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 
-use format::VolumeId;
 use format::seeded::{self, SeededFault};
+use format::{Sequence, VolumeId};
 
 use super::shares::Ledger;
 
 /// A batch in the ring that has not been released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Placed {
-    pub(super) sequence: u64,
+    pub(super) sequence: Sequence,
     /// In blocks from the start of the ring's batches.
     pub(super) position: u64,
     pub(super) length: u64,
@@ -150,28 +150,28 @@ impl Ring {
     }
 
     /// The place of the oldest batch from `sequence` on, or of the next batch if there is none.
-    pub(super) fn position_of(&self, sequence: u64) -> u64 {
+    pub(super) fn position_of(&self, sequence: Sequence) -> u64 {
         let mut live = self.live.iter();
         let found = live.find(|placed| placed.sequence >= sequence);
         found.map_or(self.head, |placed| placed.position)
     }
 
     /// True if nothing before `sequence` is in the ring.
-    pub(super) fn is_oldest(&self, sequence: u64) -> bool {
+    pub(super) fn is_oldest(&self, sequence: Sequence) -> bool {
         self.live
             .front()
             .is_none_or(|placed| placed.sequence >= sequence)
     }
 
     /// Blocks of the batches in a range of sequence numbers.
-    pub(super) fn used_by(&self, sequences: RangeInclusive<u64>) -> u64 {
+    pub(super) fn used_by(&self, sequences: RangeInclusive<Sequence>) -> u64 {
         let live = self.live.iter();
         let batches = live.filter(|placed| sequences.contains(&placed.sequence));
         batches.map(|placed| placed.length).sum()
     }
 
     /// Releases the batches before `sequence`.
-    pub(super) fn release_before(&mut self, sequence: u64) {
+    pub(super) fn release_before(&mut self, sequence: Sequence) {
         while let Some(placed) = self.live.pop_front_if(|placed| placed.sequence < sequence) {
             self.used -= placed.length;
             self.shares.give_back(placed.sequence);
@@ -194,7 +194,7 @@ mod tests {
         let mut live: VecDeque<Placed> = VecDeque::new();
         let mut random = block::SplitMix64::new(1);
         let mut stalls = 0;
-        for sequence in 1..10_000 {
+        for sequence in (1..10_000).map(Sequence) {
             let length = 1 + random.below(25);
             let Some(position) = ring.place(length) else {
                 stalls += 1;

@@ -25,8 +25,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use block::{BLOCK_BYTES, Fault, Instant, Outcome, RequestKind, Seat};
-use format::Form;
 use format::seeded::{self, SeededFault};
+use format::{Column, DataStripe, Form, GroupId, StripeId};
 use plan::action::Event;
 use plan::room::{RoomReport, SeatRoom};
 use plan::{Geometry, GroupRequest, RequestId};
@@ -434,7 +434,8 @@ impl Room {
 /// which form, and which drive has which part of it: there each drive of the stripe counts with the largest part.
 pub(super) fn needs_of_write(cx: &Context, ios: &IoTable, request: &GroupRequest) -> Needs {
     let mut sum = Sum::new(cx, ios, request.group);
-    for (stripe, segments) in cx.geometry.stripes(request) {
+    for (data, segments) in cx.geometry.stripes(request) {
+        let stripe = data.own_place();
         let mut part = BTreeMap::new();
         let (mut low, mut high) = (u64::MAX, 0);
         for segment in &segments {
@@ -472,7 +473,7 @@ pub(super) fn needs_of_zeros(cx: &Context, ios: &IoTable, request: &GroupRequest
         let mut part = BTreeMap::new();
         add_parity(
             &cx.geometry,
-            (request.group, stripe),
+            (request.group, DataStripe(stripe).own_place()),
             chunk.min(end - first + BLOCK_BYTES),
             &mut part,
         );
@@ -491,9 +492,9 @@ const fn whole_blocks(low: u64, high: u64) -> (u64, u64) {
 /// Every parity of a stripe changes in so many bytes, at most.
 fn add_parity(
     geometry: &Geometry,
-    (group, stripe): (u64, u64),
+    (group, stripe): (GroupId, StripeId),
     bytes: u64,
-    part: &mut BTreeMap<u16, u64>,
+    part: &mut BTreeMap<Column, u64>,
 ) {
     let code = geometry.code();
     for slot in 0..code.elements() {
@@ -508,12 +509,12 @@ fn add_parity(
 struct Sum<'a> {
     cx: &'a Context,
     ios: &'a IoTable,
-    group: u64,
+    group: GroupId,
     columns: Vec<u64>,
 }
 
 impl<'a> Sum<'a> {
-    fn new(cx: &'a Context, ios: &'a IoTable, group: u64) -> Self {
+    fn new(cx: &'a Context, ios: &'a IoTable, group: GroupId) -> Self {
         let columns = vec![0; usize::from(cx.geometry.layout().columns())];
         Self {
             cx,
@@ -523,7 +524,7 @@ impl<'a> Sum<'a> {
         }
     }
 
-    fn add(&mut self, part: &BTreeMap<u16, u64>) {
+    fn add(&mut self, part: &BTreeMap<Column, u64>) {
         let geometry = &self.cx.geometry;
         if geometry.free_stripes() > 0 || geometry.is_elastic() {
             // As copies, each drive has a part of the data and the copies of others.
@@ -532,13 +533,13 @@ impl<'a> Sum<'a> {
             return;
         }
         for (&column, bytes) in part {
-            self.columns[usize::from(column)] += bytes;
+            self.columns[column.index()] += bytes;
         }
     }
 
     fn needs(self) -> Needs {
         let mut needs: BTreeMap<Seat, u64> = BTreeMap::new();
-        for (column, &bytes) in (0..).zip(&self.columns) {
+        for (column, &bytes) in self.cx.geometry.columns().zip(&self.columns) {
             let place = self.cx.view().column(&self.cx.geometry, self.group, column);
             for cell in place.cells().filter(|_| bytes > 0) {
                 let twin = self.ios.twins().successor_of(cell.seat);

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use block::Instant;
-use format::VolumeId;
+use format::{Sequence, VolumeId};
 
 /// A volume may use this many times what is left.
 const TIMES: u64 = 3;
@@ -48,13 +48,13 @@ impl Volumes {
 /// The volumes' shares of a resource that batches use, by batch.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ledger {
-    batches: BTreeMap<u64, Vec<(VolumeId, u64)>>,
+    batches: BTreeMap<Sequence, Vec<(VolumeId, u64)>>,
     used: BTreeMap<VolumeId, u64>,
 }
 
 impl Ledger {
     /// A batch takes so much of the resource for each of these volumes.
-    pub(super) fn take(&mut self, sequence: u64, mut parts: Vec<(VolumeId, u64)>) {
+    pub(super) fn take(&mut self, sequence: Sequence, mut parts: Vec<(VolumeId, u64)>) {
         parts.retain(|&(_, amount)| amount > 0);
         for &(volume, amount) in &parts {
             *self.used.entry(volume).or_default() += amount;
@@ -65,7 +65,7 @@ impl Ledger {
     }
 
     /// A batch gives back what it took.
-    pub(super) fn give_back(&mut self, sequence: u64) {
+    pub(super) fn give_back(&mut self, sequence: Sequence) {
         for (volume, amount) in self.batches.remove(&sequence).unwrap_or_default() {
             let used = self.used.get_mut(&volume).expect("it was taken");
             *used -= amount;
@@ -118,7 +118,7 @@ mod tests {
         for round in first..first + 200 {
             let volume = who[usize::try_from(round).unwrap() % who.len()];
             if ledger.may_take(volume, WHOLE - taken) && taken < WHOLE {
-                ledger.take(round, vec![(volume, 10)]);
+                ledger.take(Sequence(round), vec![(volume, 10)]);
                 taken += 10;
             }
         }
@@ -143,13 +143,13 @@ mod tests {
     #[test]
     fn what_batches_took_comes_back_once() {
         let mut ledger = Ledger::default();
-        for sequence in 1..=4 {
+        for sequence in (1..=4).map(Sequence) {
             ledger.take(sequence, vec![(A, 10), (B, 1), (VolumeId(3), 0)]);
         }
-        ledger.give_back(2);
-        ledger.give_back(2);
+        ledger.give_back(Sequence(2));
+        ledger.give_back(Sequence(2));
         assert_eq!((ledger.of(A), ledger.of(B)), (30, 3));
-        for sequence in [1, 3, 4] {
+        for sequence in [1, 3, 4].map(Sequence) {
             ledger.give_back(sequence);
         }
         assert!(ledger.used.is_empty() && ledger.batches.is_empty());

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use format::{BlockName, ENTRIES_PER_META_PAGE, PageName};
+use format::{BlockName, ENTRIES_PER_META_PAGE, PageName, StripeId};
 use plan::Geometry;
 
 use super::context::Context;
@@ -20,7 +20,7 @@ fn blocks_of_stripes(geometry: &Geometry, op: &Op) -> Range<u32> {
     let per_chunk = geometry.chunk_bytes() / block::BLOCK_BYTES;
     let per_stripe = per_chunk * u64::from(geometry.code().rows());
     let narrow = |value| u32::try_from(value).expect("cells have fewer than 2^32 blocks");
-    narrow(op.stripes.start * per_stripe)..narrow(op.stripes.end * per_stripe)
+    narrow(op.stripes.start.0 * per_stripe)..narrow(op.stripes.end.0 * per_stripe)
 }
 
 /// True if a fill can be planned without looking up single blocks.
@@ -37,7 +37,7 @@ pub(super) fn is_plain_fill(cx: &Context, overlay: &Overlay, op: &Op) -> bool {
     }
     let blocks = blocks_of_stripes(&cx.geometry, op);
     let count = blocks.end - blocks.start;
-    let logged = (0..cx.geometry.layout().columns()).any(|column| {
+    let logged = cx.geometry.columns().any(|column| {
         let first = BlockName {
             group: op.group,
             column,
@@ -45,7 +45,7 @@ pub(super) fn is_plain_fill(cx: &Context, overlay: &Overlay, op: &Op) -> bool {
         };
         overlay.holds(first, count)
     });
-    let mut stripes = op.stripes.clone();
+    let mut stripes = StripeId::each(op.stripes.clone());
     !logged && !stripes.any(|stripe| overlay.is_zeroed(op.group, stripe))
 }
 
@@ -54,7 +54,7 @@ pub(super) fn missing_pages(cx: &Context, pages: &PageCache, op: &Op) -> BTreeSe
     let blocks = blocks_of_stripes(&cx.geometry, op);
     let first = blocks.start / ENTRIES_PER_META_PAGE;
     let last = blocks.end.saturating_sub(1) / ENTRIES_PER_META_PAGE;
-    let columns = 0..cx.geometry.layout().columns();
+    let columns = cx.geometry.columns();
     let names = columns.flat_map(|column| {
         (first..=last).map(move |index| PageName {
             group: op.group,
@@ -67,7 +67,7 @@ pub(super) fn missing_pages(cx: &Context, pages: &PageCache, op: &Op) -> BTreeSe
 
 #[cfg(test)]
 mod tests {
-    use format::{Entry, MetaPage};
+    use format::{Column, Entry, GroupId, MetaPage, Sequence};
 
     use super::*;
     use crate::blocks::block;
@@ -76,22 +76,22 @@ mod tests {
     use crate::overlay::{Bytes, Logged};
 
     /// A step of a fill in a pool whose content is right by definition.
-    fn begun(stripes: Range<u64>) -> (Context, Overlay, Op) {
+    fn begun(stripes: Range<StripeId>) -> (Context, Overlay, Op) {
         let mut cx = Context::of_test_with("raid6", 6, 16 << 20, |_| {});
         cx.trusted = true;
         let task = Task::Fill {
-            column: 2,
-            target: cx.geometry.layout().cell(0, 2),
+            column: Column(2),
+            target: cx.geometry.home(GroupId(0), Column(2)),
             avoid: Vec::new(),
             held: None,
         };
-        let op = Op::new(Owner::Job(JobId(1)), 0, stripes, task);
+        let op = Op::new(Owner::Job(JobId(1)), GroupId(0), stripes, task);
         (cx, Overlay::default(), op)
     }
 
     #[test]
     fn a_fill_of_trusted_content_needs_no_look_at_blocks() {
-        let (mut cx, overlay, op) = begun(0..4);
+        let (mut cx, overlay, op) = begun(StripeId::range(0..4));
         assert!(is_plain_fill(&cx, &overlay, &op));
         cx.trusted = false;
         assert!(!is_plain_fill(&cx, &overlay, &op));
@@ -99,51 +99,61 @@ mod tests {
 
     #[test]
     fn a_scrub_of_trusted_content_looks_at_blocks() {
-        let (cx, overlay, mut op) = begun(0..4);
+        let (cx, overlay, mut op) = begun(StripeId::range(0..4));
         op.task = Task::Scrub;
         assert!(!is_plain_fill(&cx, &overlay, &op));
     }
 
     #[test]
     fn a_block_that_was_found_bad_is_looked_at() {
-        let (cx, overlay, mut op) = begun(0..4);
-        op.found.bad.insert((3, 1));
+        let (cx, overlay, mut op) = begun(StripeId::range(0..4));
+        op.found.bad.insert((Column(3), 1));
         assert!(!is_plain_fill(&cx, &overlay, &op));
     }
 
     #[test]
     fn what_is_logged_in_the_stripes_is_looked_at() {
-        let (cx, mut overlay, op) = begun(4..8);
+        let (cx, mut overlay, op) = begun(StripeId::range(4..8));
         let logged = Logged {
             bytes: Bytes::InPlace,
             entry: Entry::WRITTEN,
-            sequence: 7,
+            sequence: Sequence(7),
         };
         // Stripes 4 to 7 are blocks 16 to 31 of each column.
         for around in [15, 32] {
-            overlay.insert(block(5, around), logged);
+            overlay.insert(block(Column(5), around), logged);
         }
         assert!(is_plain_fill(&cx, &overlay, &op));
-        overlay.insert(block(5, 31), logged);
+        overlay.insert(block(Column(5), 31), logged);
         assert!(!is_plain_fill(&cx, &overlay, &op));
     }
 
     #[test]
     fn a_stripe_that_is_trimmed_is_looked_at() {
-        let (cx, mut overlay, op) = begun(4..8);
-        overlay.zero(0, 8..9, 7, std::iter::empty());
+        let (cx, mut overlay, op) = begun(StripeId::range(4..8));
+        overlay.zero(
+            GroupId(0),
+            StripeId::range(8..9),
+            Sequence(7),
+            std::iter::empty(),
+        );
         assert!(is_plain_fill(&cx, &overlay, &op));
-        overlay.zero(0, 7..8, 7, std::iter::empty());
+        overlay.zero(
+            GroupId(0),
+            StripeId::range(7..8),
+            Sequence(7),
+            std::iter::empty(),
+        );
         assert!(!is_plain_fill(&cx, &overlay, &op));
     }
 
     #[test]
     fn the_pages_of_all_columns_are_needed() {
         // 124 stripes are described by one page of each column.
-        let (cx, _, op) = begun(123..125);
+        let (cx, _, op) = begun(StripeId::range(123..125));
         let mut pages = PageCache::new(4096);
         assert_eq!(missing_pages(&cx, &pages, &op).len(), 12);
-        let here = block(3, 496).page();
+        let here = block(Column(3), 496).page();
         pages.put(here, MetaPage::all_written());
         let missing = missing_pages(&cx, &pages, &op);
         assert!(missing.len() == 11 && !missing.contains(&here));

@@ -5,8 +5,8 @@
 //! planned again, under its lock.
 
 use block::{BLOCK_BYTES, Seat};
-use format::BlockName;
 use format::seeded::{self, SeededFault};
+use format::{BlockName, GroupId, StripeId};
 use plan::action::{Event, Slice};
 use plan::{Geometry, Transfer};
 
@@ -38,7 +38,7 @@ pub(super) enum Verified {
 /// The blocks of a transfer: name, first byte on the drive, bytes.
 pub(super) fn blocks_of(
     geometry: &Geometry,
-    group: u64,
+    group: GroupId,
     transfer: Transfer,
 ) -> impl Iterator<Item = (BlockName, u64, Slice)> + use<> {
     let first = geometry.block_of(transfer.offset);
@@ -63,7 +63,7 @@ pub(super) fn verify(cx: &Context, entries: Entries<'_>, op: &Op, sums: &[u32]) 
         || (seeded::is(SeededFault::UnverifiedConversion) && matches!(op.task, Task::Convert(_)));
     // Without the lock a stripe may have been vacated meanwhile. Until the next checkpoint its pages have the entries
     // from before it was last written in place. If a drive lost that write, its old block would match these entries.
-    let mut stripes = op.stripes.clone();
+    let mut stripes = StripeId::each(op.stripes.clone());
     let vacated = !locked && stripes.any(|stripe| entries.overlay.is_zeroed(group, stripe));
     let reads = &op.plan.as_ref().expect("it was planned").reads;
     let mut sums = sums.iter();
@@ -140,7 +140,7 @@ pub(super) fn report_bad(
 
 #[cfg(test)]
 mod tests {
-    use format::Entry;
+    use format::{Column, DataStripe, Entry, Sequence};
     use plan::action::{BufferId, IoKind};
     use plan::{Kind, LostRange, Plan, RequestId, ScratchId};
 
@@ -162,15 +162,20 @@ mod tests {
 
     impl Lab {
         /// A read of these runs of blocks (column, first, blocks), with its lock.
-        fn new(runs: &[(u16, u64, u64)]) -> Self {
+        fn new(runs: &[(Column, u64, u64)]) -> Self {
             let cx = Context::of_test("raid6", 6);
             let pages = PageCache::of_test(&cx);
             let owner = Owner::Request(RequestId(1));
-            let mut op = Op::new(owner, 0, 1..2, Task::Read(Vec::new()));
+            let mut op = Op::new(
+                owner,
+                GroupId(0),
+                StripeId::range(1..2),
+                Task::Read(Vec::new()),
+            );
             op.lock = Lock::Own;
             let mut plan = Plan::new(Kind::Read);
             for &(column, first, blocks) in runs {
-                let cell = cx.geometry.layout().cell(0, column);
+                let cell = cx.geometry.home(GroupId(0), column);
                 let length = blocks * BLOCK_BYTES;
                 plan.reads.push(Transfer {
                     seat: cell.seat,
@@ -203,9 +208,9 @@ mod tests {
             let reads = &self.op.plan.as_ref().unwrap().reads;
             let blocks = reads
                 .iter()
-                .flat_map(|&read| blocks_of(&self.cx.geometry, 0, read));
+                .flat_map(|&read| blocks_of(&self.cx.geometry, GroupId(0), read));
             let sums = blocks.map(|(name, ..)| {
-                let is_wrong = wrong.contains(&(name.column, name.block));
+                let is_wrong = wrong.contains(&(name.column.0, name.block));
                 sum_of(name) + u32::from(is_wrong)
             });
             let sums: Vec<u32> = sums.collect();
@@ -217,20 +222,20 @@ mod tests {
             match self.verify(wrong) {
                 Verified::Blocks(blocks, bad) => {
                     assert_eq!(blocks, compared);
-                    let names = bad.iter().map(|bad| (bad.name.column, bad.name.block));
+                    let names = bad.iter().map(|bad| (bad.name.column.0, bad.name.block));
                     names.collect()
                 }
                 Verified::Again => panic!("it is known"),
             }
         }
 
-        fn log(&mut self, column: u16, at: u32, bytes: Bytes, sum: u32) {
+        fn log(&mut self, column: Column, at: u32, bytes: Bytes, sum: u32) {
             let pool = self.cx.geometry.regions().unwrap().pool;
             let name = block(column, at);
             let logged = Logged {
                 bytes,
-                entry: Entry::new(pool, name, sum, 10),
-                sequence: 10,
+                entry: Entry::new(pool, name, sum, Sequence(10)),
+                sequence: Sequence(10),
             };
             self.overlay.insert(name, logged);
         }
@@ -266,19 +271,19 @@ mod tests {
 
     #[test]
     fn what_was_written_is_right() {
-        let lab = Lab::new(&[(1, 4, 4), (3, 6, 1)]);
+        let lab = Lab::new(&[(Column(1), 4, 4), (Column(3), 6, 1)]);
         assert_eq!(lab.bad(&[], 5), []);
     }
 
     #[test]
     fn under_the_lock_what_differs_is_bad() {
-        let lab = Lab::new(&[(1, 4, 4), (3, 6, 1)]);
+        let lab = Lab::new(&[(Column(1), 4, 4), (Column(3), 6, 1)]);
         assert_eq!(lab.bad(&[(1, 5), (3, 6)], 5), [(1, 5), (3, 6)]);
     }
 
     #[test]
     fn without_the_lock_what_differs_is_read_again() {
-        let mut lab = Lab::new(&[(1, 4, 4)]);
+        let mut lab = Lab::new(&[(Column(1), 4, 4)]);
         lab.op.lock = Lock::None;
         assert_eq!(lab.bad(&[], 4), []);
         assert_eq!(lab.verify(&[(1, 5)]), Verified::Again);
@@ -286,65 +291,70 @@ mod tests {
 
     #[test]
     fn a_page_that_was_dropped_is_read_again() {
-        let mut lab = Lab::new(&[(1, 4, 4)]);
+        let mut lab = Lab::new(&[(Column(1), 4, 4)]);
         lab.pages = PageCache::new(64);
         assert_eq!(lab.verify(&[]), Verified::Again);
     }
 
     #[test]
     fn a_block_that_is_in_place_before_its_entry_is_compared_with_what_is_logged() {
-        let mut lab = Lab::new(&[(1, 4, 4)]);
-        lab.log(1, 5, Bytes::InPlace, 7);
+        let mut lab = Lab::new(&[(Column(1), 4, 4)]);
+        lab.log(Column(1), 5, Bytes::InPlace, 7);
         assert_eq!(lab.bad(&[], 4), [(1, 5)], "what was there before");
-        let name = block(1, 5);
-        lab.log(1, 5, Bytes::InPlace, sum_of(name));
+        let name = block(Column(1), 5);
+        lab.log(Column(1), 5, Bytes::InPlace, sum_of(name));
         assert_eq!(lab.bad(&[], 4), []);
     }
 
     #[test]
     fn a_block_that_is_logged_and_not_in_place_is_compared_with_its_page() {
-        let mut lab = Lab::new(&[(1, 4, 4)]);
-        lab.log(1, 5, Bytes::Memory(slice()), 7);
+        let mut lab = Lab::new(&[(Column(1), 4, 4)]);
+        lab.log(Column(1), 5, Bytes::Memory(slice()), 7);
         assert_eq!(lab.bad(&[], 4), []);
     }
 
     #[test]
     fn without_the_lock_a_block_that_was_logged_is_read_again() {
-        let mut lab = Lab::new(&[(1, 4, 4)]);
+        let mut lab = Lab::new(&[(Column(1), 4, 4)]);
         lab.op.lock = Lock::None;
         for bytes in [Bytes::Memory(slice()), Bytes::Nowhere] {
-            lab.log(1, 5, bytes, 7);
+            lab.log(Column(1), 5, bytes, 7);
             assert_eq!(lab.verify(&[]), Verified::Again, "{bytes:?}");
         }
-        lab.log(1, 5, Bytes::InPlace, sum_of(block(1, 5)));
+        lab.log(Column(1), 5, Bytes::InPlace, sum_of(block(Column(1), 5)));
         assert_eq!(lab.bad(&[], 4), [], "its place has what is logged");
     }
 
     #[test]
     fn a_block_whose_read_has_failed_is_not_compared() {
-        let mut lab = Lab::new(&[(1, 4, 4)]);
+        let mut lab = Lab::new(&[(Column(1), 4, 4)]);
         lab.op.task = Task::Scrub;
         lab.op.owner = Owner::Job(JobId(1));
-        lab.op.found.bad.insert((1, 5));
+        lab.op.found.bad.insert((Column(1), 5));
         assert_eq!(lab.bad(&[(1, 5), (1, 6)], 4), [(1, 6)]);
     }
 
     #[test]
     fn without_the_lock_a_stripe_that_was_vacated_is_read_again() {
-        let mut lab = Lab::new(&[(1, 4, 4)]);
-        lab.overlay.zero(0, 1..2, 11, std::iter::empty());
+        let mut lab = Lab::new(&[(Column(1), 4, 4)]);
+        lab.overlay.zero(
+            GroupId(0),
+            StripeId::range(1..2),
+            Sequence(11),
+            std::iter::empty(),
+        );
         assert_eq!(lab.bad(&[], 4), [], "with it nothing has changed");
         lab.op.lock = Lock::None;
         assert_eq!(lab.verify(&[]), Verified::Again);
         for at in 4..8 {
-            lab.log(1, at, Bytes::InPlace, sum_of(block(1, at)));
+            lab.log(Column(1), at, Bytes::InPlace, sum_of(block(Column(1), at)));
         }
         assert_eq!(lab.bad(&[], 4), [], "its new blocks are logged");
     }
 
     #[test]
     fn neighbours_on_a_drive_are_reported_together() {
-        let mut lab = Lab::new(&[(1, 4, 4), (2, 4, 4)]);
+        let mut lab = Lab::new(&[(Column(1), 4, 4), (Column(2), 4, 4)]);
         let wrong = [(1, 4), (1, 6), (1, 7), (2, 4)];
         let reported = lab.reported(&wrong, &KnownLosses::default());
         assert_eq!(reported, [(1, 4, 1), (1, 6, 2), (2, 4, 1)]);
@@ -352,12 +362,16 @@ mod tests {
 
     #[test]
     fn what_is_known_to_be_lost_is_not_reported_again_nor_what_lies_beside_it() {
-        let mut lab = Lab::new(&[(1, 4, 4), (2, 4, 4)]);
+        let mut lab = Lab::new(&[(Column(1), 4, 4), (Column(2), 4, 4)]);
         let slot = lab.cx.geometry.code().data_slots().next().unwrap();
-        let first = lab.cx.geometry.data_block(1, slot, BLOCK_BYTES).unwrap();
+        let first = lab
+            .cx
+            .geometry
+            .data_block(DataStripe(1), slot, BLOCK_BYTES)
+            .unwrap();
         let mut losses = KnownLosses::default();
         losses.know(&[LostRange {
-            group: 0,
+            group: GroupId(0),
             first,
             blocks: 1,
         }]);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use block::{Fault, Outcome, RequestKind, Seat};
-use format::{Form, VolumeId};
+use format::{Column, Form, Generation, GroupId, Sequence, StripeId, VolumeId};
 use layout::Cell;
 
 use crate::Geometry;
@@ -295,7 +295,7 @@ pub enum Command {
         /// The seat that the successor had before.
         with: Seat,
         /// The columns (group, column) of this lane that the successor has; `None`: all columns of the old drive.
-        filled: Option<BTreeSet<(u64, u16)>>,
+        filled: Option<BTreeSet<(GroupId, Column)>>,
     },
     /// The seat's drive is slow: read it only if no other drive can supply the data.
     Suspect(Seat),
@@ -305,7 +305,7 @@ pub enum Command {
     /// (`Lane::extents`).
     ReadPages {
         /// Which group.
-        group: u64,
+        group: GroupId,
         /// Range in its data.
         bytes: Range<u64>,
     },
@@ -329,45 +329,45 @@ pub enum Command {
     /// the code can do without them.
     Fill {
         /// Which group.
-        group: u64,
+        group: GroupId,
         /// Which of its columns.
-        column: u16,
+        column: Column,
         /// The cell to fill.
         target: Cell,
         /// Columns not to read, if possible.
-        avoid: Vec<u16>,
+        avoid: Vec<Column>,
         /// The target has everything of the column that was logged before this batch.
-        holds: Option<u64>,
+        holds: Option<Sequence>,
     },
     /// The record that makes `cell` the column's home is durable; at opening, it was before.
     Settle {
         /// Which group.
-        group: u64,
+        group: GroupId,
         /// Which of its columns.
-        column: u16,
+        column: Column,
         /// Where it is now.
         cell: Cell,
     },
     /// Abandon a fill: write nothing more to its target.
     Abandon {
         /// Which group.
-        group: u64,
+        group: GroupId,
         /// Which of its columns.
-        column: u16,
+        column: Column,
     },
     /// A fill takes no further step while a more urgent one uses one of its drives, or goes on.
     Yield {
         /// Which group.
-        group: u64,
+        group: GroupId,
         /// Which of its columns.
-        column: u16,
+        column: Column,
         /// It takes no further step.
         yields: bool,
     },
     /// Make the whole group read as zeros, parity included.
     Zero {
         /// Which group.
-        group: u64,
+        group: GroupId,
     },
     /// These groups of volumes (first and count) were never written: they read as zeros, whatever drives hold. Writes
     /// to them wait for `Initialized`.
@@ -379,19 +379,19 @@ pub enum Command {
     /// When a part of the first group has been written, report it: the groups behind them will soon be written.
     Initialized {
         /// Which groups, also of other lanes.
-        groups: Range<u64>,
+        groups: Range<GroupId>,
         /// How it ended.
         outcome: Outcome,
     },
     /// Compute the group's parity again from its data (after a stop that was not clean, in a pool without a journal).
     Resync {
         /// Which group.
-        group: u64,
+        group: GroupId,
     },
     /// Before the first request: begin an empty journal (`fresh`), or read the existing one.
     Recover {
         /// The pool's generation.
-        incarnation: u64,
+        incarnation: Generation,
         /// Nothing has ever been logged.
         fresh: bool,
         /// Seats that are out and whose drives have no part of the journal that counts.
@@ -423,9 +423,9 @@ pub enum Command {
     /// Give stripes of the group this form, where they are and as far as they can be converted now, and count them.
     Convert {
         /// Which group.
-        group: u64,
+        group: GroupId,
         /// Which of its stripes.
-        stripes: Range<u64>,
+        stripes: Range<StripeId>,
         /// The form; `None`: they are only counted.
         to: Option<Form>,
         /// Stripes that are converted at most.
@@ -435,17 +435,17 @@ pub enum Command {
     /// `Shutdown`.
     StopConverting {
         /// Which group; `None`: all.
-        group: Option<u64>,
+        group: Option<GroupId>,
     },
     /// Read the whole group, compare it with its checksums, and repair what is wrong.
     Scrub {
         /// Which group.
-        group: u64,
+        group: GroupId,
     },
     /// Take no more steps of this scrub; it ends with [`Event::Scrubbed`] and [`Fault::Shutdown`].
     AbandonScrub {
         /// Which group.
-        group: u64,
+        group: GroupId,
     },
 }
 
@@ -557,9 +557,9 @@ pub enum Event {
     /// A fill has covered more bytes of its column: they are at the target, though not durable yet.
     FillStepped {
         /// Which group.
-        group: u64,
+        group: GroupId,
         /// Which column.
-        column: u16,
+        column: Column,
         /// In this step.
         bytes: u64,
         /// Bytes that were read for it.
@@ -578,16 +578,16 @@ pub enum Event {
     /// read are not needed for it any more.
     Copied {
         /// Which group.
-        group: u64,
+        group: GroupId,
         /// Which column.
-        column: u16,
+        column: Column,
     },
     /// The target holds the column, and has been flushed.
     Filled {
         /// Which group.
-        group: u64,
+        group: GroupId,
         /// Which column.
-        column: u16,
+        column: Column,
         /// Where.
         target: Cell,
         /// Bytes that were written there; the target had the rest already, or the rest is zeros.
@@ -596,9 +596,9 @@ pub enum Event {
     /// The fill could not be done: the drive failed, or the data is lost.
     FillFailed {
         /// Which group.
-        group: u64,
+        group: GroupId,
         /// Which column.
-        column: u16,
+        column: Column,
         /// Where it should have gone.
         target: Cell,
         /// Why.
@@ -607,16 +607,16 @@ pub enum Event {
     /// No operation that uses the column's old place is in flight.
     Settled {
         /// Which group.
-        group: u64,
+        group: GroupId,
         /// Which column.
-        column: u16,
+        column: Column,
     },
     /// A returned drive holds part of a column, and these blocks of the rest cannot be recovered.
     BlocksUnrecovered {
         /// Which group.
-        group: u64,
+        group: GroupId,
         /// Which of its columns.
-        column: u16,
+        column: Column,
         /// How many blocks.
         blocks: u64,
     },
@@ -630,7 +630,7 @@ pub enum Event {
     /// The group reads as zeros.
     Zeroed {
         /// Which group.
-        group: u64,
+        group: GroupId,
         /// How it ended.
         outcome: Outcome,
     },
@@ -638,12 +638,12 @@ pub enum Event {
     /// of a marked group has been written, so the groups behind it will soon be.
     WantsInitialized {
         /// Which group.
-        group: u64,
+        group: GroupId,
     },
     /// The group's parity agrees with its data.
     Resynced {
         /// Which group.
-        group: u64,
+        group: GroupId,
         /// How it ended.
         outcome: Outcome,
     },
@@ -677,7 +677,7 @@ pub enum Event {
     /// The group has been scrubbed.
     Scrubbed {
         /// Which group.
-        group: u64,
+        group: GroupId,
         /// Blocks read.
         blocks: u64,
         /// How many of them were wrong.
@@ -692,9 +692,9 @@ pub enum Event {
     /// Stripes of the group have been counted, and converted as far as they could be.
     Converted {
         /// Which group.
-        group: u64,
+        group: GroupId,
         /// Which of its stripes.
-        stripes: Range<u64>,
+        stripes: Range<StripeId>,
         /// Their forms.
         forms: FormCounts,
         /// How it ended.
@@ -702,7 +702,7 @@ pub enum Event {
     },
     /// In elastic pools: a checkpoint has put blocks of these groups in place, or made them unwritten. Stripes may count
     /// that did not, and stripes may be converted that could not be.
-    GroupsChanged(Vec<u64>),
+    GroupsChanged(Vec<GroupId>),
     /// Data that can neither be read nor reconstructed, and was not known to be so.
     BlocksLost(LostRange),
     /// Data that was lost has been written again, or was found to be right.
@@ -716,16 +716,16 @@ pub enum Event {
         /// How many blocks.
         blocks: u64,
         /// Which group.
-        group: u64,
+        group: GroupId,
         /// Which of its columns.
-        column: u16,
+        column: Column,
     },
     /// Blocks of a stripe that were bad have been reconstructed and written again.
     Repaired {
         /// Which group.
-        group: u64,
+        group: GroupId,
         /// Which stripe of the group.
-        stripe: u64,
+        stripe: StripeId,
         /// How many blocks.
         blocks: u64,
     },
@@ -734,9 +734,9 @@ pub enum Event {
         /// Whose drive.
         seat: Seat,
         /// Which group.
-        group: u64,
+        group: GroupId,
         /// Which of its columns.
-        column: u16,
+        column: Column,
         /// The copy failed its own check; else it was intact, and older than the others.
         damaged: bool,
     },
@@ -752,9 +752,9 @@ pub enum Event {
     /// No copy of a page of checksums is intact: its blocks are reconstructed.
     PageLost {
         /// Which group.
-        group: u64,
+        group: GroupId,
         /// Which of its columns.
-        column: u16,
+        column: Column,
     },
     /// The lane lacks room on drives that know their use, or will soon.
     WantsRoom {
@@ -770,7 +770,7 @@ pub enum Event {
     /// A page read from a drive that is in has blocks with unknown checksums. They can be reconstructed.
     BlocksUnknown {
         /// Which group.
-        group: u64,
+        group: GroupId,
     },
     /// Drives that cannot be spared refuse what the lane must write or flush. The lane tries again after waits that
     /// grow to seconds; requests end with the drives' error. Reported once, not for each try.
@@ -788,9 +788,9 @@ pub enum Event {
     /// A stripe could not be read or written: more is lost than the code survives.
     StripeLost {
         /// Which group.
-        group: u64,
+        group: GroupId,
         /// Which stripe of the group.
-        stripe: u64,
+        stripe: StripeId,
         /// The kind of request.
         kind: RequestKind,
     },

@@ -13,7 +13,7 @@
 
 use block::BLOCK_BYTES;
 use erasure::{Code, ElementSet};
-use format::Form;
+use format::{Column, Form, StripeId};
 
 use super::sub_stripe::{Operand, SubStripePlans, translate};
 use super::{Kind, Plan, Scratch, Stripe};
@@ -23,7 +23,7 @@ use crate::action::{ComputeStep, Slice};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Row {
     /// Which stripe of the group.
-    pub stripe: u64,
+    pub stripe: StripeId,
     /// The form of the stripe, which decides where its elements are.
     pub form: Form,
     /// First byte of the block in each element.
@@ -38,7 +38,7 @@ pub struct Trial {
     /// Slots that are trusted: they were read, and match their checksums.
     pub believed: ElementSet,
     /// Columns of the group that are not trusted.
-    pub doubted: Vec<u16>,
+    pub doubted: Vec<Column>,
     /// Every parity, and every other slot that is not trusted, computed from the trusted slots.
     pub results: Vec<(usize, Slice)>,
 }
@@ -95,6 +95,7 @@ pub fn plan_arbitrate(
             stripe.fetch(&mut plan, slot, range, old[slot]);
         }
         for doubted in subsets(columns, doubted) {
+            let doubted: Vec<Column> = doubted.into_iter().map(Column).collect();
             let believes = |slot: &usize| !doubted.contains(&stripe.place(*slot).0);
             let believed: ElementSet = readable.iter().filter(believes).collect();
             let steps = &mut plan.steps;

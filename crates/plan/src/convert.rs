@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use block::BLOCK_BYTES;
 use erasure::ElementSet;
 use format::seeded::{self, SeededFault};
-use format::{BlockName, Form};
+use format::{BlockName, Column, Form, StripeId};
 
 use super::fill::{Chunk, Run};
 use super::sub_stripe::SubStripePlans;
@@ -22,11 +22,11 @@ struct Converted<'a> {
 }
 
 impl Blocks for Converted<'_> {
-    fn form(&self, _stripe: u64) -> Form {
+    fn form(&self, _stripe: StripeId) -> Form {
         self.to
     }
 
-    fn state(&self, stripe: u64, column: u16, block: u64) -> BlockState {
+    fn state(&self, stripe: StripeId, column: Column, block: u64) -> BlockState {
         self.blocks.state(stripe, column, block)
     }
 
@@ -43,7 +43,7 @@ impl Blocks for Converted<'_> {
 pub fn plan_convert(
     plans: &mut SubStripePlans,
     first: Stripe<'_>,
-    stripes: &[u64],
+    stripes: &[StripeId],
     to: Form,
     scratch: Scratch,
 ) -> Result<Plan, Lost> {
@@ -59,7 +59,7 @@ pub fn plan_convert(
     };
     let code = first.code();
     let data: ElementSet = code.data_slots().collect();
-    let mut run = Run::new(first, 0..0);
+    let mut run = Run::new(first, StripeId::range(0..0));
     let mut writes = Vec::new();
     // A copy has the memory of its data.
     let mut copies: BTreeMap<Chunk, Chunk> = BTreeMap::new();

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use erasure::ElementSet;
+use format::{Column, StripeId};
 use layout::Cell;
 
 use super::sub_stripe::{Operand, SubStripePlans, SubStripeStep, translate};
@@ -15,20 +16,20 @@ use super::{Absent, BlockState, Kind, Lost, Plan, Scratch, Stripe, Transfer, run
 use crate::action::{ComputeStep, IoKind, Slice};
 
 /// A chunk of a group: column and chunk number in the column's cell.
-pub(super) type Chunk = (u16, u64);
+pub(super) type Chunk = (Column, u64);
 
 /// Part of one element of one stripe.
-type Part = (u64, usize, u64, u64);
+type Part = (StripeId, usize, u64, u64);
 
 /// A run of stripes and the operations in each, before memory is laid out.
 pub(super) struct Run<'a> {
     first: Stripe<'a>,
-    stripes: Range<u64>,
+    stripes: Range<StripeId>,
     /// Stripe, slot, first and last byte of each read.
     reads: Vec<Part>,
     /// Chunks that need memory.
     chunks: BTreeSet<Chunk>,
-    steps: Vec<(u64, u64, u64, Vec<SubStripeStep>)>,
+    steps: Vec<(StripeId, u64, u64, Vec<SubStripeStep>)>,
     temporaries: usize,
     /// Parts that are reconstructed into the chunks' memory.
     recovered: Vec<Part>,
@@ -37,7 +38,7 @@ pub(super) struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    pub(super) fn new(first: Stripe<'a>, stripes: Range<u64>) -> Self {
+    pub(super) fn new(first: Stripe<'a>, stripes: Range<StripeId>) -> Self {
         Self {
             first,
             stripes,
@@ -52,7 +53,7 @@ impl<'a> Run<'a> {
 
     fn stripes(&self) -> impl Iterator<Item = Stripe<'a>> + use<'a> {
         let first = self.first;
-        self.stripes.clone().map(move |stripe| first.at(stripe))
+        StripeId::each(self.stripes.clone()).map(move |stripe| first.at(stripe))
     }
 
     pub(super) fn chunk(stripe: &Stripe<'_>, slot: usize) -> Chunk {
@@ -215,9 +216,9 @@ impl<'a> Run<'a> {
 pub fn plan_fill(
     plans: &mut SubStripePlans,
     first: Stripe<'_>,
-    stripes: Range<u64>,
-    (column, target): (u16, Cell),
-    avoid: &[u16],
+    stripes: Range<StripeId>,
+    (column, target): (Column, Cell),
+    avoid: &[Column],
     scratch: Scratch,
 ) -> Result<Plan, Lost> {
     let chunk_bytes = first.geometry.chunk_bytes();
@@ -306,7 +307,7 @@ pub fn plan_fill(
 pub fn plan_scrub(
     plans: &mut SubStripePlans,
     first: Stripe<'_>,
-    stripes: Range<u64>,
+    stripes: Range<StripeId>,
     scratch: Scratch,
 ) -> Plan {
     let chunk_bytes = first.geometry.chunk_bytes();
@@ -355,7 +356,7 @@ pub fn plan_scrub(
 pub fn plan_resync(
     plans: &mut SubStripePlans,
     first: Stripe<'_>,
-    stripes: Range<u64>,
+    stripes: Range<StripeId>,
     scratch: Scratch,
 ) -> Result<Plan, Lost> {
     let chunk_bytes = first.geometry.chunk_bytes();
@@ -396,7 +397,7 @@ pub fn plan_resync(
 pub fn plan_zero(
     plans: &mut SubStripePlans,
     first: Stripe<'_>,
-    stripes: Range<u64>,
+    stripes: Range<StripeId>,
 ) -> Result<Plan, Lost> {
     let run = Run::new(first, stripes);
     let mut writes = Vec::new();

@@ -16,9 +16,11 @@ use std::sync::Arc;
 use block::{BLOCK_BYTES, Hint, Request, Seat};
 use erasure::{Code, Element};
 use format::seeded::{self, SeededFault};
-use format::{BlockName, Form, PAGE_BYTES, VolumeId, pages_per_cell};
+use format::{
+    BlockName, Column, DataStripe, Form, GroupId, PAGE_BYTES, StripeId, VolumeId, pages_per_cell,
+};
 use layout::bloated::Planes;
-use layout::{Cell, Layout};
+use layout::{Cell, Layout, Role};
 use uuid::Uuid;
 
 use crate::action::FILL_STEP_BYTES;
@@ -146,7 +148,7 @@ impl Hint for GeometryError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupRequest {
     /// Which group.
-    pub group: u64,
+    pub group: GroupId,
     /// The request; its offset is in bytes of the group's data.
     pub request: Request,
     /// Where the request's bytes begin in its buffer (a router cuts requests at group ends).
@@ -363,8 +365,8 @@ impl Geometry {
     /// # Panics
     /// When the cell has 2^32 blocks or more.
     #[must_use]
-    pub fn map_name(&self, group: u64, column: u16, data: u64) -> BlockName {
-        let block = self.cell_bytes() / BLOCK_BYTES + data;
+    pub fn map_name(&self, group: GroupId, column: Column, data: DataStripe) -> BlockName {
+        let block = self.cell_bytes() / BLOCK_BYTES + data.0;
         BlockName {
             group,
             column,
@@ -380,10 +382,10 @@ impl Geometry {
 
     /// All blocks of some stripes: data, parity, and copies, whatever their form is.
     #[must_use]
-    pub fn blocks_of_stripes(&self, group: u64, stripes: Range<u64>) -> Vec<BlockName> {
-        let stripes = stripes.start..stripes.end.min(self.stripes_per_group);
+    pub fn blocks_of_stripes(&self, group: GroupId, stripes: Range<StripeId>) -> Vec<BlockName> {
+        let stripes = stripes.start..stripes.end.min(StripeId(self.stripes_per_group));
         let mut names = Vec::new();
-        for stripe in stripes {
+        for stripe in StripeId::each(stripes) {
             let places = self.places_of_stripe(group, stripe);
             names.extend(places.flat_map(|place| self.blocks_at(group, place)));
         }
@@ -393,9 +395,9 @@ impl Geometry {
     /// Column and chunk of every place of a stripe: those of its elements in each form.
     pub fn places_of_stripe(
         &self,
-        group: u64,
-        stripe: u64,
-    ) -> impl Iterator<Item = (u16, u64)> + '_ {
+        group: GroupId,
+        stripe: StripeId,
+    ) -> impl Iterator<Item = (Column, u64)> + '_ {
         { self.forms().iter() }.flat_map(move |&form| {
             let data = self.code.data().len();
             // Data is at the same place in both forms.
@@ -411,8 +413,8 @@ impl Geometry {
     /// The blocks of a stripe that only this form keeps: its parity, or its copies.
     pub fn blocks_only_of(
         &self,
-        group: u64,
-        stripe: u64,
+        group: GroupId,
+        stripe: StripeId,
         form: Form,
     ) -> impl Iterator<Item = BlockName> + '_ {
         let slots = self.code_of(form).parity_slots();
@@ -422,8 +424,8 @@ impl Geometry {
     /// The blocks of a chunk.
     fn blocks_at(
         &self,
-        group: u64,
-        (column, chunk): (u16, u64),
+        group: GroupId,
+        (column, chunk): (Column, u64),
     ) -> impl Iterator<Item = BlockName> + use<> {
         let per_chunk = self.chunk_bytes / BLOCK_BYTES;
         (chunk * per_chunk..(chunk + 1) * per_chunk).map(move |block| BlockName {
@@ -443,18 +445,18 @@ impl Geometry {
     /// # Panics
     /// When it is part of none.
     #[must_use]
-    pub fn stripe_of(&self, name: BlockName) -> u64 {
+    pub fn stripe_of(&self, name: BlockName) -> StripeId {
         let per_chunk = self.chunk_bytes / BLOCK_BYTES;
         let chunk = u64::from(name.block) / per_chunk;
         let place = (name.column, chunk);
-        let is_in = |&stripe: &u64| {
+        let is_in = |&stripe: &StripeId| {
             self.places_of_stripe(name.group, stripe)
                 .any(|at| at == place)
         };
         // Most layouts have a stripe's elements at one height in all cells.
         let likely = chunk % self.chunks_per_plane() / u64::from(self.code.rows());
-        let mut stripes = std::iter::once(likely).chain(0..self.stripes_per_group);
-        let found = stripes.find(is_in);
+        let stripes = std::iter::once(likely).chain(0..self.stripes_per_group);
+        let found = stripes.map(StripeId).find(is_in);
         found.expect("what was logged is part of a stripe")
     }
 
@@ -591,12 +593,12 @@ impl Geometry {
 
     /// The pages beside a cell that holds `column`, in their order on the drive: column and number of each.
     #[must_use]
-    pub fn pages_beside(&self, column: u16) -> Vec<(u16, u32)> {
+    pub fn pages_beside(&self, column: Column) -> Vec<(Column, u32)> {
         let (pages, copies) = (self.pages_per_cell(), self.page_copies());
         let columns = u64::from(self.layout.columns());
         let before = |distance: u64| {
-            let before = (u64::from(column) + columns * copies - distance) % columns;
-            u16::try_from(before).expect("below the number of columns")
+            let before = (u64::from(column.0) + columns * copies - distance) % columns;
+            Column(u16::try_from(before).expect("below the number of columns"))
         };
         let index = |index: u64| u32::try_from(index).expect("few pages");
         let interleaved = self
@@ -666,6 +668,31 @@ impl Geometry {
         self.code().columns() == self.layout().columns()
     }
 
+    /// The columns of a group, in ascending order.
+    pub fn columns(&self) -> impl DoubleEndedIterator<Item = Column> + Clone + use<> {
+        Column::each(Column(0)..Column(self.layout.columns()))
+    }
+
+    /// The column whose home is a cell.
+    #[must_use]
+    pub fn column_at(&self, cell: Cell) -> Option<(GroupId, Column)> {
+        if cell.seat.0 >= self.layout.drives() {
+            return None;
+        }
+        match self.layout.role(cell) {
+            Role::Column { group, column } if group < self.groups() => {
+                Some((GroupId(group), Column(column)))
+            }
+            Role::Column { .. } | Role::Spare { .. } | Role::Unused => None,
+        }
+    }
+
+    /// The cell where the layout has a column: its home.
+    #[must_use]
+    pub fn home(&self, group: GroupId, column: Column) -> Cell {
+        self.layout.cell(group.0, column.0)
+    }
+
     /// Stripes in a group, the free ones too.
     #[must_use]
     pub const fn stripes_per_group(&self) -> u64 {
@@ -686,34 +713,40 @@ impl Geometry {
 
     /// The lane that serves a group.
     #[must_use]
-    pub fn lane_of(&self, group: u64) -> u16 {
-        u16::try_from(group % u64::from(self.lanes)).expect("a remainder of a u16")
+    pub fn lane_of(&self, group: GroupId) -> u16 {
+        u16::try_from(group.0 % u64::from(self.lanes)).expect("a remainder of a u16")
     }
 
     /// Column of the group and chunk of that column's cell where an element of a stripe in this form lies. Data has the
     /// same slots and places in both forms.
     #[must_use]
-    pub fn place(&self, group: u64, stripe: u64, form: Form, slot: usize) -> (u16, u64) {
-        let number = group * self.stripes_per_group + stripe;
+    pub fn place(
+        &self,
+        group: GroupId,
+        stripe: StripeId,
+        form: Form,
+        slot: usize,
+    ) -> (Column, u64) {
+        let number = group.0 * self.stripes_per_group + stripe.0;
         let narrow =
             |value: usize| u16::try_from(value).expect("stripes have fewer than 2^16 units");
         match form {
             Form::Parity => {
                 let element = self.element(slot);
-                let place = self.layout.place(number, stripe, element.column);
+                let place = self.layout.place(number, stripe.0, element.column);
                 let chunk = place.slot * u64::from(self.code.rows()) + u64::from(element.row);
-                (place.column, chunk)
+                (Column(place.column), chunk)
             }
             Form::Copies => {
                 let data = self.code.data().len();
                 let (copy, unit) = (narrow(slot / data), narrow(slot % data));
                 let planes = Planes::new(&*self.layout, self.code.columns(), self.code.tolerance());
                 let place = match seeded::is(SeededFault::CopyBesideData) {
-                    true => planes.copy_place(number, stripe, unit, 0),
-                    false => planes.copy_place(number, stripe, unit, copy),
+                    true => planes.copy_place(number, stripe.0, unit, 0),
+                    false => planes.copy_place(number, stripe.0, unit, copy),
                 };
                 let before = u64::from(copy) * self.chunks_per_plane();
-                (place.column, before + place.slot)
+                (Column(place.column), before + place.slot)
             }
         }
     }
@@ -737,20 +770,20 @@ impl Geometry {
 
     /// Number of the block at byte `low` of a data element, in the group's data, of a stripe of that data; `None` for parity.
     #[must_use]
-    pub fn data_block(&self, stripe: u64, slot: usize, low: u64) -> Option<u64> {
+    pub fn data_block(&self, data: DataStripe, slot: usize, low: u64) -> Option<u64> {
         let index = self.code.data_slots().position(|other| other == slot)?;
-        let at = stripe * self.stripe_data_bytes() + index as u64 * self.chunk_bytes + low;
+        let at = data.0 * self.stripe_data_bytes() + index as u64 * self.chunk_bytes + low;
         Some(at / BLOCK_BYTES)
     }
 
     /// The stripes of the group's data that `request` touches, each with the segments of the request in it. In pools
     /// with free stripes the group's map gives the place of each stripe.
-    pub fn stripes(&self, request: &GroupRequest) -> Vec<(u64, Vec<Segment>)> {
-        let mut stripes: Vec<(u64, Vec<Segment>)> = Vec::new();
+    pub fn stripes(&self, request: &GroupRequest) -> Vec<(DataStripe, Vec<Segment>)> {
+        let mut stripes: Vec<(DataStripe, Vec<Segment>)> = Vec::new();
         let end = request.request.offset + request.request.length;
         let mut offset = request.request.offset;
         while offset < end {
-            let stripe = offset / self.stripe_data_bytes();
+            let stripe = DataStripe(offset / self.stripe_data_bytes());
             let in_stripe = offset % self.stripe_data_bytes();
             let element = in_stripe / self.chunk_bytes;
             let low = in_stripe % self.chunk_bytes;

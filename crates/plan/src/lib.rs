@@ -42,7 +42,7 @@ use std::ops::Range;
 
 use block::{BLOCK_BYTES, Seat};
 use erasure::{Code, ElementSet};
-use format::Form;
+use format::{Column, Form, GroupId, StripeId};
 
 pub use action::{
     Action, BufferId, Command, Compute, ComputeId, ComputeStep, Computed, DEADLINE, Event,
@@ -57,7 +57,7 @@ pub use losses::{Losses, LostRange};
 use lost::lost_data;
 pub use read::{Piece, plan_read};
 pub use sub_stripe::{Operand, Preference, SubStripePlan, SubStripePlans, SubStripeStep};
-use view::Column;
+use view::ColumnState;
 pub use write::{AssessedRow, Source, assess_lost, plan_repair, plan_write};
 
 /// The kind of a plan.
@@ -101,7 +101,7 @@ pub struct Transfer {
     /// Whose drive.
     pub seat: Seat,
     /// Column of the group that it belongs to.
-    pub column: u16,
+    pub column: Column,
     /// Read, write or zeroes.
     pub kind: IoKind,
     /// First byte on the drive.
@@ -164,7 +164,7 @@ pub struct Plan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recovered {
     /// Which column of the group.
-    pub column: u16,
+    pub column: Column,
     /// First byte in the column's cell.
     pub offset: u64,
     /// The row of its first block; the others follow.
@@ -177,7 +177,7 @@ pub struct Recovered {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Absent {
     /// Which column of the group.
-    pub column: u16,
+    pub column: Column,
     /// First byte in the column's cell.
     pub offset: u64,
     /// Number of bytes.
@@ -202,20 +202,20 @@ pub enum BlockState {
 /// The state of the blocks of a group.
 pub trait Blocks: fmt::Debug {
     /// The form of a stripe.
-    fn form(&self, stripe: u64) -> Form;
+    fn form(&self, stripe: StripeId) -> Form;
 
     /// State of block `block` of the column's cell, which belongs to `stripe`.
-    fn state(&self, stripe: u64, column: u16, block: u64) -> BlockState;
+    fn state(&self, stripe: StripeId, column: Column, block: u64) -> BlockState;
 
     /// Whether the cell that is being filled with the column has the block already.
-    fn is_held(&self, _column: u16, _block: u64) -> bool {
+    fn is_held(&self, _column: Column, _block: u64) -> bool {
         false
     }
 
     /// Whether the cell that is being filled may have the block: its own entry is the same, which is no proof that the
     /// block was written. The checksum is compared when the block is read. Such a block is used if no other drive has
     /// it.
-    fn may_be_held(&self, _column: u16, _block: u64) -> bool {
+    fn may_be_held(&self, _column: Column, _block: u64) -> bool {
         false
     }
 
@@ -241,11 +241,11 @@ pub trait Blocks: fmt::Debug {
 pub struct AllOnDrive;
 
 impl Blocks for AllOnDrive {
-    fn form(&self, _stripe: u64) -> Form {
+    fn form(&self, _stripe: StripeId) -> Form {
         Form::Parity
     }
 
-    fn state(&self, _stripe: u64, _column: u16, _block: u64) -> BlockState {
+    fn state(&self, _stripe: StripeId, _column: Column, _block: u64) -> BlockState {
         BlockState::OnDrive
     }
 
@@ -264,20 +264,20 @@ pub struct Stripe<'a> {
     /// Code, layout and sizes.
     pub geometry: &'a Geometry,
     /// Which group.
-    pub group: u64,
+    pub group: GroupId,
     /// Which of its stripes.
-    pub stripe: u64,
+    pub stripe: StripeId,
     /// The form that the stripe has.
     pub form: Form,
     /// Where the group's columns are.
-    pub columns: &'a [Column],
+    pub columns: &'a [ColumnState],
     /// Where their blocks are.
     pub blocks: &'a dyn Blocks,
 }
 
 impl<'a> Stripe<'a> {
     /// Another stripe of the group, in the form that it has.
-    pub fn at(&self, stripe: u64) -> Self {
+    pub fn at(&self, stripe: StripeId) -> Self {
         let form = self.blocks.form(stripe);
         Self {
             stripe,
@@ -292,10 +292,10 @@ impl<'a> Stripe<'a> {
     }
 
     /// Where a slot is: its column, where the column is, and the chunk of the cell.
-    fn place(&self, slot: usize) -> (u16, Column, u64) {
+    fn place(&self, slot: usize) -> (Column, ColumnState, u64) {
         let place = (self.geometry).place(self.group, self.stripe, self.form, slot);
         let (column, chunk) = place;
-        (column, self.columns[usize::from(column)], chunk)
+        (column, self.columns[column.index()], chunk)
     }
 
     /// State of the block at byte `at` of an element.
@@ -345,14 +345,14 @@ impl<'a> Stripe<'a> {
 
     /// Elements that can be read at byte `at`.
     fn readable_at(&self, at: u64) -> ElementSet {
-        if self.blocks.all_sound() && self.columns.iter().all(Column::readable) {
+        if self.blocks.all_sound() && self.columns.iter().all(ColumnState::readable) {
             return ElementSet::full(self.code().elements());
         }
         self.slots_where(|slot| self.is_readable(slot, at))
     }
 
     fn writable(&self) -> ElementSet {
-        if self.columns.iter().all(Column::writable) {
+        if self.columns.iter().all(ColumnState::writable) {
             return ElementSet::full(self.code().elements());
         }
         self.slots_where(|slot| self.place(slot).1.writable())

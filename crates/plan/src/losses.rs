@@ -13,11 +13,13 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use format::GroupId;
+
 /// Blocks of a group's data that are lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LostRange {
     /// Which group.
-    pub group: u64,
+    pub group: GroupId,
     /// First block, counted in the group's data.
     pub first: u64,
     /// Number of blocks.
@@ -28,7 +30,7 @@ pub struct LostRange {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
     /// (group, first block) → block behind the last.
-    ranges: BTreeMap<(u64, u64), u64>,
+    ranges: BTreeMap<(GroupId, u64), u64>,
 }
 
 impl Losses {
@@ -60,7 +62,11 @@ impl Losses {
     }
 
     /// The lost parts of these blocks of a group.
-    pub fn within(&self, group: u64, blocks: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
+    pub fn within(
+        &self,
+        group: GroupId,
+        blocks: Range<u64>,
+    ) -> impl Iterator<Item = Range<u64>> + '_ {
         // Only one range can begin before `blocks` and reach into it.
         let before = self.ranges.range((group, 0)..(group, blocks.start));
         let from = match before.last() {
@@ -76,12 +82,12 @@ impl Losses {
 
     /// Whether any of these blocks of a group is lost.
     #[must_use]
-    pub fn touch(&self, group: u64, blocks: Range<u64>) -> bool {
+    pub fn touch(&self, group: GroupId, blocks: Range<u64>) -> bool {
         !self.is_empty() && self.within(group, blocks).next().is_some()
     }
 
     /// Adds blocks; returns how many of them were not lost before.
-    pub fn insert(&mut self, group: u64, blocks: Range<u64>) -> u64 {
+    pub fn insert(&mut self, group: GroupId, blocks: Range<u64>) -> u64 {
         if blocks.is_empty() {
             return 0;
         }
@@ -103,7 +109,7 @@ impl Losses {
     }
 
     /// Removes blocks; returns how many of them were lost.
-    pub fn remove(&mut self, group: u64, blocks: Range<u64>) -> u64 {
+    pub fn remove(&mut self, group: GroupId, blocks: Range<u64>) -> u64 {
         if blocks.is_empty() {
             return 0;
         }
@@ -122,12 +128,12 @@ impl Losses {
     }
 
     /// Removes all groups for which `stays` is false.
-    pub fn retain_groups(&mut self, stays: impl Fn(u64) -> bool) {
+    pub fn retain_groups(&mut self, stays: impl Fn(GroupId) -> bool) {
         self.ranges.retain(|&(group, _), _| stays(group));
     }
 
     /// Whole ranges that have a block in common with these.
-    fn overlapping(&self, group: u64, blocks: Range<u64>) -> Vec<(u64, u64)> {
+    fn overlapping(&self, group: GroupId, blocks: Range<u64>) -> Vec<(u64, u64)> {
         self.ranges
             .range((group, 0)..(group, blocks.end))
             .rev()
@@ -166,21 +172,24 @@ mod tests {
         for (a, b) in pairs().flat_map(|a| pairs().map(move |b| (a.clone(), b))) {
             for c in pairs() {
                 let (mut losses, mut set) = (Losses::default(), BTreeSet::new());
-                losses.insert(7, 0..1);
+                losses.insert(GroupId(7), 0..1);
                 for part in [a.clone(), b.clone()] {
                     let new = part.clone().filter(|&block| set.insert(block)).count();
-                    assert_eq!(losses.insert(8, part), new as u64);
+                    assert_eq!(losses.insert(GroupId(8), part), new as u64);
                 }
-                let here: Vec<u64> = losses.within(8, c.clone()).flatten().collect();
+                let here: Vec<u64> = losses.within(GroupId(8), c.clone()).flatten().collect();
                 let there: Vec<u64> = c.clone().filter(|block| set.contains(block)).collect();
                 assert_eq!(here, there);
-                assert_eq!(losses.touch(8, c.clone()), !there.is_empty());
+                assert_eq!(losses.touch(GroupId(8), c.clone()), !there.is_empty());
                 let gone = c.clone().filter(|block| set.remove(block)).count();
-                assert_eq!(losses.remove(8, c.clone()), gone as u64);
-                let left: Vec<u64> = losses.within(8, 0..BLOCKS).flatten().collect();
+                assert_eq!(losses.remove(GroupId(8), c.clone()), gone as u64);
+                let left: Vec<u64> = losses.within(GroupId(8), 0..BLOCKS).flatten().collect();
                 assert_eq!(left, set.iter().copied().collect::<Vec<_>>());
                 assert_eq!(losses.blocks(), 1 + set.len() as u64);
-                let ends: Vec<_> = losses.iter().filter(|range| range.group == 8).collect();
+                let ends: Vec<_> = losses
+                    .iter()
+                    .filter(|range| range.group == GroupId(8))
+                    .collect();
                 let apart = |pair: &[LostRange]| pair[0].first + pair[0].blocks < pair[1].first;
                 assert!(ends.windows(2).all(apart), "{ends:?}");
                 assert_eq!(losses.iter().collect::<Losses>(), losses);

@@ -15,20 +15,21 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use block::Seat;
+use format::{Column, GroupId};
 use layout::Cell;
 
 use crate::Geometry;
 
 /// Where a column is read and written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Column {
+pub struct ColumnState {
     /// The cell with the valid content of the column.
     pub source: Option<Cell>,
     /// The cell that is being filled; it gets every write too.
     pub target: Option<Cell>,
 }
 
-impl Column {
+impl ColumnState {
     /// Whether the column can be read.
     #[must_use]
     pub const fn readable(&self) -> bool {
@@ -55,18 +56,18 @@ pub struct View {
     /// Seats without a drive that answers.
     out: BTreeSet<Seat>,
     /// Columns whose place does not follow from the state of their seat.
-    entries: BTreeMap<(u64, u16), Column>,
+    entries: BTreeMap<(GroupId, Column), ColumnState>,
 }
 
 impl View {
     /// Where a column is.
     #[must_use]
-    pub fn column(&self, geometry: &Geometry, group: u64, column: u16) -> Column {
+    pub fn column(&self, geometry: &Geometry, group: GroupId, column: Column) -> ColumnState {
         if let Some(entry) = self.entries.get(&(group, column)) {
             return *entry;
         }
-        let home = geometry.layout().cell(group, column);
-        Column {
+        let home = geometry.home(group, column);
+        ColumnState {
             source: (!self.incomplete.contains(&home.seat)).then_some(home),
             target: None,
         }
@@ -74,8 +75,9 @@ impl View {
 
     /// Where all columns of a group are.
     #[must_use]
-    pub fn columns(&self, geometry: &Geometry, group: u64) -> Vec<Column> {
-        (0..geometry.layout().columns())
+    pub fn columns(&self, geometry: &Geometry, group: GroupId) -> Vec<ColumnState> {
+        geometry
+            .columns()
             .map(|column| self.column(geometry, group, column))
             .collect()
     }
@@ -83,7 +85,7 @@ impl View {
     /// Whether all columns can be read.
     #[must_use]
     pub fn is_whole(&self) -> bool {
-        self.incomplete.is_empty() && self.entries.values().all(Column::readable)
+        self.incomplete.is_empty() && self.entries.values().all(ColumnState::readable)
     }
 
     /// Whether the seat's drive is in, and all its home cells without an entry of their own are current.
@@ -130,7 +132,12 @@ impl View {
     }
 
     /// Another drive has the seat, and has these of the columns that were on the drive before it.
-    pub fn succeed(&mut self, geometry: &Geometry, seat: Seat, filled: &BTreeSet<(u64, u16)>) {
+    pub fn succeed(
+        &mut self,
+        geometry: &Geometry,
+        seat: Seat,
+        filled: &BTreeSet<(GroupId, Column)>,
+    ) {
         let here = |cell: &Cell| cell.seat == seat;
         for &(group, column) in filled {
             let now = self.column(geometry, group, column);
@@ -154,14 +161,14 @@ impl View {
         self.out.remove(&seat);
         self.incomplete.remove(&seat);
         self.entries.retain(|&(group, column), entry| {
-            let home = geometry.layout().cell(group, column);
+            let home = geometry.home(group, column);
             let elsewhere = entry.source.is_some_and(|cell| cell != home);
             home.seat != seat || elsewhere || entry.target.is_some()
         });
     }
 
     /// Groups from `first` on are given up.
-    pub fn forget_groups(&mut self, first: u64) {
+    pub fn forget_groups(&mut self, first: GroupId) {
         self.entries.retain(|&(group, _), _| group < first);
     }
 
@@ -173,16 +180,22 @@ impl View {
         };
         self.entries.retain(|&(group, column), entry| {
             let nowhere = entry.source.is_none() && entry.target.is_none();
-            !nowhere || !vacated(before.layout().cell(group, column).seat)
+            !nowhere || !vacated(before.home(group, column).seat)
         });
     }
 
     /// From now on writes go to `target` too.
-    pub fn begin_fill(&mut self, geometry: &Geometry, group: u64, column: u16, target: Cell) {
+    pub fn begin_fill(
+        &mut self,
+        geometry: &Geometry,
+        group: GroupId,
+        column: Column,
+        target: Cell,
+    ) {
         let now = self.column(geometry, group, column);
         self.entries.insert(
             (group, column),
-            Column {
+            ColumnState {
                 target: Some(target),
                 ..now
             },
@@ -190,11 +203,11 @@ impl View {
     }
 
     /// The fill was abandoned.
-    pub fn abandon_fill(&mut self, geometry: &Geometry, group: u64, column: u16) {
+    pub fn abandon_fill(&mut self, geometry: &Geometry, group: GroupId, column: Column) {
         let now = self.column(geometry, group, column);
         self.entries.insert(
             (group, column),
-            Column {
+            ColumnState {
                 target: None,
                 ..now
             },
@@ -203,17 +216,17 @@ impl View {
 
     /// The group is made blank for new use: columns that had no cell before are at home like any others, if their
     /// seat's drive has its cells.
-    pub fn begin_life(&mut self, group: u64) {
-        let keys = (group, 0)..(group + 1, 0);
+    pub fn begin_life(&mut self, group: GroupId) {
+        let keys = (group, Column(0))..(group.next(), Column(0));
         let absent = { &mut self.entries }.extract_if(keys, |_, column| !column.writable());
         absent.for_each(drop);
     }
 
     /// The column is in `cell`, and nowhere else.
-    pub fn settle(&mut self, group: u64, column: u16, cell: Cell) {
+    pub fn settle(&mut self, group: GroupId, column: Column, cell: Cell) {
         self.entries.insert(
             (group, column),
-            Column {
+            ColumnState {
                 source: Some(cell),
                 target: None,
             },

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use block::{Fault, Instant, Outcome, Seat};
-use format::{Anchor, Label, RING_HEAD_BYTES};
+use format::{Anchor, Generation, GroupId, Label, RING_HEAD_BYTES, Sequence};
 use plan::Regions;
 use uuid::Uuid;
 
@@ -20,7 +20,7 @@ const WIPE_BYTES: u64 = 1 << 20;
 pub struct Proof {
     label: Label,
     /// By lane: everything logged before this batch was put in place on the drive, and flushed.
-    firsts: Vec<Option<u64>>,
+    firsts: Vec<Option<Sequence>>,
 }
 
 impl Proof {
@@ -162,7 +162,7 @@ impl JournalWipes {
 /// What of a drive that returns counts.
 impl Context {
     /// By lane: the batch before which everything is in place on a drive that returns into a seat.
-    fn judge(&self, seat: Seat, proof: Option<&Proof>) -> Result<Vec<u64>, Rejected> {
+    fn judge(&self, seat: Seat, proof: Option<&Proof>) -> Result<Vec<Sequence>, Rejected> {
         if self.facts.regions.is_none() {
             return Err(Rejected::NoRecord);
         }
@@ -192,7 +192,7 @@ impl Context {
         let holds = (0..lanes).map(|lane| {
             // A lane without an anchor there has put nothing in place since the drive was filled. What was there by
             // then is not known, so nothing counts.
-            let first = firsts.get(lane).copied().flatten().unwrap_or(0);
+            let first = firsts.get(lane).copied().flatten().unwrap_or_default();
             // If the drive was still catching up when it left, it has no more now than it had then.
             let before = facts.holds.as_ref().and_then(|holds| holds.get(lane));
             before.map_or(first, |&before| first.min(before))
@@ -211,7 +211,7 @@ impl Context {
         };
         let layout = self.geometry.layout();
         // A drive that had missed generations before it went out had missed something else, too.
-        let stale = label.generation + 2 < own;
+        let stale = label.generation.plus(2) < own;
         let whole = self.geometry.stripes_use_all_columns();
         if stale
             || !whole
@@ -229,7 +229,9 @@ impl Context {
             volume.extents.iter().map(move |&extent| (extent, then))
         });
         let extents: Vec<_> = extents.collect();
-        let has = |&(first, count): &(u64, u64), group| (first..first + count).contains(&group);
+        let has = |&(first, count): &(u64, u64), group: GroupId| {
+            (first..first + count).contains(&group.0)
+        };
         let placement = &self.placement;
         let mut columns: Vec<(usize, Key)> = { placement.homes_on(seat) }
             .filter(|&key| placement.place(key).is_none())
@@ -238,7 +240,8 @@ impl Context {
                     .columns()
                     .filter(|&column| placement.place((group, column)).is_none());
                 let homes = absent.map(|column| placement.home((group, column)).seat);
-                let mut since: Vec<u64> = homes.map(|home| placement.out_since(home)).collect();
+                let mut since: Vec<Generation> =
+                    homes.map(|home| placement.out_since(home)).collect();
                 since.sort_unstable();
                 since.get(tolerance).is_some_and(|&broken| own >= broken)
             })
@@ -481,26 +484,26 @@ mod tests {
             let mut label = Label {
                 drive: facts.seats[2].drive,
                 seat: SEAT,
-                generation: 1,
+                generation: Generation(1),
                 facts: then,
             };
             change(&mut label);
             Proof {
                 label,
-                firsts: vec![Some(5)],
+                firsts: vec![Some(Sequence(5))],
             }
         };
         let judge = |proof: &Proof| pool.cx.judge(SEAT, Some(proof));
         let lanes = usize::from(pool.geometry().lanes());
-        let mut holds = vec![0; lanes];
-        holds[0] = 5;
+        let mut holds = vec![Sequence(0); lanes];
+        holds[0] = Sequence(5);
         assert_eq!(judge(&label(|_| {})), Ok(holds));
         assert_eq!(pool.cx.judge(SEAT, None), Err(Rejected::NoLabel));
         let other = label(|label| label.drive = Uuid::from_u128(77));
         assert_eq!(judge(&other), Err(Rejected::AnotherDrive));
         let moved = label(|label| label.seat = Seat(3));
         assert_eq!(judge(&moved), Err(Rejected::AnotherDrive));
-        let used = label(|label| label.generation = 99);
+        let used = label(|label| label.generation = Generation(99));
         assert_eq!(judge(&used), Err(Rejected::WentOn));
         let partial = label(|label| label.facts.seats[2].state = SeatState::Filling);
         assert_eq!(judge(&partial), Err(Rejected::Incomplete));

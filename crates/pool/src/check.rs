@@ -12,6 +12,7 @@
 //! | labels | actions wait in order of generations, none of which is later than the newest |
 //! | labels | only drives of the pool that are not out get a label |
 
+use format::{Column, GroupId};
 use layout::Cell;
 
 use super::fill::kind;
@@ -48,9 +49,9 @@ impl Pool {
     ///
     /// # Panics
     /// When the pool and a lane disagree.
-    pub fn check_places(&self, of_lane: impl Fn(u64, u16) -> Option<Cell>) {
+    pub fn check_places(&self, of_lane: impl Fn(GroupId, Column) -> Option<Cell>) {
         for group in self.cx.facts.allocated_groups() {
-            for column in 0..self.cx.geometry.layout().columns() {
+            for column in self.cx.geometry.columns() {
                 let here = self.cx.placement.place((group, column));
                 let there = of_lane(group, column);
                 assert_eq!(

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use block::{Instant, Seat};
-use format::{PoolFacts, SeatState};
+use format::{Generation, GroupId, PoolFacts, SeatState};
 use plan::action::Command;
 use plan::{Geometry, SubStripePlans};
 
@@ -39,7 +39,7 @@ pub(crate) struct Context {
 
 impl Context {
     /// The context of a pool with these facts. No drive has a label yet.
-    pub(super) fn new(geometry: Geometry, facts: PoolFacts, generation: u64) -> Self {
+    pub(super) fn new(geometry: Geometry, facts: PoolFacts, generation: Generation) -> Self {
         let drives = facts.seats();
         let drives = drives.filter(|(_, facts)| !matches!(facts.state, SeatState::Out { .. }));
         let labels = Labels::new(generation, drives.map(|(seat, _)| seat));
@@ -74,7 +74,7 @@ impl Context {
     }
 
     /// To the lane of a group.
-    pub(crate) fn tell_lane(&mut self, group: u64, command: Command) {
+    pub(crate) fn tell_lane(&mut self, group: GroupId, command: Command) {
         let lane = self.geometry.lane_of(group);
         self.act(PoolAction::Lane(lane, command));
     }

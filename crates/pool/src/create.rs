@@ -7,7 +7,8 @@ use std::sync::Arc;
 use block::{ByteSize, Hint, Seat};
 use format::{
     CellShape, DERIVED_PARITY, DIRECT_WRITES, DriveMap, DriveMapError, ELASTIC, FREE_STRIPES,
-    INTERLEAVED_VOLUMES, LABEL_SLOT_BYTES, LAZY_INITIALIZATION, PAGE_COPIES, pages_per_cell,
+    Generation, INTERLEAVED_VOLUMES, LABEL_SLOT_BYTES, LAZY_INITIALIZATION, PAGE_COPIES,
+    pages_per_cell,
 };
 use layout::Scheme;
 use plan::{Geometry, GeometryError, Regions};
@@ -524,7 +525,7 @@ fn create_with(
         .map(|(name, _)| name.to_owned())
         .collect(),
     };
-    let mut pool = Pool::assemble(geometry, facts, 0);
+    let mut pool = Pool::assemble(geometry, facts, Generation(0));
     pool.cx.commit(vec![OnDurable::Recover {
         fresh: true,
         then: vec![OnDurable::CopiesAgree, OnDurable::Done(ticket, Ok(()))],
@@ -534,7 +535,7 @@ fn create_with(
 
 impl Pool {
     /// A pool with these facts and all drives that are in use or wait, and nothing in flight.
-    pub(super) fn assemble(geometry: Geometry, facts: PoolFacts, generation: u64) -> Self {
+    pub(super) fn assemble(geometry: Geometry, facts: PoolFacts, generation: Generation) -> Self {
         let group_blocks = geometry.group_data_bytes() / block::BLOCK_BYTES;
         let losses = LossList::of(&facts, group_blocks);
         let lanes = geometry.lanes();

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use block::{ByteSize, Hint, Seat};
+use format::GroupId;
 
 use super::elastic::ElasticError;
 use super::grow::GrowError;
@@ -59,7 +60,7 @@ pub enum PoolError {
         /// Which seat.
         seat: Seat,
         /// A group that would be lost.
-        group: u64,
+        group: GroupId,
     },
     /// A replacement is smaller than the pool needs.
     #[error("the drive has {size_bytes} bytes, the pool needs {needed_bytes}")]

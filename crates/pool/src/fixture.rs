@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use block::{Instant, Seat};
-use format::{LABEL_OFFSETS, VolumeFacts};
+use format::{GroupId, LABEL_OFFSETS, VolumeFacts};
 use layout::Cell;
 use plan::action::{Command, Event};
 use uuid::Uuid;
@@ -315,7 +315,10 @@ mod tests {
     fn the_pool_of_unit_tests_is_open_and_idle() {
         let mut cx = context("raid6", 6, 3);
         assert!(cx.recovered && cx.labels.is_settled());
-        assert_eq!(cx.placement.groups().all().collect::<Vec<_>>(), [0, 1, 2]);
+        assert_eq!(
+            cx.placement.groups().all().collect::<Vec<_>>(),
+            [GroupId(0), GroupId(1), GroupId(2)]
+        );
         assert_eq!(commands(&mut cx), []);
         assert_eq!(reports(&mut cx), []);
     }

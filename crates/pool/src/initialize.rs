@@ -28,6 +28,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 
 use block::{Fault, Outcome};
+use format::GroupId;
 use format::runs::{self, Runs};
 use format::seeded::{self, SeededFault};
 use plan::action::Command;
@@ -51,12 +52,12 @@ const RUNS_BYTES_MAX_BESIDE_TABLE: u64 = 4 << 10;
 #[derive(Clone, Debug)]
 pub(super) enum Output {
     /// A lane makes the group blank.
-    Zero(u64),
+    Zero(GroupId),
     /// A fill, a scrub or a conversion has the group, and lets it go: moves are paused, and writes must not wait for as
     /// long as that.
-    LetGo(u64),
+    LetGo(GroupId),
     /// Columns of the group were left behind in spare space: they are recorded at home first.
-    BringHome(u64),
+    BringHome(GroupId),
     Changed(Changed),
 }
 
@@ -75,9 +76,9 @@ pub(super) struct Changed {
 /// Neighbouring groups that are being made blank.
 #[derive(Clone, Debug)]
 struct Region {
-    groups: Range<u64>,
+    groups: Range<GroupId>,
     /// Groups that are not blank yet.
-    left: BTreeSet<u64>,
+    left: BTreeSet<GroupId>,
     fault: Option<Fault>,
 }
 
@@ -85,12 +86,12 @@ struct Region {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Initialization {
     regions: Vec<Region>,
-    waiting: VecDeque<u64>,
-    in_flight: BTreeSet<u64>,
+    waiting: VecDeque<GroupId>,
+    in_flight: BTreeSet<GroupId>,
     /// Regions that are blank. Labels record them together, when no group is in flight.
-    blank: Vec<Range<u64>>,
+    blank: Vec<Range<GroupId>>,
     /// Where the last region ended.
-    end: u64,
+    end: GroupId,
     /// Groups that it was to have.
     count: u64,
 }
@@ -101,17 +102,17 @@ impl Initialization {
     }
 
     /// The groups of each region that labels do not record yet.
-    fn unrecorded(&self) -> impl Iterator<Item = &Range<u64>> {
+    fn unrecorded(&self) -> impl Iterator<Item = &Range<GroupId>> {
         let under_way = self.regions.iter().map(|region| &region.groups);
         under_way.chain(&self.blank)
     }
 
-    fn has(&self, group: u64) -> bool {
+    fn has(&self, group: GroupId) -> bool {
         self.unrecorded().any(|groups| groups.contains(&group))
     }
 
     /// Groups of the region that begins at `start`.
-    fn grow(&mut self, start: u64) -> u64 {
+    fn grow(&mut self, start: GroupId) -> u64 {
         self.count = match start == self.end {
             true => (self.count * 2).clamp(1, REGION_MAX),
             false => 1,
@@ -120,16 +121,17 @@ impl Initialization {
     }
 
     /// A lane reports that groups that were never written are to be written, or soon will be.
-    pub(super) fn wanted(&mut self, cx: &Context, group: u64) {
+    pub(super) fn wanted(&mut self, cx: &Context, group: GroupId) {
         let Some(start) = next_uninitialized(cx, group) else {
             return;
         };
         if self.has(start) {
             return;
         }
-        let run = runs::run_of(&cx.facts.uninitialized, start).expect("it is in one");
+        let run = runs::run_of(&cx.facts.uninitialized, start.0).expect("it is in one");
+        let run = GroupId::range(run);
         let count = self.grow(start);
-        let mut groups = start..run.end.min(start + count);
+        let mut groups = start..run.end.min(start.plus(count));
         let bytes_max = match cx.facts.layout_table {
             Some(_) => RUNS_BYTES_MAX_BESIDE_TABLE,
             None => RUNS_BYTES_MAX,
@@ -146,9 +148,9 @@ impl Initialization {
             }
         }
         self.end = groups.end;
-        self.waiting.extend(groups.clone());
+        self.waiting.extend(GroupId::each(groups.clone()));
         self.regions.push(Region {
-            left: groups.clone().collect(),
+            left: GroupId::each(groups.clone()).collect(),
             groups,
             fault: None,
         });
@@ -158,7 +160,7 @@ impl Initialization {
     pub(super) fn pump(
         &mut self,
         cx: &mut Context,
-        is_in_use: impl Fn(u64) -> bool,
+        is_in_use: impl Fn(GroupId) -> bool,
         replacing: bool,
         outputs: &mut Vec<Output>,
     ) {
@@ -186,7 +188,7 @@ impl Initialization {
     fn refuse_regions(&mut self, cx: &mut Context) {
         let in_flight = &self.in_flight;
         let waits = |region: &mut Region| {
-            let mut groups = region.groups.clone();
+            let mut groups = GroupId::each(region.groups.clone());
             let whole = groups.all(|group| region.left.contains(&group));
             whole && in_flight.is_disjoint(&region.left)
         };
@@ -201,7 +203,7 @@ impl Initialization {
     pub(super) fn ended(
         &mut self,
         cx: &mut Context,
-        group: u64,
+        group: GroupId,
         outcome: Outcome,
         replacing: bool,
     ) -> Option<Changed> {
@@ -215,7 +217,7 @@ impl Initialization {
     }
 
     /// A group has ended. Returns its region, if this was the last group of the region.
-    fn ended_region(&mut self, group: u64, outcome: Outcome) -> Option<Region> {
+    fn ended_region(&mut self, group: GroupId, outcome: Outcome) -> Option<Region> {
         self.in_flight.remove(&group);
         let mut regions = self.regions.iter_mut();
         let index = regions.position(|region| region.left.remove(&group))?;
@@ -231,7 +233,7 @@ impl Initialization {
         }
         let regions = std::mem::take(&mut self.blank);
         for groups in &regions {
-            runs::remove(&mut cx.facts.uninitialized, groups);
+            runs::remove(&mut cx.facts.uninitialized, &GroupId::numbers(groups));
         }
         cx.groups_changed();
         let whole = |state| matches!(state, SeatState::Current | SeatState::Waiting);
@@ -251,7 +253,7 @@ impl Initialization {
 /// drive with a spare cell left, the pool would take the column for one that is at home, where it was not written.
 pub(super) fn can_be_made_blank(
     cx: &Context,
-    group: u64,
+    group: GroupId,
     is_in_use: bool,
     outputs: &mut Vec<Output>,
 ) -> bool {
@@ -277,8 +279,9 @@ fn run_bytes(groups: u64) -> u64 {
 
 /// `groups` and, if they lie in the middle of `run`, the shorter one of the runs that would be left on either side:
 /// labels have no room for both.
-fn without_split(groups: Range<u64>, run: &Range<u64>) -> Range<u64> {
-    let (before, after) = (groups.start - run.start, run.end - groups.end);
+fn without_split(groups: Range<GroupId>, run: &Range<GroupId>) -> Range<GroupId> {
+    let before = GroupId::count(&(run.start..groups.start));
+    let after = GroupId::count(&(groups.end..run.end));
     match before <= after {
         true => run.start..groups.end,
         false => groups.start..run.end,
@@ -286,20 +289,20 @@ fn without_split(groups: Range<u64>, run: &Range<u64>) -> Range<u64> {
 }
 
 /// The group itself if it was never written, otherwise the next one of its volume that was never written.
-fn next_uninitialized(cx: &Context, group: u64) -> Option<u64> {
+fn next_uninitialized(cx: &Context, group: GroupId) -> Option<GroupId> {
     let uninitialized = &cx.facts.uninitialized;
-    if runs::run_of(uninitialized, group).is_some() {
+    if runs::run_of(uninitialized, group.0).is_some() {
         return Some(group);
     }
-    let index = uninitialized.partition_point(|&(first, _)| first <= group);
-    let &(next, _) = uninitialized.get(index)?;
+    let index = uninitialized.partition_point(|&(first, _)| first <= group.0);
+    let next = GroupId(uninitialized.get(index)?.0);
     let volume = |group| owner(&cx.facts.volumes, group).map(|volume| volume.uuid);
     (volume(group)? == volume(next)?).then_some(next)
 }
 
 impl Context {
     /// Lanes continue with the writes that wait for these groups, or fail them.
-    pub(super) fn tell_initialized(&mut self, groups: &Range<u64>, outcome: Outcome) {
+    pub(super) fn tell_initialized(&mut self, groups: &Range<GroupId>, outcome: Outcome) {
         let groups = groups.clone();
         self.tell_lanes(&Command::Initialized { groups, outcome });
     }
@@ -336,12 +339,24 @@ mod tests {
 
     #[test]
     fn a_region_that_would_split_a_run_has_the_shorter_side() {
-        let run = 100..200;
-        assert_eq!(without_split(100..104, &run), 100..104);
-        assert_eq!(without_split(196..200, &run), 196..200);
-        assert_eq!(without_split(100..200, &run), run);
-        assert_eq!(without_split(110..112, &run), 100..112);
-        assert_eq!(without_split(150..152, &run), 150..200);
+        let run = GroupId::range(100..200);
+        assert_eq!(
+            without_split(GroupId::range(100..104), &run),
+            GroupId::range(100..104)
+        );
+        assert_eq!(
+            without_split(GroupId::range(196..200), &run),
+            GroupId::range(196..200)
+        );
+        assert_eq!(without_split(GroupId::range(100..200), &run), run);
+        assert_eq!(
+            without_split(GroupId::range(110..112), &run),
+            GroupId::range(100..112)
+        );
+        assert_eq!(
+            without_split(GroupId::range(150..152), &run),
+            GroupId::range(150..200)
+        );
     }
 
     /// Groups that were never written: 0 to 3 and 8 to 39 of one volume, 44 and 45 of another.
@@ -367,12 +382,12 @@ mod tests {
         }
 
         /// A lane wants a group; returns the groups that the lanes make blank now.
-        fn wants(&mut self, group: u64) -> Vec<u64> {
+        fn wants(&mut self, group: GroupId) -> Vec<GroupId> {
             self.initialization.wanted(&self.cx, group);
             self.pump()
         }
 
-        fn pump(&mut self) -> Vec<u64> {
+        fn pump(&mut self) -> Vec<GroupId> {
             let (mut outputs, cx) = (Vec::new(), &mut self.cx);
             self.initialization.pump(cx, |_| false, false, &mut outputs);
             let zeros = outputs.into_iter().map(|output| match output {
@@ -382,13 +397,13 @@ mod tests {
             zeros.collect()
         }
 
-        fn ended(&mut self, group: u64, outcome: Outcome) -> Option<Changed> {
+        fn ended(&mut self, group: GroupId, outcome: Outcome) -> Option<Changed> {
             self.initialization
                 .ended(&mut self.cx, group, outcome, false)
         }
 
         /// What lanes hear about regions.
-        fn told(&mut self) -> Vec<(Range<u64>, Outcome)> {
+        fn told(&mut self) -> Vec<(Range<GroupId>, Outcome)> {
             let commands = fixture::commands(&mut self.cx);
             let commands = commands.into_iter().filter(|&(lane, _)| lane == 0);
             let told = commands.map(|(_, command)| match command {
@@ -399,7 +414,7 @@ mod tests {
         }
 
         /// Where a group is by the drawing at the head of the file.
-        fn state(&self, group: u64) -> &'static str {
+        fn state(&self, group: GroupId) -> &'static str {
             let of = &self.initialization;
             match group {
                 group if of.waiting.contains(&group) => "waiting",
@@ -415,7 +430,7 @@ mod tests {
     fn recorded(changed: Option<Changed>) -> Vec<(u64, u64)> {
         let effects = changed.map_or(Vec::new(), |changed| changed.effects);
         let groups = effects.into_iter().map(|effect| match effect {
-            OnDurable::Initialized(groups) => (groups.start, groups.end),
+            OnDurable::Initialized(groups) => (groups.start.0, groups.end.0),
             other => panic!("{other:?}"),
         });
         groups.collect()
@@ -424,13 +439,15 @@ mod tests {
     #[test]
     fn the_states_of_a_group_are_those_of_the_drawing() {
         // A group of another region is in flight at first.
-        const OTHER: u64 = 20;
+        const OTHER: GroupId = GroupId(20);
         type Event = (&'static str, fn(&mut Lab));
         let events: [Event; 6] = [
-            ("wanted", |lab| lab.initialization.wanted(&lab.cx, 0)),
+            ("wanted", |lab| {
+                lab.initialization.wanted(&lab.cx, GroupId(0));
+            }),
             ("begun", |lab| _ = lab.pump()),
-            ("zeroed", |lab| _ = lab.ended(0, Ok(()))),
-            ("failed", |lab| _ = lab.ended(0, Err(Fault::Lost))),
+            ("zeroed", |lab| _ = lab.ended(GroupId(0), Ok(()))),
+            ("failed", |lab| _ = lab.ended(GroupId(0), Err(Fault::Lost))),
             ("others ended", |lab| _ = lab.ended(OTHER, Ok(()))),
             ("refused", |lab| {
                 lab.initialization.refuse_regions(&mut lab.cx);
@@ -450,7 +467,7 @@ mod tests {
                 }
                 let mut after = lab.clone();
                 happens(&mut after);
-                let to = after.state(0);
+                let to = after.state(GroupId(0));
                 if to != from {
                     drawn.insert(format!("//! {from} ── {event} ──► {to}"));
                 }
@@ -468,9 +485,9 @@ mod tests {
     #[test]
     fn a_group_loses_its_mark_when_it_is_blank() {
         let mut lab = Lab::new();
-        assert_eq!(lab.wants(2), [2]);
+        assert_eq!(lab.wants(GroupId(2)), [GroupId(2)]);
         assert_eq!(lab.cx.facts.uninitialized[0], (0, 4));
-        let changed = lab.ended(2, Ok(()));
+        let changed = lab.ended(GroupId(2), Ok(()));
         assert!(changed.as_ref().is_some_and(|changed| !changed.refill));
         assert_eq!(recorded(changed), [(2, 3)]);
         assert_eq!(
@@ -484,11 +501,11 @@ mod tests {
     fn the_regions_of_a_stream_are_twice_as_long_each_time() {
         let mut lab = Lab::new();
         let mut lengths = Vec::new();
-        let mut next = 8;
-        while next < 40 {
+        let mut next = GroupId(8);
+        while next < GroupId(40) {
             let groups = lab.wants(next);
             lengths.push(groups.len());
-            next = groups.last().unwrap() + 1;
+            next = groups.last().unwrap().next();
             for group in groups {
                 lab.ended(group, Ok(()));
             }
@@ -499,63 +516,75 @@ mod tests {
     #[test]
     fn a_write_elsewhere_makes_one_group_blank() {
         let mut lab = Lab::new();
-        for group in [8, 9, 10] {
+        for group in [8, 9, 10].map(GroupId) {
             lab.wants(group);
         }
         assert_eq!(lab.initialization.count, 2, "10 is in the second region");
-        assert_eq!(lab.wants(30), [30]);
+        assert_eq!(lab.wants(GroupId(30)), [GroupId(30)]);
     }
 
     #[test]
     fn behind_a_group_with_content_the_next_one_of_the_same_volume_is_made_blank() {
         let mut lab = Lab::new();
-        assert_eq!(lab.wants(5), [8]);
+        assert_eq!(lab.wants(GroupId(5)), [GroupId(8)]);
         lab.cx.facts.uninitialized = vec![(44, 2)];
-        assert!(lab.wants(39).is_empty(), "group 44 is another volume's");
-        assert_eq!(lab.wants(44), [44]);
+        assert!(
+            lab.wants(GroupId(39)).is_empty(),
+            "group 44 is another volume's"
+        );
+        assert_eq!(lab.wants(GroupId(44)), [GroupId(44)]);
     }
 
     #[test]
     fn a_group_is_made_blank_once_however_often_it_is_wanted() {
         let mut lab = Lab::new();
-        assert_eq!(lab.wants(8), [8]);
-        assert!(lab.wants(8).is_empty());
-        lab.ended(8, Ok(()));
-        assert_eq!(lab.wants(8), [9, 10], "the next ones of the volume");
+        assert_eq!(lab.wants(GroupId(8)), [GroupId(8)]);
+        assert!(lab.wants(GroupId(8)).is_empty());
+        lab.ended(GroupId(8), Ok(()));
+        assert_eq!(
+            lab.wants(GroupId(8)),
+            [GroupId(9), GroupId(10)],
+            "the next ones of the volume"
+        );
     }
 
     #[test]
     fn regions_that_are_under_way_together_are_recorded_together() {
         let mut lab = Lab::new();
-        assert_eq!((lab.wants(0), lab.wants(20)), (vec![0], vec![20]));
-        assert!(lab.ended(0, Ok(())).is_none());
-        assert_eq!(recorded(lab.ended(20, Ok(()))), [(0, 1), (20, 21)]);
+        assert_eq!(
+            (lab.wants(GroupId(0)), lab.wants(GroupId(20))),
+            (vec![GroupId(0)], vec![GroupId(20)])
+        );
+        assert!(lab.ended(GroupId(0), Ok(())).is_none());
+        assert_eq!(recorded(lab.ended(GroupId(20), Ok(()))), [(0, 1), (20, 21)]);
     }
 
     #[test]
     fn groups_that_come_while_others_are_blank_wait_until_labels_have_recorded_those() {
         let mut lab = Lab::new();
-        lab.wants(0);
-        lab.wants(20);
-        lab.ended(0, Ok(()));
-        assert!(lab.wants(30).is_empty());
-        let changed = lab.ended(20, Ok(())).expect("nothing is in flight");
+        lab.wants(GroupId(0));
+        lab.wants(GroupId(20));
+        lab.ended(GroupId(0), Ok(()));
+        assert!(lab.wants(GroupId(30)).is_empty());
+        let changed = lab
+            .ended(GroupId(20), Ok(()))
+            .expect("nothing is in flight");
         lab.cx.commit(changed.effects);
         assert!(lab.pump().is_empty(), "labels are being written");
         assert_eq!(fixture::durable(&mut lab.cx).len(), 2);
-        assert_eq!(lab.pump(), [30]);
+        assert_eq!(lab.pump(), [GroupId(30)]);
     }
 
     #[test]
     fn a_fault_fails_the_writes_to_the_whole_region_and_its_groups_keep_the_mark() {
         let mut lab = Lab::new();
-        lab.wants(8);
-        lab.ended(8, Ok(()));
-        assert_eq!(lab.wants(9), [9, 10]);
-        assert!(lab.ended(9, Err(Fault::Lost)).is_none());
+        lab.wants(GroupId(8));
+        lab.ended(GroupId(8), Ok(()));
+        assert_eq!(lab.wants(GroupId(9)), [GroupId(9), GroupId(10)]);
+        assert!(lab.ended(GroupId(9), Err(Fault::Lost)).is_none());
         assert!(lab.told().is_empty());
-        assert!(lab.ended(10, Ok(())).is_none());
-        assert_eq!(lab.told(), [(9..11, Err(Fault::Lost))]);
+        assert!(lab.ended(GroupId(10), Ok(())).is_none());
+        assert_eq!(lab.told(), [(GroupId::range(9..11), Err(Fault::Lost))]);
         assert_eq!(lab.cx.facts.uninitialized[1], (9, 31));
         assert!(lab.initialization.is_idle());
     }
@@ -563,7 +592,7 @@ mod tests {
     #[test]
     fn no_more_than_a_few_groups_are_made_blank_at_a_time() {
         let mut lab = Lab::new();
-        let begun = (8..40).rev().map(|group| lab.wants(group).len());
+        let begun = (8..40).rev().map(|group| lab.wants(GroupId(group)).len());
         assert_eq!(begun.sum::<usize>(), IN_FLIGHT_MAX);
         assert_eq!(lab.initialization.waiting.len(), 16);
     }
@@ -571,20 +600,23 @@ mod tests {
     #[test]
     fn while_drives_refuse_labels_waiting_groups_fail_and_those_in_flight_do_not() {
         let mut lab = Lab::new();
-        lab.wants(0);
-        lab.initialization.wanted(&lab.cx, 20);
+        lab.wants(GroupId(0));
+        lab.initialization.wanted(&lab.cx, GroupId(20));
         lab.initialization.refuse_regions(&mut lab.cx);
-        assert_eq!(lab.told(), [(20..21, Err(Fault::Full))]);
-        assert_eq!((lab.state(0), lab.state(20)), ("zeroing", "never written"));
+        assert_eq!(lab.told(), [(GroupId::range(20..21), Err(Fault::Full))]);
+        assert_eq!(
+            (lab.state(GroupId(0)), lab.state(GroupId(20))),
+            ("zeroing", "never written")
+        );
     }
 
     #[test]
     fn columns_are_to_be_filled_if_a_drive_is_out_or_leaves() {
         let refill = |change: fn(&mut Context)| {
             let mut lab = Lab::new();
-            lab.wants(0);
+            lab.wants(GroupId(0));
             change(&mut lab.cx);
-            lab.ended(0, Ok(())).expect("it is blank").refill
+            lab.ended(GroupId(0), Ok(())).expect("it is blank").refill
         };
         assert!(!refill(|_| {}));
         assert!(refill(|cx| cx.facts.leaves = Some(3)));

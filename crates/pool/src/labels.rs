@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use block::{Fault, Instant, Outcome, Seat};
 use format::seeded::{self, SeededFault};
-use format::{LABEL_OFFSETS, Payload};
+use format::{Generation, LABEL_OFFSETS, Payload};
 use plan::action::{Command, IoKind};
 
 use super::context::Context;
@@ -42,7 +42,7 @@ pub(crate) struct Drive {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Labels {
     /// The generation of the facts.
-    generation: u64,
+    generation: Generation,
     /// The drives that get labels.
     drives: BTreeMap<Seat, Drive>,
     /// Every drive that was to get the generation has answered: what follows has yet to be decided.
@@ -61,9 +61,9 @@ pub(crate) struct Labels {
     /// The payload of the generation that is being written.
     payload: Option<Payload>,
     /// Generation being written.
-    writing: u64,
+    writing: Generation,
     /// Actions to carry out once a generation is durable, oldest first.
-    effects: Vec<(u64, Vec<OnDurable>)>,
+    effects: Vec<(Generation, Vec<OnDurable>)>,
     /// Another generation waits to be written: no drive has any of it.
     again: bool,
     /// The seeded fault's actions, which do not wait.
@@ -75,7 +75,7 @@ pub(crate) struct Labels {
 /// The drives that get labels.
 impl Labels {
     /// Labels of a pool whose facts have this generation.
-    pub(crate) fn new(generation: u64, drives: impl Iterator<Item = Seat>) -> Self {
+    pub(crate) fn new(generation: Generation, drives: impl Iterator<Item = Seat>) -> Self {
         Self {
             generation,
             drives: drives.map(|seat| (seat, Drive::default())).collect(),
@@ -130,16 +130,16 @@ impl Labels {
 /// Generations.
 impl Labels {
     /// The generation of the facts.
-    pub(crate) const fn generation(&self) -> u64 {
+    pub(crate) const fn generation(&self) -> Generation {
         self.generation
     }
 
     /// The generation that a change of the facts becomes part of.
-    pub(crate) fn next_generation(&self) -> u64 {
+    pub(crate) fn next_generation(&self) -> Generation {
         if self.again && !seeded::is(SeededFault::SkipGenerations) {
             self.generation
         } else {
-            self.generation + 1
+            self.generation.next()
         }
     }
 
@@ -176,9 +176,9 @@ impl Labels {
     pub(crate) fn check(&self) {
         let newest = self.generation;
         // Nothing has been written since the opening.
-        let first = self.writing == 0;
+        let first = self.writing == Generation(0);
         assert!(
-            first || newest == self.writing + u64::from(self.again),
+            first || newest == self.writing.plus(u64::from(self.again)),
             "generation {} is written, and {newest} is the newest",
             self.writing
         );
@@ -593,6 +593,8 @@ mod tests {
     use plan::action::{IoId, WRITE_RETRIES};
     use uuid::Uuid;
 
+    use format::{Column, GroupId};
+
     use super::*;
     use crate::{Half, NewDrive, OutReason, PoolAction, PoolSpec, Ticket, create};
 
@@ -601,7 +603,7 @@ mod tests {
     }
 
     /// The label writes that the pool requests, with their generations.
-    fn labels(pool: &mut Pool) -> Vec<(IoId, u64)> {
+    fn labels(pool: &mut Pool) -> Vec<(IoId, Generation)> {
         let mut labels = Vec::new();
         while let Some(action) = pool.poll_action() {
             if let PoolAction::WriteDurably { id, bytes, .. } = action {
@@ -679,16 +681,23 @@ mod tests {
         let mut pool = pool();
         let now = Instant::ZERO;
         let first = labels(&mut pool);
-        assert!(first.iter().all(|&(_, generation)| generation == 1));
+        assert!(
+            first
+                .iter()
+                .all(|&(_, generation)| generation == Generation(1))
+        );
         for number in 6..9 {
             pool.add_spare(now, drive(number), Ticket(1)).unwrap();
         }
         pool.take_out(Seat(0), OutReason::FailedByAdministrator, Vec::new());
-        assert_eq!(pool.generation(), 2);
+        assert_eq!(pool.generation(), Generation(2));
         let seats = &pool.facts().seats;
         assert!(matches!(
             seats[0].state,
-            crate::SeatState::Out { since: 2, .. }
+            crate::SeatState::Out {
+                since: Generation(2),
+                ..
+            }
         ));
         assert!(
             labels(&mut pool).is_empty(),
@@ -701,7 +710,11 @@ mod tests {
         for count in [3, 5] {
             let second = labels(&mut pool);
             assert_eq!(second.len(), count);
-            assert!(second.iter().all(|&(_, generation)| generation == 2));
+            assert!(
+                second
+                    .iter()
+                    .all(|&(_, generation)| generation == Generation(2))
+            );
             for (id, _) in second {
                 pool.handle_completion(now, id, Half::Flush, Ok(()));
             }
@@ -729,7 +742,7 @@ mod tests {
                 pool.fail_drive(now, Seat(6), failed, false, Ticket(2))
                     .unwrap();
             }
-            for generation in [2, 3] {
+            for generation in [Generation(2), Generation(3)] {
                 let next = labels(&mut pool);
                 assert_eq!(next.len(), 6, "{fails} {generation}");
                 assert!(next.iter().all(|&(_, of)| of == generation));
@@ -744,8 +757,8 @@ mod tests {
     #[test]
     fn a_place_on_a_seat_that_goes_out_with_others_is_not_told() {
         let place = |seat| OnDurable::Place {
-            group: 0,
-            column: seat,
+            group: GroupId(0),
+            column: Column(seat),
             cell: Cell {
                 seat: Seat(seat),
                 row: 0,
@@ -756,7 +769,9 @@ mod tests {
         let effects = out_together(vec![out(3), place(5), place(6), out(6)]);
         let [
             OnDurable::Lanes(Command::SeatsOut(seats)),
-            OnDurable::Place { column: 5, .. },
+            OnDurable::Place {
+                column: Column(5), ..
+            },
         ] = &effects[..]
         else {
             panic!("{effects:?}");

@@ -34,6 +34,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use block::{Hint, Instant, Seat};
+use format::Generation;
 use plan::action::Command;
 
 use layout::pool::Pool as Table;
@@ -193,7 +194,7 @@ pub(super) struct Leaving {
     /// Groups that volumes have given up since the pool was opened are before this one.
     freed_to: u64,
     /// In this generation there is no room for its columns, and no cell has become free since.
-    no_room_at: Option<u64>,
+    no_room_at: Option<Generation>,
 }
 
 /// What another machine is to do.
@@ -646,6 +647,8 @@ impl Pool {
 
 #[cfg(test)]
 mod tests {
+    use format::GroupId;
+
     use super::*;
     use crate::PoolSpec;
     use crate::fixture::{self, Walk, commands, context, filled, is_out, spec};
@@ -757,7 +760,10 @@ mod tests {
     fn the_labels_say_that_a_drive_leaves_when_each_of_its_columns_has_an_entry() {
         let mut pool = removing("recording");
         let homes: Vec<Key> = pool.cx.placement.homes_on(SEAT).collect();
-        assert!(homes.iter().any(|key| key.0 >= 5), "also without content");
+        assert!(
+            homes.iter().any(|key| key.0 >= GroupId(5)),
+            "also without content"
+        );
         let recorded = |pool: &Pool| {
             let mut homes = homes.iter();
             homes.all(|&key| pool.cx.placement.has_record(key))

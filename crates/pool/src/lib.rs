@@ -61,8 +61,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use block::{Instant, Outcome, Seat};
-use format::Form;
 use format::runs::Runs;
+use format::{Column, Form, Generation, GroupId, StripeId};
 use layout::Cell;
 use plan::action::{Command, Event, IoId};
 use plan::{Geometry, SubStripePlans};
@@ -160,8 +160,8 @@ enum OnDurable {
     Lanes(Command),
     /// At opening: the column is in this cell, by the cell tables.
     Place {
-        group: u64,
-        column: u16,
+        group: GroupId,
+        column: Column,
         cell: Cell,
     },
     /// A waiting spare drive takes the seat, if there is a spare and the seat needs it.
@@ -182,7 +182,7 @@ enum OnDurable {
     /// These groups belong to no volume any more.
     Freed(Runs),
     /// These groups have been made blank.
-    Initialized(std::ops::Range<u64>),
+    Initialized(std::ops::Range<GroupId>),
     /// The lanes read their journals; then `then` is carried out.
     Recover {
         fresh: bool,
@@ -246,7 +246,7 @@ impl Pool {
 
     /// The generation of the facts.
     #[must_use]
-    pub const fn generation(&self) -> u64 {
+    pub const fn generation(&self) -> Generation {
         self.cx.labels.generation()
     }
 
@@ -637,8 +637,8 @@ impl Pool {
 fn is_recoverable(
     geometry: &Geometry,
     plans: &mut SubStripePlans,
-    group: u64,
-    readable: &BTreeSet<u16>,
+    group: GroupId,
+    readable: &BTreeSet<Column>,
 ) -> bool {
     let code = geometry.code();
     if readable.len() == usize::from(geometry.layout().columns()) {
@@ -648,7 +648,7 @@ fn is_recoverable(
         .stripes_per_group()
         .min(u64::from(geometry.layout().columns()) * u64::from(code.columns()));
     let data: erasure::ElementSet = code.data_slots().collect();
-    (0..stripes).all(|stripe| {
+    StripeId::each(StripeId::range(0..stripes)).all(|stripe| {
         let mut known = erasure::ElementSet::new(code.elements());
         for slot in 0..code.elements() {
             if readable.contains(&geometry.place(group, stripe, Form::Parity, slot).0) {

@@ -15,6 +15,7 @@
 use std::ops::Range;
 
 use block::{BLOCK_BYTES, Seat};
+use format::GroupId;
 use plan::action::Command;
 use plan::{Losses, LostRange};
 
@@ -37,10 +38,10 @@ pub struct LostData {
 }
 
 /// The volume that has a group.
-pub(super) fn owner(volumes: &[VolumeFacts], group: u64) -> Option<&VolumeFacts> {
+pub(super) fn owner(volumes: &[VolumeFacts], group: GroupId) -> Option<&VolumeFacts> {
     volumes.iter().find(|volume| {
         let mut extents = volume.extents.iter();
-        extents.any(|&(first, count)| (first..first.saturating_add(count)).contains(&group))
+        extents.any(|&(first, count)| (first..first.saturating_add(count)).contains(&group.0))
     })
 }
 
@@ -56,10 +57,11 @@ impl LossList {
         let ranges = facts.losses.ranges.iter();
         let ranges = ranges.filter(|&&(group, first, blocks)| {
             let end = first.checked_add(blocks);
-            end.is_some_and(|end| end <= group_blocks) && owner(&facts.volumes, group).is_some()
+            end.is_some_and(|end| end <= group_blocks)
+                && owner(&facts.volumes, GroupId(group)).is_some()
         });
         let ranges = ranges.map(|&(group, first, blocks)| LostRange {
-            group,
+            group: GroupId(group),
             first,
             blocks,
         });
@@ -69,7 +71,7 @@ impl LossList {
     }
 
     /// The group of each range.
-    pub(super) fn groups(&self) -> impl Iterator<Item = u64> + '_ {
+    pub(super) fn groups(&self) -> impl Iterator<Item = GroupId> + '_ {
         self.ranges.iter().map(|range| range.group)
     }
 
@@ -122,7 +124,7 @@ impl LossList {
         self.commit(cx);
     }
 
-    fn listed(&self, group: u64, blocks: Range<u64>) -> u64 {
+    fn listed(&self, group: GroupId, blocks: Range<u64>) -> u64 {
         let parts = self.ranges.within(group, blocks);
         parts.map(|part| part.end - part.start).sum()
     }
@@ -173,7 +175,7 @@ impl LossList {
     fn note(&self, cx: &mut Context) {
         let ranges = self.ranges.iter();
         cx.facts.losses.ranges = ranges
-            .map(|range| (range.group, range.first, range.blocks))
+            .map(|range| (range.group.0, range.first, range.blocks))
             .collect();
     }
 
@@ -240,7 +242,7 @@ mod tests {
         cx.geometry.group_data_bytes() / BLOCK_BYTES
     }
 
-    const fn range(group: u64, first: u64, blocks: u64) -> LostRange {
+    const fn range(group: GroupId, first: u64, blocks: u64) -> LostRange {
         LostRange {
             group,
             first,
@@ -270,12 +272,12 @@ mod tests {
     fn a_loss_is_reported_and_is_in_the_facts_that_are_committed() {
         let (mut list, mut cx) = intact(2);
         let before = cx.labels.generation();
-        list.lost(&mut cx, range(1, 4, 2));
+        list.lost(&mut cx, range(GroupId(1), 4, 2));
         let there = group_blocks(&cx) + 4;
         let lost = LostRun::new(part(there, 2));
         assert_eq!(reports(&mut cx), [Report::DataLost(lost)]);
         assert_eq!(cx.facts.losses.ranges, [(1, 4, 2)]);
-        assert_eq!(cx.labels.generation(), before + 1);
+        assert_eq!(cx.labels.generation(), before.next());
         assert!(list.has_data(&cx));
         assert_eq!(list.data(&cx), [part(there, 2)]);
     }
@@ -283,31 +285,31 @@ mod tests {
     #[test]
     fn a_loss_that_is_known_costs_no_label() {
         let (mut list, mut cx) = intact(2);
-        list.lost(&mut cx, range(1, 4, 4));
+        list.lost(&mut cx, range(GroupId(1), 4, 4));
         reports(&mut cx);
         let before = cx.labels.generation();
-        list.lost(&mut cx, range(1, 5, 2));
+        list.lost(&mut cx, range(GroupId(1), 5, 2));
         assert_eq!((reports(&mut cx), cx.labels.generation()), (vec![], before));
     }
 
     #[test]
     fn data_that_is_found_again_leaves_the_list() {
         let (mut list, mut cx) = intact(2);
-        list.lost(&mut cx, range(0, 4, 4));
+        list.lost(&mut cx, range(GroupId(0), 4, 4));
         reports(&mut cx);
-        list.found(&mut cx, range(0, 5, 1));
+        list.found(&mut cx, range(GroupId(0), 5, 1));
         let found = LostRun::new(part(5, 1));
         assert_eq!(reports(&mut cx), [Report::DataRestored(found)]);
         assert_eq!(cx.facts.losses.ranges, [(0, 4, 1), (0, 6, 2)]);
         let before = cx.labels.generation();
-        list.found(&mut cx, range(0, 5, 1));
+        list.found(&mut cx, range(GroupId(0), 5, 1));
         assert_eq!((reports(&mut cx), cx.labels.generation()), (vec![], before));
     }
 
     #[test]
     fn losses_of_groups_without_a_volume_are_no_data() {
         let (mut list, mut cx) = intact(2);
-        list.lost(&mut cx, range(2, 0, 1));
+        list.lost(&mut cx, range(GroupId(2), 0, 1));
         assert_eq!(reports(&mut cx), []);
         assert!(!list.has_data(&cx) && list.groups().next().is_none());
     }
@@ -315,7 +317,7 @@ mod tests {
     #[test]
     fn losses_beyond_the_end_of_a_volume_do_not_count() {
         let (mut list, mut cx) = intact(2);
-        list.lost(&mut cx, range(0, 4, 4));
+        list.lost(&mut cx, range(GroupId(0), 4, 4));
         cx.facts.volumes[0].size_bytes = 6 * BLOCK_BYTES;
         assert_eq!(list.data(&cx), [part(4, 2)]);
         cx.facts.volumes[0].size_bytes = 4 * BLOCK_BYTES;
@@ -327,24 +329,24 @@ mod tests {
     fn losses_of_two_groups_are_one_part_of_the_volume_if_they_are_neighbours_there() {
         let (mut list, mut cx) = intact(2);
         let blocks = group_blocks(&cx);
-        list.lost(&mut cx, range(0, blocks - 2, 2));
-        list.lost(&mut cx, range(1, 0, 3));
+        list.lost(&mut cx, range(GroupId(0), blocks - 2, 2));
+        list.lost(&mut cx, range(GroupId(1), 0, 3));
         assert_eq!(list.data(&cx), [part(blocks - 2, 5)]);
-        assert_eq!(list.groups().collect::<Vec<_>>(), [0, 1]);
+        assert_eq!(list.groups().collect::<Vec<_>>(), [GroupId(0), GroupId(1)]);
     }
 
     #[test]
     fn a_full_list_only_counts_blocks_that_it_does_not_have() {
         let (_, mut cx) = intact(2);
         let mut list = full(&mut cx);
-        list.lost(&mut cx, range(0, 0, 3));
+        list.lost(&mut cx, range(GroupId(0), 0, 3));
         assert_eq!(list.ranges.len(), RANGES_MAX);
         assert_eq!(
             cx.facts.losses.unlisted_blocks, 1,
             "two of three are listed"
         );
         let before = cx.labels.generation();
-        list.lost(&mut cx, range(0, 2, 1));
+        list.lost(&mut cx, range(GroupId(0), 2, 1));
         assert_eq!(cx.facts.losses.unlisted_blocks, 1);
         assert_eq!(cx.labels.generation(), before);
     }
@@ -371,7 +373,7 @@ mod tests {
         let (mut list, mut cx) = intact(2);
         let other = volume("w", vec![(2, 1)], &cx);
         cx.facts.volumes.push(other);
-        for group in [0, 2] {
+        for group in [GroupId(0), GroupId(2)] {
             list.lost(&mut cx, range(group, 7, 1));
         }
         cx.facts.losses.unlisted_blocks = 3;
@@ -397,7 +399,7 @@ mod tests {
         ];
         let list = LossList::of(&cx.facts, blocks);
         let left: Vec<LostRange> = list.ranges.iter().collect();
-        assert_eq!(left, [range(0, blocks - 1, 1)]);
+        assert_eq!(left, [range(GroupId(0), blocks - 1, 1)]);
     }
 
     #[test]
@@ -406,7 +408,7 @@ mod tests {
         list.tell(&mut cx);
         assert_eq!(commands(&mut cx), [], "no lane has losses");
         for group in 0..3 {
-            list.lost(&mut cx, range(group, group, 1));
+            list.lost(&mut cx, range(GroupId(group), group, 1));
         }
         list.tell(&mut cx);
         let mut groups = Vec::new();
@@ -420,7 +422,7 @@ mod tests {
             }
         }
         groups.sort_unstable();
-        assert_eq!(groups, [0, 1, 2]);
+        assert_eq!(groups, [GroupId(0), GroupId(1), GroupId(2)]);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use block::{Fault, Seat};
 use format::seeded::{self, SeededFault};
+use format::{GroupId, Sequence};
 use plan::action::{Command, IoKind};
 use uuid::Uuid;
 
@@ -19,17 +20,21 @@ const READ_FAULTS_MAX: u64 = 16;
 /// Which drives cannot be spared.
 impl Context {
     /// A group that can be read now, and could not be read without the seat's drive.
-    pub(crate) fn group_that_needs(&mut self, seat: Seat) -> Option<u64> {
+    pub(crate) fn group_that_needs(&mut self, seat: Seat) -> Option<GroupId> {
         self.group_that_needs_one_of(&[seat])
     }
 
     /// A group that can be read now, and could not be read without these drives.
-    pub(crate) fn group_that_needs_one_of(&mut self, seats: &[Seat]) -> Option<u64> {
+    pub(crate) fn group_that_needs_one_of(&mut self, seats: &[Seat]) -> Option<GroupId> {
         self.group_that_needs_beside(&[], seats)
     }
 
     /// The same, given that the drives in `gone` are out anyway.
-    pub(crate) fn group_that_needs_beside(&mut self, gone: &[Seat], seats: &[Seat]) -> Option<u64> {
+    pub(crate) fn group_that_needs_beside(
+        &mut self,
+        gone: &[Seat],
+        seats: &[Seat],
+    ) -> Option<GroupId> {
         let all = [gone, seats].concat();
         let tolerance = usize::from(self.geometry.code().tolerance());
         let (placement, geometry, plans) = (&self.placement, &self.geometry, &mut self.plans);
@@ -585,7 +590,7 @@ impl Pool {
         &mut self,
         seat: Seat,
         drive: NewDrive,
-        holds: Option<Vec<u64>>,
+        holds: Option<Vec<Sequence>>,
         done: Vec<OnDurable>,
     ) -> Result<(), PoolError> {
         self.check_free(seat, drive.size_bytes)?;

@@ -26,7 +26,7 @@ use std::fmt::Display;
 
 use block::{Fault, Hint, Seat};
 use format::seeded::{self, SeededFault};
-use format::{CellPage, Label};
+use format::{CellPage, Generation, GroupId, Label};
 use layout::Cell;
 use plan::Geometry;
 use plan::action::Command;
@@ -92,11 +92,11 @@ pub enum OpenError {
         /// A drive of one half.
         first: String,
         /// Its generation.
-        first_generation: u64,
+        first_generation: Generation,
         /// A drive of the other half.
         second: String,
         /// Its generation.
-        second_generation: u64,
+        second_generation: Generation,
     },
     /// Half of the drives or more are missing.
     #[error("only {found} of {expected} drives are there (missing: {missing})")]
@@ -114,7 +114,7 @@ pub enum OpenError {
         /// Seats and paths of the missing ones.
         missing: String,
         /// A group that cannot be read.
-        group: u64,
+        group: GroupId,
     },
     /// More drives are away than the code survives, and they may have the only copies of flushed data.
     #[error(
@@ -130,7 +130,7 @@ pub enum OpenError {
     )]
     Damaged {
         /// A group that cannot be read.
-        group: u64,
+        group: GroupId,
     },
     /// The label's scheme cannot be built by this version.
     #[error("the pool's label cannot be understood: {0}")]
@@ -197,7 +197,7 @@ struct Candidate {
     /// Index of the found drive.
     at: usize,
     /// The first generation that it has missed.
-    since: u64,
+    since: Generation,
     /// The seat by the drive's own label, when it was in use.
     facts: SeatFacts,
 }
@@ -218,7 +218,7 @@ pub fn open(found: &[FoundDrive], degraded: bool) -> Result<Opening, OpenError> 
         .ok_or(OpenError::NoDrives)?;
     let generation = newest.label.generation;
     let mut facts = newest.label.facts.clone();
-    let next = generation + 1;
+    let next = generation.next();
     let unclean = !facts.clean;
     let expected = facts
         .seats
@@ -242,7 +242,7 @@ pub fn open(found: &[FoundDrive], degraded: bool) -> Result<Opening, OpenError> 
                 entry.found_bytes = Some(found[at].size_bytes);
                 Some(OutReason::Missing)
             }
-            Some(at) if found[at].label.generation + lag_max() < generation => {
+            Some(at) if found[at].label.generation.plus(lag_max()) < generation => {
                 Some(OutReason::Stale)
             }
             Some(at) => {
@@ -331,7 +331,7 @@ fn candidates(
             continue;
         };
         // A drive that lags missed the generation after its own.
-        let since = since.min(drive.label.generation + 1);
+        let since = since.min(drive.label.generation.next());
         let usable = drive.fault.is_none()
             && drive.size_bytes >= needed_bytes
             && !overtaken.contains(&at)
@@ -356,7 +356,7 @@ fn lag_max() -> u64 {
 }
 
 /// Ends replacements in which a drive is out. Returns the seats whose drive is out while its successor is there.
-fn without_heirs(facts: &mut PoolFacts, since_now: u64) -> Vec<Seat> {
+fn without_heirs(facts: &mut PoolFacts, since_now: Generation) -> Vec<Seat> {
     let mut heirs = Vec::new();
     for index in (0..facts.seats.len()).rev() {
         let Some(seat) = facts.seats[index].replaces else {
@@ -421,7 +421,7 @@ fn find_drive(found: &[FoundDrive], drive: Uuid, seat: Seat) -> Result<Option<us
 }
 
 /// The generation since which a label lists a drive as out, if it does.
-fn out_since(label: &Label, drive: Uuid) -> Option<u64> {
+fn out_since(label: &Label, drive: Uuid) -> Option<Generation> {
     let of = |seat: &SeatFacts| match seat.state {
         SeatState::Out { since, .. } if seat.drive == drive => Some(since),
         _ => None,
@@ -534,7 +534,7 @@ pub(super) fn geometry_of(facts: &PoolFacts) -> Result<Geometry, OpenError> {
     Ok(geometry)
 }
 
-fn build(mut facts: PoolFacts, generation: u64) -> Result<Pool, OpenError> {
+fn build(mut facts: PoolFacts, generation: Generation) -> Result<Pool, OpenError> {
     let geometry = geometry_of(&facts)?;
     let free_stripes = geometry.regions().map_or(0, |regions| regions.free_stripes);
     if free_stripes >= geometry.stripes_per_group() {
@@ -683,7 +683,7 @@ impl Pool {
     }
 
     /// A group of a volume that cannot be read.
-    fn unreadable_group(&mut self) -> Option<u64> {
+    fn unreadable_group(&mut self) -> Option<GroupId> {
         let (placement, geometry, plans) =
             (&self.cx.placement, &self.cx.geometry, &mut self.cx.plans);
         let lost = placement.lacking().filter(|&group| {
@@ -736,7 +736,7 @@ impl Pool {
         tables: &BTreeMap<Seat, Vec<CellPage>>,
         of_candidates: &BTreeMap<Seat, Vec<CellPage>>,
     ) -> Option<(Self, Vec<Cell>)> {
-        let mut levels: BTreeMap<u64, Vec<Seat>> = BTreeMap::new();
+        let mut levels: BTreeMap<Generation, Vec<Seat>> = BTreeMap::new();
         for seat in self.away(&BTreeSet::new()) {
             let state = self.cx.facts.seats[seat.index()].state;
             let since = match (candidates.get(&seat), state) {
@@ -780,7 +780,7 @@ impl Pool {
         let columns = back
             .iter()
             .flat_map(|&seat| pool.cx.placement.columns_on(seat));
-        let groups: BTreeSet<u64> = columns.map(|(group, _)| group).collect();
+        let groups: BTreeSet<GroupId> = columns.map(|(group, _)| group).collect();
         for group in groups {
             // Copies of pages may be older there, or torn: they are compared.
             pool.scrub.scrub_for(&pool.cx, group, pool.fills.is_idle());
@@ -840,7 +840,7 @@ impl Pool {
                 SeatState::Filling => effects.push(OnDurable::Lanes(Command::SeatIn(seat))),
                 SeatState::Out { since, reason } => {
                     effects.push(OnDurable::Lanes(Command::SeatOut(seat)));
-                    if since == self.cx.labels.generation() + 1 {
+                    if since == self.cx.labels.generation().next() {
                         effects.push(OnDurable::Report(Report::DriveOut {
                             seat,
                             reason,

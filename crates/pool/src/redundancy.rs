@@ -1,5 +1,6 @@
 //! Redundancy that volumes lack, and how many more drives may fail: questions about the places of columns.
 
+use format::GroupId;
 use plan::SubStripePlans;
 
 use super::context::Context;
@@ -43,7 +44,7 @@ impl Context {
     }
 
     /// Whether the group's data cannot be read as a whole any more.
-    pub(crate) fn is_lost(&self, group: u64, plans: &mut SubStripePlans) -> bool {
+    pub(crate) fn is_lost(&self, group: GroupId, plans: &mut SubStripePlans) -> bool {
         let tolerance = usize::from(self.geometry.code().tolerance());
         let columns = usize::from(self.geometry.layout().columns());
         let readable = self.placement.readable(group, &[]);
@@ -78,7 +79,7 @@ mod tests {
         assert_eq!(cx.survives_drives(), 2);
         let after = after_each(&mut cx, &[4, 1, 0]);
         assert_eq!(after, [(1, 0, 0), (0, 3, 0), (0, 0, 3)]);
-        assert!(cx.is_lost(2, &mut SubStripePlans::default()));
+        assert!(cx.is_lost(GroupId(2), &mut SubStripePlans::default()));
     }
 
     #[test]

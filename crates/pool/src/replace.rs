@@ -38,6 +38,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use block::Seat;
+use format::Generation;
 use layout::Cell;
 use plan::action::Command;
 
@@ -108,7 +109,7 @@ pub(super) enum GoesOut {
 pub(super) struct StepsIn {
     seat: Seat,
     pub(super) with: Seat,
-    since: u64,
+    since: Generation,
     reason: OutReason,
     forgets_old: bool,
     filled: Vec<Record>,

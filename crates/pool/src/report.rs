@@ -3,6 +3,7 @@
 use std::fmt;
 
 use block::{BLOCK_BYTES, ByteSize, Seat};
+use format::{Column, Generation, GroupId, StripeId};
 use plan::action::IoKind;
 use uuid::Uuid;
 
@@ -19,7 +20,7 @@ pub enum Report {
         /// Why.
         reason: OutReason,
         /// Since which generation.
-        since: u64,
+        since: Generation,
     },
     /// A drive is smaller than its label states.
     #[error(
@@ -150,9 +151,9 @@ pub enum Report {
     )]
     BlocksUnrecovered {
         /// Which group, of the first.
-        group: u64,
+        group: GroupId,
         /// Which column, of the first.
-        column: u16,
+        column: Column,
         /// How many columns.
         columns: u64,
         /// How many blocks.
@@ -264,9 +265,9 @@ pub enum Report {
     )]
     CellLost {
         /// Which group, of the first.
-        group: u64,
+        group: GroupId,
         /// Which column, of the first.
-        column: u16,
+        column: Column,
         /// How many.
         cells: u64,
         /// Why, the first.
@@ -279,9 +280,9 @@ pub enum Report {
     )]
     StripeLost {
         /// Which group, of the first.
-        group: u64,
+        group: GroupId,
         /// Which stripe, of the first.
-        stripe: u64,
+        stripe: StripeId,
         /// How many.
         times: u64,
     },
@@ -327,9 +328,9 @@ pub enum Report {
     )]
     Repaired {
         /// Which group, of the first.
-        group: u64,
+        group: GroupId,
         /// Which stripe, of the first.
-        stripe: u64,
+        stripe: StripeId,
         /// How many stripes.
         stripes: u64,
         /// How many blocks.
@@ -342,9 +343,9 @@ pub enum Report {
     )]
     PageLost {
         /// Which group, of the first.
-        group: u64,
+        group: GroupId,
         /// Which of its columns.
-        column: u16,
+        column: Column,
         /// How many.
         pages: u64,
     },
@@ -392,7 +393,7 @@ pub enum Report {
     #[error("scrub goes on at group {group}")]
     ScrubResumed {
         /// Where.
-        group: u64,
+        group: GroupId,
     },
     /// A scrub has ended.
     #[error(
@@ -442,7 +443,7 @@ pub enum Report {
     )]
     ResyncFailed {
         /// Which group.
-        group: u64,
+        group: GroupId,
     },
 }
 

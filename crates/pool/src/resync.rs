@@ -12,6 +12,7 @@
 use std::collections::BTreeSet;
 
 use block::Outcome;
+use format::GroupId;
 use plan::action::Command;
 
 use super::Report;
@@ -23,8 +24,8 @@ const RESYNCING_MAX: usize = 8;
 /// Groups whose parity may disagree with their data.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Resync {
-    waiting: BTreeSet<u64>,
-    in_flight: BTreeSet<u64>,
+    waiting: BTreeSet<GroupId>,
+    in_flight: BTreeSet<GroupId>,
     /// Some groups failed.
     failed: bool,
 }
@@ -69,7 +70,7 @@ impl Resync {
         }
     }
 
-    pub(super) fn resynced(&mut self, cx: &mut Context, group: u64, outcome: Outcome) {
+    pub(super) fn resynced(&mut self, cx: &mut Context, group: GroupId, outcome: Outcome) {
         if !self.in_flight.remove(&group) {
             return;
         }
@@ -103,7 +104,7 @@ mod tests {
     }
 
     /// The groups that lanes got since the last call.
-    fn sent(resync: &mut Resync, cx: &mut Context) -> Vec<u64> {
+    fn sent(resync: &mut Resync, cx: &mut Context) -> Vec<GroupId> {
         resync.pump(cx);
         let groups = commands(cx)
             .into_iter()
@@ -129,12 +130,15 @@ mod tests {
     fn copies_agree_when_the_last_group_is_resynced() {
         let (mut resync, mut cx) = begun(3);
         assert_eq!(reports(&mut cx), [Report::ResyncBegins { groups: 3 }]);
-        assert_eq!(sent(&mut resync, &mut cx), [0, 1, 2]);
-        for group in [2, 0] {
+        assert_eq!(
+            sent(&mut resync, &mut cx),
+            [GroupId(0), GroupId(1), GroupId(2)]
+        );
+        for group in [GroupId(2), GroupId(0)] {
             resync.resynced(&mut cx, group, Ok(()));
             assert!(!agree(&mut cx));
         }
-        resync.resynced(&mut cx, 1, Ok(()));
+        resync.resynced(&mut cx, GroupId(1), Ok(()));
         assert!(agree(&mut cx) && resync.is_idle());
         assert_eq!(reports(&mut cx), [Report::ResyncEnds]);
     }
@@ -144,10 +148,13 @@ mod tests {
         let (mut resync, mut cx) = begun(2);
         sent(&mut resync, &mut cx);
         reports(&mut cx);
-        resync.resynced(&mut cx, 0, Err(Fault::Medium));
-        resync.resynced(&mut cx, 1, Ok(()));
+        resync.resynced(&mut cx, GroupId(0), Err(Fault::Medium));
+        resync.resynced(&mut cx, GroupId(1), Ok(()));
         assert!(!agree(&mut cx) && resync.is_idle());
-        let all = [Report::ResyncFailed { group: 0 }, Report::ResyncEnds];
+        let all = [
+            Report::ResyncFailed { group: GroupId(0) },
+            Report::ResyncEnds,
+        ];
         assert_eq!(reports(&mut cx), all);
     }
 
@@ -170,13 +177,16 @@ mod tests {
     fn a_few_groups_are_in_flight_at_a_time_and_the_others_count_as_left() {
         let mut cx = context("raid6", 6, 0);
         let mut resync = Resync {
-            waiting: (10..30).collect(),
+            waiting: (10..30).map(GroupId).collect(),
             ..Resync::default()
         };
-        assert_eq!(sent(&mut resync, &mut cx), (10..18).collect::<Vec<_>>());
+        assert_eq!(
+            sent(&mut resync, &mut cx),
+            (10..18).map(GroupId).collect::<Vec<_>>()
+        );
         assert_eq!((resync.left(), resync.in_flight()), (20, 8));
-        resync.resynced(&mut cx, 12, Ok(()));
-        assert_eq!(sent(&mut resync, &mut cx), [18]);
+        resync.resynced(&mut cx, GroupId(12), Ok(()));
+        assert_eq!(sent(&mut resync, &mut cx), [GroupId(18)]);
         assert_eq!((resync.left(), resync.in_flight()), (19, 8));
     }
 
@@ -194,12 +204,12 @@ mod tests {
         let (mut resync, mut cx) = begun(2);
         sent(&mut resync, &mut cx);
         for _ in 0..2 {
-            resync.resynced(&mut cx, 0, Ok(()));
+            resync.resynced(&mut cx, GroupId(0), Ok(()));
         }
         assert_eq!(resync.left(), 1);
-        resync.resynced(&mut cx, 7, Err(Fault::Medium));
+        resync.resynced(&mut cx, GroupId(7), Err(Fault::Medium));
         assert!(!agree(&mut cx));
-        resync.resynced(&mut cx, 1, Ok(()));
+        resync.resynced(&mut cx, GroupId(1), Ok(()));
         assert!(
             agree(&mut cx),
             "the fault of a group that was not in flight is no failure"

@@ -1,7 +1,7 @@
 //! The map from a volume's bytes to groups: a snapshot that many threads use at once.
 
 use block::{Request, RequestKind};
-use format::VolumeId;
+use format::{GroupId, VolumeId};
 use plan::{Geometry, GroupRequest};
 
 use crate::VolumeFacts;
@@ -54,7 +54,7 @@ impl VolumeMap {
 
     /// The volume's byte at `in_group` of a group; `None` if the group is another volume's.
     #[must_use]
-    pub fn offset_of(&self, group: u64, in_group: u64) -> Option<u64> {
+    pub fn offset_of(&self, group: GroupId, in_group: u64) -> Option<u64> {
         Some(self.space.piece_of(group, in_group)?.offset)
     }
 
@@ -68,7 +68,7 @@ impl VolumeMap {
         assert!(self.contains(request), "requests are checked on entry");
         let mut parts = Vec::new();
         let part = |piece: Piece| {
-            let lane = piece.group % u64::from(self.lanes);
+            let lane = piece.group.0 % u64::from(self.lanes);
             parts.push(Part {
                 lane: u16::try_from(lane).expect("a remainder of a u16"),
                 request: GroupRequest {
@@ -144,7 +144,11 @@ mod tests {
             .collect();
         assert_eq!(
             parts,
-            [(0, 8, 50, 50, 0), (3, 3, 0, 100, 50), (0, 4, 0, 50, 150)]
+            [
+                (0, GroupId(8), 50, 50, 0),
+                (3, GroupId(3), 0, 100, 50),
+                (0, GroupId(4), 0, 50, 150)
+            ]
         );
         assert!(!map.contains(&Request {
             offset: u64::MAX,
@@ -186,7 +190,12 @@ mod tests {
             .collect();
         assert_eq!(
             of,
-            [(7, 10, 90), (8, 0, 100), (9, 0, 100), (10, 0, 10)],
+            [
+                (GroupId(7), 10, 90),
+                (GroupId(8), 0, 100),
+                (GroupId(9), 0, 100),
+                (GroupId(10), 0, 10)
+            ],
             "two sets: of three groups, and of what is left"
         );
         assert_eq!(parts(RequestKind::Write).len(), 16);

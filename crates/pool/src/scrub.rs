@@ -27,7 +27,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use block::{Fault, Instant, Outcome, Seat};
-use format::runs;
+use format::{Column, GroupId, runs};
 use plan::SubStripePlans;
 use plan::action::Command;
 
@@ -89,7 +89,7 @@ enum Phase {
     Running,
     /// The pool is being closed. `next`: the group that would have been next.
     Stopped {
-        next: u64,
+        next: GroupId,
     },
 }
 
@@ -109,10 +109,10 @@ pub(super) struct Scrub {
     /// An administrator has paused it.
     paused: bool,
     /// Groups that wait for the scrub of all volumes.
-    waiting: BTreeSet<u64>,
+    waiting: BTreeSet<GroupId>,
     /// Groups that wait to be scrubbed by themselves: a page is to be reconstructed. No command waits for these.
-    lost_pages: BTreeSet<u64>,
-    in_flight: BTreeMap<u64, InFlight>,
+    lost_pages: BTreeSet<GroupId>,
+    in_flight: BTreeMap<GroupId, InFlight>,
     tickets: Vec<Ticket>,
     progress: ScrubProgress,
     /// When its progress was last recorded.
@@ -120,9 +120,9 @@ pub(super) struct Scrub {
     /// The last value of the wall clock.
     unix_seconds: Option<u64>,
     /// Groups in which blocks without a known checksum were found.
-    found_unknown: BTreeSet<u64>,
+    found_unknown: BTreeSet<GroupId>,
     /// Groups with blocks that could not be recovered from the drives that were there.
-    unrecovered: BTreeSet<u64>,
+    unrecovered: BTreeSet<GroupId>,
     /// Copies of pages that were damaged, and that were older than others, by drive.
     pages_mended: BTreeMap<Seat, (u64, u64)>,
     /// Drives whose journal is older than their label.
@@ -138,7 +138,7 @@ impl Scrub {
     }
 
     /// Whether a lane scrubs the group.
-    pub(super) fn is_scrubbing(&self, group: u64) -> bool {
+    pub(super) fn is_scrubbing(&self, group: GroupId) -> bool {
         self.in_flight.contains_key(&group)
     }
 
@@ -224,15 +224,15 @@ impl Scrub {
     }
 
     fn begin(&mut self, cx: &mut Context) {
-        self.begin_at(cx, 0);
+        self.begin_at(cx, GroupId(0));
         let groups = self.progress.groups_total;
         cx.report(Report::ScrubBegins { groups });
-        self.record(cx, 0);
+        self.record(cx, GroupId(0));
         cx.commit(Vec::new());
     }
 
-    fn begin_at(&mut self, cx: &Context, group: u64) {
-        let groups: BTreeSet<u64> = cx.placement.groups().all().collect();
+    fn begin_at(&mut self, cx: &Context, group: GroupId) {
+        let groups: BTreeSet<GroupId> = cx.placement.groups().all().collect();
         let groups_total = groups.len() as u64;
         self.waiting = groups.range(group..).copied().collect();
         if self.phase == Phase::Resting {
@@ -268,14 +268,14 @@ impl Scrub {
     pub(super) fn note(&self, cx: &mut Context) {
         let waiting = match self.phase {
             Phase::Resting => return,
-            Phase::Running => self.waiting.first().copied().unwrap_or(u64::MAX),
+            Phase::Running => self.waiting.first().copied().unwrap_or(GroupId(u64::MAX)),
             Phase::Stopped { next } => next,
         };
         let in_flight = self.in_flight.keys().next().copied();
-        self.record(cx, in_flight.unwrap_or(u64::MAX).min(waiting));
+        self.record(cx, in_flight.unwrap_or(GroupId(u64::MAX)).min(waiting));
     }
 
-    fn record(&self, cx: &mut Context, next: u64) {
+    fn record(&self, cx: &mut Context, next: GroupId) {
         let (facts, progress) = (&mut cx.facts.scrub, &self.progress);
         facts.next_group = Some(next);
         facts.blocks = progress.blocks;
@@ -329,7 +329,7 @@ impl Scrub {
                 let own = own.next().map(|(&group, _)| group);
                 next = own.into_iter().chain(next).min();
             }
-            let next = next.unwrap_or(u64::MAX);
+            let next = next.unwrap_or(GroupId(u64::MAX));
             self.phase = Phase::Stopped { next };
         }
         if abandons {
@@ -365,7 +365,7 @@ impl Scrub {
         }
     }
 
-    fn start(&mut self, cx: &mut Context, group: u64, alone: bool) {
+    fn start(&mut self, cx: &mut Context, group: GroupId, alone: bool) {
         match self.in_flight.entry(group) {
             Entry::Vacant(entry) => {
                 entry.insert(InFlight {
@@ -380,7 +380,7 @@ impl Scrub {
     }
 
     /// Abandons the scrub of a group, which is scrubbed again later.
-    pub(super) fn let_go(&mut self, cx: &mut Context, group: u64) {
+    pub(super) fn let_go(&mut self, cx: &mut Context, group: GroupId) {
         if let Some(of) = self.in_flight.get_mut(&group)
             && !std::mem::replace(&mut of.let_go, true)
         {
@@ -392,7 +392,7 @@ impl Scrub {
     pub(super) fn scrubbed(
         &mut self,
         cx: &mut Context,
-        group: u64,
+        group: GroupId,
         found: Found,
         outcome: Outcome,
     ) {
@@ -426,7 +426,7 @@ impl Scrub {
     }
 
     /// The scrub of a group was abandoned: it waits again, unless it belongs to no volume any more.
-    fn wait_again(&mut self, cx: &Context, group: u64, alone: bool) {
+    fn wait_again(&mut self, cx: &Context, group: GroupId, alone: bool) {
         let has_content = cx.placement.groups().has(group);
         if has_content && alone {
             self.lost_pages.insert(group);
@@ -439,7 +439,7 @@ impl Scrub {
 
     /// These groups belong to no volume any more: they need not be scrubbed.
     pub(super) fn leave_out(&mut self, groups: &[(u64, u64)]) {
-        let freed = |group: &u64| runs::run_of(groups, *group).is_some();
+        let freed = |group: &GroupId| runs::run_of(groups, group.0).is_some();
         self.lost_pages.retain(|group| !freed(group));
         self.unrecovered.retain(|group| !freed(group));
         let before = self.waiting.len();
@@ -449,7 +449,7 @@ impl Scrub {
 
     /// Scrubs a group in which something is unknown; no command waits for this. Blocks that the present drives cannot
     /// supply, a drive that is being filled perhaps can: unless fills are idle, the group is scrubbed again after them.
-    pub(super) fn scrub_for(&mut self, cx: &Context, group: u64, fills_idle: bool) {
+    pub(super) fn scrub_for(&mut self, cx: &Context, group: GroupId, fills_idle: bool) {
         if cx.placement.groups().has(group) {
             self.lost_pages.insert(group);
             if !fills_idle {
@@ -462,8 +462,8 @@ impl Scrub {
     pub(super) fn blocks_unrecovered(
         &mut self,
         cx: &mut Context,
-        group: u64,
-        column: u16,
+        group: GroupId,
+        column: Column,
         blocks: u64,
     ) {
         self.unrecovered.insert(group);
@@ -477,7 +477,11 @@ impl Scrub {
 
     /// Fills are idle again: blocks that could not be reconstructed before perhaps can be now, also those of groups with
     /// `losses`.
-    pub(super) fn repair_unrecovered(&mut self, cx: &Context, losses: impl Iterator<Item = u64>) {
+    pub(super) fn repair_unrecovered(
+        &mut self,
+        cx: &Context,
+        losses: impl Iterator<Item = GroupId>,
+    ) {
         let mut groups = std::mem::take(&mut self.unrecovered);
         groups.extend(losses);
         for group in groups {
@@ -492,8 +496,8 @@ impl Scrub {
     pub(super) fn page_lost(
         &mut self,
         cx: &mut Context,
-        group: u64,
-        column: u16,
+        group: GroupId,
+        column: Column,
         fills_idle: bool,
     ) {
         cx.report(Report::PageLost {
@@ -506,7 +510,7 @@ impl Scrub {
 
     /// Blocks without a known checksum were found in a group: scrub it, at most once per opening of the pool. Blocks
     /// that cannot be reconstructed stay unknown, and would be found again each time.
-    pub(super) fn blocks_unknown(&mut self, cx: &Context, group: u64, fills_idle: bool) {
+    pub(super) fn blocks_unknown(&mut self, cx: &Context, group: GroupId, fills_idle: bool) {
         if self.found_unknown.insert(group) {
             self.scrub_for(cx, group, fills_idle);
         }
@@ -567,7 +571,7 @@ mod tests {
     }
 
     /// Passes the end of a group to the scrub, and ends the scrub if it is over, as `Pool` does.
-    fn end(scrub: &mut Scrub, cx: &mut Context, group: u64, outcome: Outcome) {
+    fn end(scrub: &mut Scrub, cx: &mut Context, group: GroupId, outcome: Outcome) {
         scrub.scrubbed(cx, group, FOUND, outcome);
         if scrub.over().is_some() {
             scrub.end(cx);
@@ -575,7 +579,7 @@ mod tests {
     }
 
     /// The groups that lanes are to scrub from now on.
-    fn started(scrub: &mut Scrub, cx: &mut Context) -> Vec<u64> {
+    fn started(scrub: &mut Scrub, cx: &mut Context) -> Vec<GroupId> {
         scrub.pump(cx);
         let groups = commands(cx).into_iter().map(|(_, command)| match command {
             Command::Scrub { group } => group,
@@ -585,7 +589,7 @@ mod tests {
     }
 
     /// The groups that lanes are to abandon.
-    fn abandoned(cx: &mut Context) -> Vec<u64> {
+    fn abandoned(cx: &mut Context) -> Vec<GroupId> {
         let groups = commands(cx).into_iter().map(|(_, command)| match command {
             Command::AbandonScrub { group } => group,
             other => panic!("{other:?}"),
@@ -602,7 +606,7 @@ mod tests {
     fn scrub_all(scrub: &mut Scrub, cx: &mut Context) {
         while !scrub.is_idle() {
             scrub.pump(cx);
-            let groups: Vec<u64> = scrub.in_flight.keys().copied().collect();
+            let groups: Vec<GroupId> = scrub.in_flight.keys().copied().collect();
             assert!(!groups.is_empty(), "{scrub:?}");
             for group in groups {
                 end(scrub, cx, group, Ok(()));
@@ -626,10 +630,12 @@ mod tests {
             ("pause", |scrub, cx| scrub.pause(cx.now, true)),
             ("let_go", |scrub, cx| {
                 scrub.pump(cx);
-                scrub.let_go(cx, 0);
-                end(scrub, cx, 0, ABANDONED);
+                scrub.let_go(cx, GroupId(0));
+                end(scrub, cx, GroupId(0), ABANDONED);
             }),
-            ("scrub_for", |scrub, cx| scrub.scrub_for(cx, 0, true)),
+            ("scrub_for", |scrub, cx| {
+                scrub.scrub_for(cx, GroupId(0), true);
+            }),
         ];
         let name = |scrub: &Scrub| match scrub.phase {
             Phase::Resting => "resting",
@@ -662,12 +668,16 @@ mod tests {
     #[test]
     fn a_scrub_ends_with_its_last_group() {
         let (mut scrub, mut cx) = running();
-        assert_eq!(started(&mut scrub, &mut cx), [0, 1], "two at a time");
-        end(&mut scrub, &mut cx, 1, Ok(()));
-        assert_eq!(started(&mut scrub, &mut cx), [2]);
-        end(&mut scrub, &mut cx, 2, Err(Fault::Medium));
+        assert_eq!(
+            started(&mut scrub, &mut cx),
+            [GroupId(0), GroupId(1)],
+            "two at a time"
+        );
+        end(&mut scrub, &mut cx, GroupId(1), Ok(()));
+        assert_eq!(started(&mut scrub, &mut cx), [GroupId(2)]);
+        end(&mut scrub, &mut cx, GroupId(2), Err(Fault::Medium));
         assert_eq!(done(&mut cx), []);
-        end(&mut scrub, &mut cx, 0, Ok(()));
+        end(&mut scrub, &mut cx, GroupId(0), Ok(()));
         assert_eq!(done(&mut cx), [(TICKET, Ok(()))]);
         let ends = Report::ScrubEnds {
             blocks: 300,
@@ -708,14 +718,18 @@ mod tests {
         let (mut scrub, mut cx) = running();
         started(&mut scrub, &mut cx);
         for _ in 0..2 {
-            scrub.let_go(&mut cx, 0);
+            scrub.let_go(&mut cx, GroupId(0));
         }
-        scrub.let_go(&mut cx, 2);
-        assert_eq!(abandoned(&mut cx), [0], "once, and only what is in flight");
-        end(&mut scrub, &mut cx, 0, ABANDONED);
+        scrub.let_go(&mut cx, GroupId(2));
+        assert_eq!(
+            abandoned(&mut cx),
+            [GroupId(0)],
+            "once, and only what is in flight"
+        );
+        end(&mut scrub, &mut cx, GroupId(0), ABANDONED);
         assert_eq!(scrub.progress().groups_done, 0);
-        assert_eq!(started(&mut scrub, &mut cx), [0]);
-        end(&mut scrub, &mut cx, 0, ABANDONED);
+        assert_eq!(started(&mut scrub, &mut cx), [GroupId(0)]);
+        end(&mut scrub, &mut cx, GroupId(0), ABANDONED);
         let progress = scrub.progress();
         assert_eq!(
             (progress.groups_done, progress.failed),
@@ -728,32 +742,32 @@ mod tests {
     fn a_group_that_was_let_go_and_scrubbed_all_the_same_counts() {
         let (mut scrub, mut cx) = running();
         started(&mut scrub, &mut cx);
-        scrub.let_go(&mut cx, 1);
-        end(&mut scrub, &mut cx, 1, Ok(()));
+        scrub.let_go(&mut cx, GroupId(1));
+        end(&mut scrub, &mut cx, GroupId(1), Ok(()));
         assert_eq!(scrub.progress().groups_done, 1);
     }
 
     #[test]
     fn freed_groups_are_not_scrubbed_whether_they_wait_or_were_let_go() {
         let (mut scrub, mut cx) = running();
-        scrub.scrub_for(&cx, 2, false);
+        scrub.scrub_for(&cx, GroupId(2), false);
         scrub.pause(cx.now, true);
         scrub.pump(&mut cx);
         scrub.pause(cx.now, false);
         started(&mut scrub, &mut cx);
-        scrub.let_go(&mut cx, 0);
-        scrub.let_go(&mut cx, 2);
+        scrub.let_go(&mut cx, GroupId(0));
+        scrub.let_go(&mut cx, GroupId(2));
         has_groups(&mut cx, &[(1, 1)]);
         scrub.leave_out(&[(0, 1), (2, 1)]);
         assert_eq!(scrub.progress().groups_total, 2, "group 0 is in flight");
-        for group in [0, 2] {
+        for group in [GroupId(0), GroupId(2)] {
             end(&mut scrub, &mut cx, group, ABANDONED);
         }
         assert_eq!(scrub.progress().groups_total, 1);
         scrub.repair_unrecovered(&cx, std::iter::empty());
         commands(&mut cx);
-        assert_eq!(started(&mut scrub, &mut cx), [1]);
-        end(&mut scrub, &mut cx, 1, Ok(()));
+        assert_eq!(started(&mut scrub, &mut cx), [GroupId(1)]);
+        end(&mut scrub, &mut cx, GroupId(1), Ok(()));
         assert_eq!(done(&mut cx), [(TICKET, Ok(()))]);
     }
 
@@ -764,30 +778,30 @@ mod tests {
         for seat in [0, 3] {
             is_out(&mut cx, Seat(seat), OutReason::Hung);
         }
-        end(&mut scrub, &mut cx, 0, Ok(()));
+        end(&mut scrub, &mut cx, GroupId(0), Ok(()));
         assert_eq!(scrub.progress().failed, 0);
         is_out(&mut cx, Seat(1), OutReason::Hung);
-        end(&mut scrub, &mut cx, 1, Ok(()));
+        end(&mut scrub, &mut cx, GroupId(1), Ok(()));
         assert_eq!(scrub.progress().failed, 1);
     }
 
     #[test]
     fn a_group_with_a_lost_page_goes_first_and_counts_for_no_scrub() {
         let (mut scrub, mut cx) = running();
-        scrub.page_lost(&mut cx, 2, 4, true);
-        assert_eq!(started(&mut scrub, &mut cx), [2, 0]);
-        end(&mut scrub, &mut cx, 2, Ok(()));
+        scrub.page_lost(&mut cx, GroupId(2), Column(4), true);
+        assert_eq!(started(&mut scrub, &mut cx), [GroupId(2), GroupId(0)]);
+        end(&mut scrub, &mut cx, GroupId(2), Ok(()));
         assert_eq!(scrub.progress().groups_done, 0);
-        assert_eq!(started(&mut scrub, &mut cx), [1]);
-        end(&mut scrub, &mut cx, 0, Ok(()));
+        assert_eq!(started(&mut scrub, &mut cx), [GroupId(1)]);
+        end(&mut scrub, &mut cx, GroupId(0), Ok(()));
         assert_eq!(
             started(&mut scrub, &mut cx),
-            [2],
+            [GroupId(2)],
             "now as part of the scrub"
         );
         let lost = Report::PageLost {
-            group: 2,
-            column: 4,
+            group: GroupId(2),
+            column: Column(4),
             pages: 1,
         };
         assert_eq!(reports(&mut cx)[1], lost);
@@ -796,18 +810,18 @@ mod tests {
     #[test]
     fn a_group_that_is_scrubbed_by_itself_counts_for_a_scrub_that_begins_meanwhile() {
         let (mut scrub, mut cx) = resting();
-        scrub.scrub_for(&cx, 0, true);
-        assert_eq!(started(&mut scrub, &mut cx), [0]);
+        scrub.scrub_for(&cx, GroupId(0), true);
+        assert_eq!(started(&mut scrub, &mut cx), [GroupId(0)]);
         scrub.command(&mut cx, TICKET).unwrap();
         assert_eq!(
             started(&mut scrub, &mut cx),
-            [1],
+            [GroupId(1)],
             "group 0 is scrubbed already"
         );
-        end(&mut scrub, &mut cx, 0, Ok(()));
+        end(&mut scrub, &mut cx, GroupId(0), Ok(()));
         let progress = scrub.progress();
         assert_eq!((progress.groups_done, progress.blocks), (1, 100));
-        assert_eq!(started(&mut scrub, &mut cx), [2]);
+        assert_eq!(started(&mut scrub, &mut cx), [GroupId(2)]);
     }
 
     #[test]
@@ -816,19 +830,19 @@ mod tests {
         scrub.pause(Instant(5), true);
         assert!(scrub.is_paused(&cx) && scrub.is_idle());
         assert!(started(&mut scrub, &mut cx).is_empty());
-        scrub.scrub_for(&cx, 1, true);
-        assert_eq!(started(&mut scrub, &mut cx), [1]);
+        scrub.scrub_for(&cx, GroupId(1), true);
+        assert_eq!(started(&mut scrub, &mut cx), [GroupId(1)]);
         cx.now = Instant(9);
         scrub.command(&mut cx, Ticket(8)).unwrap();
         assert!(!scrub.is_paused(&cx), "a command resumes it");
         assert_eq!(scrub.progress().rate_from, (Instant(9), 0, 0));
-        assert_eq!(started(&mut scrub, &mut cx), [0]);
+        assert_eq!(started(&mut scrub, &mut cx), [GroupId(0)]);
     }
 
     #[test]
     fn while_all_moves_are_paused_no_group_is_scrubbed() {
         let (mut scrub, mut cx) = running();
-        scrub.scrub_for(&cx, 1, true);
+        scrub.scrub_for(&cx, GroupId(1), true);
         cx.facts.steer.paused = true;
         assert!(started(&mut scrub, &mut cx).is_empty());
         assert!(scrub.is_paused(&cx) && !scrub.is_idle());
@@ -838,48 +852,59 @@ mod tests {
     fn before_lanes_have_read_their_journals_no_group_is_scrubbed_by_itself() {
         let (mut scrub, mut cx) = resting();
         cx.recovered = false;
-        scrub.scrub_for(&cx, 1, true);
+        scrub.scrub_for(&cx, GroupId(1), true);
         assert!(started(&mut scrub, &mut cx).is_empty());
         cx.recovered = true;
-        assert_eq!(started(&mut scrub, &mut cx), [1]);
+        assert_eq!(started(&mut scrub, &mut cx), [GroupId(1)]);
     }
 
     #[test]
     fn a_scrub_continues_after_a_restart_with_what_it_has_found() {
         let (mut scrub, mut cx) = running();
         started(&mut scrub, &mut cx);
-        end(&mut scrub, &mut cx, 0, Ok(()));
+        end(&mut scrub, &mut cx, GroupId(0), Ok(()));
         scrub.stop(&mut cx);
         assert_eq!(done(&mut cx), [(TICKET, Err(PoolError::Closing))]);
         assert!(started(&mut scrub, &mut cx).is_empty());
         scrub.note(&mut cx);
-        assert_eq!(cx.facts.scrub.next_group, Some(1), "it is in flight");
-        end(&mut scrub, &mut cx, 1, Ok(()));
+        assert_eq!(
+            cx.facts.scrub.next_group,
+            Some(GroupId(1)),
+            "it is in flight"
+        );
+        end(&mut scrub, &mut cx, GroupId(1), Ok(()));
         scrub.note(&mut cx);
-        assert_eq!(cx.facts.scrub.next_group, Some(2));
+        assert_eq!(cx.facts.scrub.next_group, Some(GroupId(2)));
         let mut scrub = Scrub::default();
         reports(&mut cx);
         scrub.resume(&mut cx);
-        assert_eq!(reports(&mut cx), [Report::ScrubResumed { group: 2 }]);
+        assert_eq!(
+            reports(&mut cx),
+            [Report::ScrubResumed { group: GroupId(2) }]
+        );
         let progress = scrub.progress();
         assert_eq!((progress.groups_done, progress.groups_total), (2, 3));
         assert_eq!((progress.blocks, progress.lost), (200, 2));
-        assert_eq!(started(&mut scrub, &mut cx), [2]);
+        assert_eq!(started(&mut scrub, &mut cx), [GroupId(2)]);
     }
 
     #[test]
     fn a_scrub_with_a_rate_does_not_delay_the_end() {
         let (mut scrub, mut cx) = running();
         cx.facts.steer.rate_bytes = Some(1_000_000);
-        scrub.scrub_for(&cx, 2, true);
-        assert_eq!(started(&mut scrub, &mut cx), [2, 0]);
+        scrub.scrub_for(&cx, GroupId(2), true);
+        assert_eq!(started(&mut scrub, &mut cx), [GroupId(2), GroupId(0)]);
         scrub.stop(&mut cx);
-        assert_eq!(abandoned(&mut cx), [0, 2]);
-        for group in [0, 2] {
+        assert_eq!(abandoned(&mut cx), [GroupId(0), GroupId(2)]);
+        for group in [GroupId(0), GroupId(2)] {
             end(&mut scrub, &mut cx, group, ABANDONED);
         }
         scrub.note(&mut cx);
-        assert_eq!(cx.facts.scrub.next_group, Some(0), "from its beginning");
+        assert_eq!(
+            cx.facts.scrub.next_group,
+            Some(GroupId(0)),
+            "from its beginning"
+        );
         assert_eq!((scrub.progress().groups_done, scrub.in_flight()), (0, 0));
     }
 
@@ -889,13 +914,13 @@ mod tests {
         started(&mut scrub, &mut cx);
         let before = cx.labels.generation();
         cx.now += Duration::from_secs(59);
-        end(&mut scrub, &mut cx, 0, Ok(()));
+        end(&mut scrub, &mut cx, GroupId(0), Ok(()));
         assert_eq!((cx.labels.generation(), cx.facts.scrub.blocks), (before, 0));
         cx.now += Duration::from_secs(1);
-        end(&mut scrub, &mut cx, 1, Ok(()));
-        assert_eq!(cx.labels.generation(), before + 1);
+        end(&mut scrub, &mut cx, GroupId(1), Ok(()));
+        assert_eq!(cx.labels.generation(), before.next());
         let facts = &cx.facts.scrub;
-        assert_eq!((facts.blocks, facts.next_group), (200, Some(2)));
+        assert_eq!((facts.blocks, facts.next_group), (200, Some(GroupId(2))));
     }
 
     #[test]
@@ -941,11 +966,11 @@ mod tests {
     #[test]
     fn unknown_blocks_of_a_group_are_looked_for_once() {
         let (mut scrub, mut cx) = resting();
-        scrub.blocks_unknown(&cx, 1, true);
-        assert_eq!(started(&mut scrub, &mut cx), [1]);
-        end(&mut scrub, &mut cx, 1, Ok(()));
-        scrub.blocks_unknown(&cx, 1, true);
-        scrub.blocks_unknown(&cx, 8, true);
+        scrub.blocks_unknown(&cx, GroupId(1), true);
+        assert_eq!(started(&mut scrub, &mut cx), [GroupId(1)]);
+        end(&mut scrub, &mut cx, GroupId(1), Ok(()));
+        scrub.blocks_unknown(&cx, GroupId(1), true);
+        scrub.blocks_unknown(&cx, GroupId(8), true);
         assert!(
             started(&mut scrub, &mut cx).is_empty(),
             "group 8 has no volume"
@@ -955,21 +980,21 @@ mod tests {
     #[test]
     fn what_cannot_be_recovered_is_tried_again_after_fills() {
         let (mut scrub, mut cx) = resting();
-        scrub.blocks_unrecovered(&mut cx, 0, 3, 9);
+        scrub.blocks_unrecovered(&mut cx, GroupId(0), Column(3), 9);
         assert!(
             started(&mut scrub, &mut cx).is_empty(),
             "the drives are not there"
         );
-        scrub.scrub_for(&cx, 1, false);
-        assert_eq!(started(&mut scrub, &mut cx), [1]);
-        end(&mut scrub, &mut cx, 1, Ok(()));
-        scrub.repair_unrecovered(&cx, [2].into_iter());
-        assert_eq!(started(&mut scrub, &mut cx), [0, 1]);
-        for group in [0, 1] {
+        scrub.scrub_for(&cx, GroupId(1), false);
+        assert_eq!(started(&mut scrub, &mut cx), [GroupId(1)]);
+        end(&mut scrub, &mut cx, GroupId(1), Ok(()));
+        scrub.repair_unrecovered(&cx, [GroupId(2)].into_iter());
+        assert_eq!(started(&mut scrub, &mut cx), [GroupId(0), GroupId(1)]);
+        for group in [GroupId(0), GroupId(1)] {
             end(&mut scrub, &mut cx, group, Ok(()));
         }
-        assert_eq!(started(&mut scrub, &mut cx), [2], "it has losses");
-        end(&mut scrub, &mut cx, 2, Ok(()));
+        assert_eq!(started(&mut scrub, &mut cx), [GroupId(2)], "it has losses");
+        end(&mut scrub, &mut cx, GroupId(2), Ok(()));
         scrub.repair_unrecovered(&cx, std::iter::empty());
         assert!(scrub.is_idle(), "each is tried once");
     }

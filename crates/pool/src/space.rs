@@ -13,6 +13,7 @@
 //! volume that shrinks keeps whole sets, so no byte moves. A volume that is not interleaved has sets of one group.
 
 use block::BLOCK_BYTES;
+use format::GroupId;
 use format::seeded::{self, SeededFault};
 use plan::Geometry;
 
@@ -49,7 +50,7 @@ struct Extent {
 pub(crate) struct Piece {
     /// First byte of the volume.
     pub(crate) offset: u64,
-    pub(crate) group: u64,
+    pub(crate) group: GroupId,
     /// Byte of the group's data.
     pub(crate) in_group: u64,
     pub(crate) length: u64,
@@ -184,7 +185,7 @@ impl VolumeSpace {
         let in_unit = (offset - set.begin) % unit_bytes;
         Piece {
             offset,
-            group: set.first + unit % set.groups,
+            group: GroupId(set.first + unit % set.groups),
             in_group: unit / set.groups * unit_bytes + in_unit,
             length: unit_bytes - in_unit,
         }
@@ -220,7 +221,7 @@ impl VolumeSpace {
                 if low < high {
                     with(Piece {
                         offset: at,
-                        group: set.first + index,
+                        group: GroupId(set.first + index),
                         in_group: low,
                         length: high - low,
                     });
@@ -232,14 +233,14 @@ impl VolumeSpace {
 
     /// The piece of the volume from `in_group` of a group to the end of its unit; `None` if the group is not the
     /// volume's.
-    pub(crate) fn piece_of(&self, group: u64, in_group: u64) -> Option<Piece> {
+    pub(crate) fn piece_of(&self, group: GroupId, in_group: u64) -> Option<Piece> {
         let has = |extent: &&Extent| {
-            (extent.first..extent.first.saturating_add(extent.groups)).contains(&group)
+            (extent.first..extent.first.saturating_add(extent.groups)).contains(&group.0)
         };
         let extent = *self.extents.iter().find(has)?;
-        let set = self.set(extent, group - extent.first);
+        let set = self.set(extent, group.0 - extent.first);
         let unit_bytes = self.unit_bytes(set);
-        let unit = in_group / unit_bytes * set.groups + (group - set.first);
+        let unit = in_group / unit_bytes * set.groups + (group.0 - set.first);
         let in_unit = in_group % unit_bytes;
         Some(Piece {
             offset: set.begin + unit * unit_bytes + in_unit,
@@ -250,7 +251,7 @@ impl VolumeSpace {
     }
 
     /// The pieces of the volume in a range of a group, in order.
-    pub(crate) fn pieces_of(&self, group: u64, in_group: u64, length: u64) -> Vec<Piece> {
+    pub(crate) fn pieces_of(&self, group: GroupId, in_group: u64, length: u64) -> Vec<Piece> {
         debug_assert!(in_group.is_multiple_of(BLOCK_BYTES), "whole blocks");
         let end = in_group + length;
         let mut pieces = Vec::new();
@@ -295,7 +296,7 @@ mod tests {
 
     fn at(space: &VolumeSpace, offset: u64) -> (u64, u64, u64) {
         let piece = space.piece(offset);
-        (piece.group, piece.in_group, piece.length)
+        (piece.group.0, piece.in_group, piece.length)
     }
 
     #[test]
@@ -331,7 +332,7 @@ mod tests {
                 assert!(places.insert((piece.group, piece.in_group)), "{offset}");
                 assert_eq!(space.piece_of(piece.group, piece.in_group), Some(piece));
             }
-            assert_eq!(space.piece_of(6, 0), None);
+            assert_eq!(space.piece_of(GroupId(6), 0), None);
         }
     }
 

@@ -9,7 +9,7 @@
 
 use block::{BLOCK_BYTES, Fault, Instant, Outcome};
 use format::runs::{self, Runs};
-use format::{INTERLEAVED_VOLUMES, LAZY_INITIALIZATION};
+use format::{GroupId, INTERLEAVED_VOLUMES, LAZY_INITIALIZATION};
 use plan::SubStripePlans;
 use plan::action::Command;
 use uuid::Uuid;
@@ -31,7 +31,7 @@ struct NewVolume {
     /// The volume as it will be.
     volume: VolumeFacts,
     /// Groups still to be zeroed, the first one last.
-    waiting: Vec<u64>,
+    waiting: Vec<GroupId>,
     in_flight: usize,
     fault: Option<Fault>,
 }
@@ -39,7 +39,7 @@ struct NewVolume {
 impl NewVolume {
     /// `more`: the groups that are new to the volume.
     fn new(volume: VolumeFacts, more: &Runs, ticket: Ticket) -> Self {
-        let mut waiting: Vec<u64> = groups_of(more).collect();
+        let mut waiting: Vec<GroupId> = groups_of(more).collect();
         waiting.reverse();
         Self {
             ticket,
@@ -51,8 +51,9 @@ impl NewVolume {
     }
 }
 
-fn groups_of(runs: &Runs) -> impl Iterator<Item = u64> {
-    runs.iter().flat_map(|&(first, count)| first..first + count)
+fn groups_of(runs: &Runs) -> impl Iterator<Item = GroupId> {
+    let groups = runs.iter().flat_map(|&(first, count)| first..first + count);
+    groups.map(GroupId)
 }
 
 /// Volumes that are being made, and groups that are being made blank.
@@ -301,7 +302,7 @@ impl Volumes {
 /// Groups that are to be made blank.
 impl Volumes {
     /// A lane reports that groups that were never written are to be written, or soon will be.
-    pub(super) fn wants_initialized(&mut self, cx: &Context, group: u64) {
+    pub(super) fn wants_initialized(&mut self, cx: &Context, group: GroupId) {
         self.initialization.wanted(cx, group);
     }
 
@@ -311,7 +312,7 @@ impl Volumes {
     pub(super) fn pump(
         &mut self,
         cx: &mut Context,
-        is_in_use: impl Fn(u64) -> bool,
+        is_in_use: impl Fn(GroupId) -> bool,
         replacing: bool,
     ) -> Vec<Output> {
         let mut outputs = Vec::new();
@@ -326,7 +327,7 @@ impl Volumes {
     fn pump_zeroing(
         &mut self,
         cx: &Context,
-        is_in_use: impl Fn(u64) -> bool,
+        is_in_use: impl Fn(GroupId) -> bool,
         outputs: &mut Vec<Output>,
     ) {
         let mut begun = Vec::new();
@@ -349,7 +350,7 @@ impl Volumes {
     pub(super) fn zeroed(
         &mut self,
         cx: &mut Context,
-        group: u64,
+        group: GroupId,
         outcome: Outcome,
         is_lost: bool,
         replacing: bool,
@@ -434,7 +435,7 @@ impl Pool {
         }
     }
 
-    pub(super) fn zeroed(&mut self, group: u64, outcome: Outcome) {
+    pub(super) fn zeroed(&mut self, group: GroupId, outcome: Outcome) {
         self.check_blank(group);
         let is_lost = self.cx.is_lost(group, &mut SubStripePlans::default());
         let replacing = self.is_replacing();
@@ -562,6 +563,8 @@ impl Pool {
 mod tests {
     use std::collections::BTreeSet;
 
+    use format::Column;
+
     use super::*;
     use crate::fixture;
 
@@ -573,7 +576,7 @@ mod tests {
         volumes: Volumes,
         lasting: u64,
         /// Groups that lanes fill, scrub or convert.
-        used: BTreeSet<u64>,
+        used: BTreeSet<GroupId>,
     }
 
     impl Lab {
@@ -615,7 +618,7 @@ mod tests {
             outputs.iter().map(|output| format!("{output:?}")).collect()
         }
 
-        fn zeroed(&mut self, group: u64, outcome: Outcome) -> Option<Changed> {
+        fn zeroed(&mut self, group: GroupId, outcome: Outcome) -> Option<Changed> {
             self.volumes
                 .zeroed(&mut self.cx, group, outcome, false, false)
         }
@@ -631,12 +634,14 @@ mod tests {
         let mut lab = Lab::new();
         lab.create("w", 2).unwrap();
         assert_eq!(lab.pump(), ["Zero(2)", "Zero(3)"]);
-        assert!(lab.zeroed(3, Ok(())).is_none());
+        assert!(lab.zeroed(GroupId(3), Ok(())).is_none());
         assert_eq!(lab.names(), ["v"]);
-        let changed = lab.zeroed(2, Ok(())).expect("the last group is ready");
+        let changed = lab
+            .zeroed(GroupId(2), Ok(()))
+            .expect("the last group is ready");
         assert!(changed.refill && changed.freed.is_none());
         assert_eq!(lab.names(), ["v", "w"]);
-        assert!(lab.cx.placement.groups().has(3) && lab.volumes.is_idle());
+        assert!(lab.cx.placement.groups().has(GroupId(3)) && lab.volumes.is_idle());
     }
 
     #[test]
@@ -701,7 +706,7 @@ mod tests {
         let begun = lab.pump();
         assert_eq!((begun.len(), &*begun[0]), (ZEROING_MAX, "Zero(2)"));
         assert!(lab.pump().is_empty());
-        assert!(lab.zeroed(4, Ok(())).is_none());
+        assert!(lab.zeroed(GroupId(4), Ok(())).is_none());
         assert_eq!(lab.pump(), ["Zero(18)"]);
     }
 
@@ -710,9 +715,9 @@ mod tests {
         let mut lab = Lab::new();
         lab.create("w", 2).unwrap();
         lab.pump();
-        assert!(lab.zeroed(2, Err(Fault::Full)).is_none());
+        assert!(lab.zeroed(GroupId(2), Err(Fault::Full)).is_none());
         assert!(fixture::done(&mut lab.cx).is_empty() && !lab.volumes.is_idle());
-        assert!(lab.zeroed(3, Ok(())).is_none());
+        assert!(lab.zeroed(GroupId(3), Ok(())).is_none());
         let fault = Err(PoolError::Fault { fault: Fault::Full });
         assert_eq!(fixture::done(&mut lab.cx), [(TICKET, fault)]);
         assert_eq!(lab.names(), ["v"]);
@@ -722,7 +727,7 @@ mod tests {
     #[test]
     fn a_group_waits_while_it_is_in_use_and_is_let_go_if_moves_are_paused() {
         let mut lab = Lab::new();
-        lab.used.insert(2);
+        lab.used.insert(GroupId(2));
         lab.create("w", 2).unwrap();
         assert_eq!(lab.pump(), ["Zero(3)"]);
         lab.cx.facts.steer.paused = true;
@@ -735,15 +740,15 @@ mod tests {
     fn columns_in_spare_space_are_brought_home_before_their_group_is_made_blank() {
         let mut lab = Lab::new();
         lab.cx = fixture::context("draid2:4d:8c:1s", 8, 2);
-        let home = lab.cx.placement.home((2, 1));
+        let home = lab.cx.placement.home((GroupId(2), Column(1)));
         fixture::is_out(&mut lab.cx, home.seat, crate::OutReason::Hung);
-        let spare = crate::fill::kind::target(&lab.cx.placement, (2, 1)).unwrap();
-        fixture::record(&mut lab.cx, (2, 1), spare);
+        let spare = crate::fill::kind::target(&lab.cx.placement, (GroupId(2), Column(1))).unwrap();
+        fixture::record(&mut lab.cx, (GroupId(2), Column(1)), spare);
         lab.create("w", 1).unwrap();
         lab.cx.facts.seats[home.seat.index()].state = crate::SeatState::Current;
         lab.cx.seats_changed();
         assert_eq!(lab.pump(), ["BringHome(2)"]);
-        fixture::record(&mut lab.cx, (2, 1), home);
+        fixture::record(&mut lab.cx, (GroupId(2), Column(1)), home);
         assert_eq!(lab.pump(), ["Zero(2)"]);
     }
 
@@ -762,8 +767,8 @@ mod tests {
         let mut lab = Lab::new();
         assert!(lab.resize("v", 4).is_none());
         assert_eq!(lab.pump(), ["Zero(2)", "Zero(3)"]);
-        lab.zeroed(2, Ok(()));
-        assert!(lab.zeroed(3, Ok(())).is_some());
+        lab.zeroed(GroupId(2), Ok(()));
+        assert!(lab.zeroed(GroupId(3), Ok(())).is_some());
         assert_eq!(lab.cx.facts.volumes[0].extents, [(0, 2), (2, 2)]);
         assert_eq!(lab.names(), ["v"]);
     }

@@ -8,7 +8,8 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use array::format::{
-    LABEL_MAGIC, LABEL_OFFSETS, LABEL_SLOT_BYTES, Label, LabelError, label_copies, newest_label,
+    Generation, LABEL_MAGIC, LABEL_OFFSETS, LABEL_SLOT_BYTES, Label, LabelError, label_copies,
+    newest_label,
 };
 use array::pool::{SeatFacts, SeatState};
 use block::{Memory, PAGE_BYTES};
@@ -37,7 +38,7 @@ pub struct FoundPool {
     /// Its scheme.
     pub scheme: String,
     /// Newest generation found.
-    pub generation: u64,
+    pub generation: Generation,
     /// Drives found.
     pub found: Vec<Place>,
     /// Drives of which only the copy of the label at the end was found.
@@ -68,7 +69,7 @@ impl FoundPool {
             name: facts.name.clone(),
             uuid: facts.uuid,
             scheme: crate::status::scheme_as_it_is(facts),
-            generation: 0,
+            generation: Generation(0),
             found: Vec::new(),
             overwritten: Vec::new(),
             destroyed: Vec::new(),

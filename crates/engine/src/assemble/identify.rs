@@ -6,7 +6,7 @@
 use std::io;
 use std::path::Path;
 
-use array::format::{FORMAT, Label, LabelError};
+use array::format::{FORMAT, Generation, Label, LabelError};
 use uuid::Uuid;
 
 use super::find::{labels_of, open_for_labels};
@@ -28,7 +28,7 @@ pub struct MemberLabel {
     /// The drive's state when the label was written: a name of `drives[].state` in `pool status`.
     pub state: &'static str,
     /// The generation of the label.
-    pub generation: u64,
+    pub generation: Generation,
 }
 
 impl MemberLabel {

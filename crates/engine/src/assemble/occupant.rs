@@ -21,7 +21,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use array::format::Label;
+use array::format::{Generation, Label};
 use array::pool::SeatState;
 use uuid::Uuid;
 
@@ -494,7 +494,7 @@ fn is_spare(label: &Label) -> bool {
 
 /// Whether the drive was in use elsewhere since it is out. A label of that generation or a later one which lists its
 /// own drive as out is of the pool's own history: it was on its way when the drive went out.
-fn went_on(label: &Label, out_since: u64) -> bool {
+fn went_on(label: &Label, out_since: Generation) -> bool {
     let own = label.facts.seats.get(label.seat.index());
     let lists_itself_out = own.is_some_and(|own| matches!(own.state, SeatState::Out { .. }));
     label.generation >= out_since && !lists_itself_out

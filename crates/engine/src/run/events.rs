@@ -145,6 +145,7 @@ impl EventLog {
 
 #[cfg(test)]
 mod tests {
+    use array::format::{Column, Generation, GroupId};
     use array::pool::OutReason;
     use block::Seat;
 
@@ -163,7 +164,7 @@ mod tests {
         Report::DriveOut {
             seat: Seat(seat),
             reason: OutReason::FailedByAdministrator,
-            since: 1,
+            since: Generation(1),
         }
     }
 
@@ -214,8 +215,8 @@ mod tests {
     #[test]
     fn cells_that_cannot_be_rebuilt_are_told_together() {
         let lost = |group, cells| Report::CellLost {
-            group,
-            column: 2,
+            group: GroupId(group),
+            column: Column(2),
             cells,
             fault: block::Fault::Lost,
         };

@@ -13,13 +13,14 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use array::Command;
+use array::format::GroupId;
 use array::router::Part;
 use block::{Extent, ExtentsAnswer, push_extent};
 
 /// A question to a lane.
 pub(crate) struct Question {
     pub(super) lane: u16,
-    pub(super) group: u64,
+    pub(super) group: GroupId,
     /// The range in the group's data.
     pub(super) bytes: Range<u64>,
     asked: bool,
@@ -137,7 +138,7 @@ mod tests {
         let part = |group, length| Part {
             lane: 0,
             request: GroupRequest {
-                group,
+                group: GroupId(group),
                 request: Request {
                     kind: RequestKind::Read,
                     offset: 0,

@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use array::Geometry;
+use array::format::GroupId;
 use array::pool::{OutReason, Pool, PoolError, Steering, Ticket};
 use array::record::Record;
 use block::{Hint, Seat};
@@ -565,7 +566,7 @@ impl PoolHandle {
             lane.send(LaneMessage::Request {
                 lane: lane.lane(),
                 request: GroupRequest {
-                    group: 0,
+                    group: GroupId(0),
                     request,
                     buffer_offset: 0,
                     volume: VolumeId::NONE,

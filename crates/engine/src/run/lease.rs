@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use array::format::{HEARTBEAT_OFFSET, HOLDER_OFFSET, Holder, PAGE_BYTES, usurper};
+use array::format::{Generation, HEARTBEAT_OFFSET, HOLDER_OFFSET, Holder, PAGE_BYTES, usurper};
 use block::{BlockDevice, Completed, Memory, Outcome, Permission, Request, RequestKind};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -152,7 +152,7 @@ pub(crate) struct Reservation(Holder);
 pub(crate) struct HeldElsewhere;
 
 /// A new opening of a pool. It gives the pool's facts this generation.
-fn opening(pool: Uuid, generation: u64) -> Holder {
+fn opening(pool: Uuid, generation: Generation) -> Holder {
     Holder {
         pool,
         opening: Uuid::new_v4(),
@@ -166,7 +166,7 @@ fn opening(pool: Uuid, generation: u64) -> Holder {
 /// Reserves a pool that is to be opened on these drives. `generation` is the one that this opening makes.
 pub(crate) fn reserve(
     pool: Uuid,
-    generation: u64,
+    generation: Generation,
     drives: &[Drive],
 ) -> Result<Reservation, HeldElsewhere> {
     let own = opening(pool, generation);
@@ -214,7 +214,7 @@ fn is_at_work_here(heartbeat: &Holder) -> bool {
 }
 
 /// A reservation of a new pool, whose drives are known to no other host.
-pub(crate) fn reserve_new(pool: Uuid, generation: u64) -> Reservation {
+pub(crate) fn reserve_new(pool: Uuid, generation: Generation) -> Reservation {
     Reservation(opening(pool, generation))
 }
 

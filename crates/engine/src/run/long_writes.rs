@@ -94,6 +94,7 @@ impl LongWrites {
 mod tests {
     use std::sync::Arc;
 
+    use array::format::GroupId;
     use array::{GroupRequest, VolumeId};
     use block::{Memory, Outcome, Request};
 
@@ -119,7 +120,7 @@ mod tests {
         LaneMessage::Request {
             lane: 0,
             request: GroupRequest {
-                group,
+                group: GroupId(group),
                 request: Request {
                     kind,
                     offset: 0,
@@ -143,7 +144,7 @@ mod tests {
         let begins = long.turn(now).into_iter();
         begins
             .map(|message| match message {
-                LaneMessage::Request { request, .. } => request.group,
+                LaneMessage::Request { request, .. } => request.group.0,
                 _ => unreachable!("only requests wait"),
             })
             .collect()

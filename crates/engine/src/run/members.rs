@@ -1,5 +1,6 @@
 //! The drives of a running pool, as far as one drive is told from another: identities, not names.
 
+use array::format::Generation;
 use array::pool::{Pool, SeatState};
 use uuid::Uuid;
 
@@ -30,7 +31,7 @@ pub struct Member {
 impl Member {
     /// The generation since which the drive is out.
     #[must_use]
-    pub const fn out_since(&self) -> Option<u64> {
+    pub const fn out_since(&self) -> Option<Generation> {
         match self.state {
             SeatState::Out { since, .. } => Some(since),
             SeatState::Current | SeatState::Filling | SeatState::Waiting => None,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
+use array::format::GroupId;
 use array::router::{Part, VolumeMap};
 use array::{GroupRequest, VolumeId};
 use block::{
@@ -102,7 +103,7 @@ impl Volume {
     /// The parts of a request. A request that cannot be served is one part that a lane refuses: it is then answered
     /// from another thread, like every other.
     fn parts(&self, request: &Request) -> Vec<Part> {
-        let everywhere = |group: u64| {
+        let everywhere = |group: GroupId| {
             let lane = self.lanes.iter().map(LaneSender::lane);
             lane.map(move |lane| Part {
                 lane,
@@ -116,10 +117,10 @@ impl Volume {
         };
         let map = self.map();
         match request.kind {
-            RequestKind::Flush => everywhere(0).collect(),
-            _ if !map.contains(request) => everywhere(u64::MAX).take(1).collect(),
+            RequestKind::Flush => everywhere(GroupId(0)).collect(),
+            _ if !map.contains(request) => everywhere(GroupId(u64::MAX)).take(1).collect(),
             // Nothing to do but to answer.
-            _ if request.length == 0 => everywhere(u64::MAX)
+            _ if request.length == 0 => everywhere(GroupId(u64::MAX))
                 .take(1)
                 .map(|mut part| {
                     part.request.request.kind = RequestKind::Flush;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use block::{Hint, Seat};
 use format::{
-    LABEL_MAGIC, Label, LabelError, LossFacts, PAGE_COPIES, PoolFacts, RegionFacts, ScrubFacts,
-    SeatFacts, SeatState, SteerFacts, VolumeFacts, newest_label,
+    Generation, LABEL_MAGIC, Label, LabelError, LossFacts, PAGE_COPIES, PoolFacts, RegionFacts,
+    ScrubFacts, SeatFacts, SeatState, SteerFacts, VolumeFacts, newest_label,
 };
 use proptest::prelude::*;
 use uuid::Uuid;
@@ -14,7 +14,7 @@ fn label(generation: u64) -> Label {
     Label {
         drive: Uuid::from_u128(1),
         seat: Seat(3),
-        generation,
+        generation: Generation(generation),
         facts: PoolFacts {
             uuid: Uuid::from_u128(9),
             name: "tank".to_owned(),

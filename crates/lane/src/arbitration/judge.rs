@@ -18,7 +18,7 @@
 use std::collections::BTreeMap;
 
 use erasure::Code;
-use format::{BlockName, Entry};
+use format::{BlockName, Entry, Sequence, StripeId};
 use plan::Trial;
 use uuid::Uuid;
 
@@ -33,7 +33,7 @@ pub(super) struct Element {
 
 impl Element {
     /// The entry of a block, wherever the block is; `None` if its page is not in memory.
-    pub(super) fn of(entries: Entries<'_>, name: BlockName, stripe: u64) -> Option<Self> {
+    pub(super) fn of(entries: Entries<'_>, name: BlockName, stripe: StripeId) -> Option<Self> {
         let entry = match entries.overlay.get(name) {
             Some(logged) => logged.entry,
             None if entries.overlay.is_zeroed(name.group, stripe) => Entry::UNWRITTEN,
@@ -80,7 +80,7 @@ pub(super) struct Facts<'a> {
     pub(super) pool: Uuid,
     pub(super) elements: &'a [Element],
     /// The number of the next batch: ages are counted from there.
-    pub(super) sequence: u64,
+    pub(super) sequence: Sequence,
 }
 
 impl Facts<'_> {
@@ -218,7 +218,7 @@ impl Facts<'_> {
 mod tests {
     use block::BLOCK_BYTES;
     use erasure::ElementSet;
-    use format::Form;
+    use format::{Column, Form, GroupId};
     use plan::action::{BufferId, Slice};
     use plan::{Row, ScratchId};
 
@@ -228,16 +228,16 @@ mod tests {
 
     /// What should be in each slot: plain sum, and the batch that wrote it.
     fn elements(of: &[(u32, u64)]) -> Vec<Element> {
-        let element = |(column, &(sum, sequence)): (u16, &(u32, u64))| {
+        let element = |(column, &(sum, sequence)): (Column, &(u32, u64))| {
             let name = BlockName {
-                group: 0,
+                group: GroupId(0),
                 column,
                 block: 3,
             };
-            let entry = Entry::new(POOL, name, sum, sequence);
+            let entry = Entry::new(POOL, name, sum, Sequence(sequence));
             Element { name, entry }
         };
-        (0..).zip(of).map(element).collect()
+        (0..).map(Column).zip(of).map(element).collect()
     }
 
     /// A trial in a row of one element per column, all of which were read.
@@ -254,11 +254,11 @@ mod tests {
         let results = (0..code.elements()).filter(computed);
         Trial {
             row: Row {
-                stripe: 0,
+                stripe: StripeId(0),
                 form: Form::Parity,
                 low: 0,
             },
-            doubted: vec![doubted],
+            doubted: vec![Column(doubted)],
             results: results.map(|slot| (slot, slice)).collect(),
             believed,
         }
@@ -271,7 +271,7 @@ mod tests {
             families: code.name() == "copies",
             pool: POOL,
             elements: &elements,
-            sequence: 100,
+            sequence: Sequence(100),
         };
         let made: Vec<Trial> = trials.iter().map(|(at, _)| trial(code, *at)).collect();
         let sums = trials.iter().map(|(_, sums)| sums.as_slice());

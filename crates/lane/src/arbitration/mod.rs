@@ -28,7 +28,7 @@ mod judge;
 use std::collections::{BTreeMap, BTreeSet};
 
 use block::BLOCK_BYTES;
-use format::{BlockName, Form};
+use format::{BlockName, Column, Form, GroupId, Sequence};
 use plan::action::{Event, Slice};
 use plan::{Geometry, Row, Trial, trials_of_row};
 
@@ -50,9 +50,9 @@ pub(super) struct Arbitration {
     /// The trials that are under way, if any are.
     trials: Vec<Trial>,
     /// Blocks (column, block of its cell) that are stale, both entry and content.
-    overruled: BTreeSet<(u16, u64)>,
+    overruled: BTreeSet<(Column, u64)>,
     /// These, and all blocks of rows in which the stale blocks cannot be found.
-    distrusted: BTreeSet<(u16, u64)>,
+    distrusted: BTreeSet<(Column, u64)>,
 }
 
 impl Blank for Arbitration {
@@ -78,7 +78,7 @@ pub(super) struct Reconstructed {
 }
 
 /// Names of a row's blocks by slot.
-fn row_blocks(geometry: &Geometry, group: u64, row: Row) -> Vec<BlockName> {
+fn row_blocks(geometry: &Geometry, group: GroupId, row: Row) -> Vec<BlockName> {
     let per_chunk = geometry.chunk_bytes() / BLOCK_BYTES;
     (0..geometry.code_of(row.form).elements())
         .map(|slot| {
@@ -107,7 +107,7 @@ impl Arbitration {
     }
 
     /// Blocks (column, block of its cell) that must not be read.
-    pub(super) const fn distrusted(&self) -> &BTreeSet<(u16, u64)> {
+    pub(super) const fn distrusted(&self) -> &BTreeSet<(Column, u64)> {
         &self.distrusted
     }
 
@@ -118,9 +118,9 @@ impl Arbitration {
         &self,
         cx: &Context,
         entries: Entries<'_>,
-        group: u64,
+        group: GroupId,
         blocks: impl Iterator<Item = Reconstructed>,
-        scrubbed: Option<&BTreeSet<(u16, u64)>>,
+        scrubbed: Option<&BTreeSet<(Column, u64)>>,
     ) -> Option<BTreeMap<Row, usize>> {
         let pool = cx.geometry.regions().expect("it has a journal").pool;
         let mut doubts: BTreeMap<Row, usize> = BTreeMap::new();
@@ -163,7 +163,7 @@ impl Arbitration {
     pub(super) fn doubt(
         &mut self,
         geometry: &Geometry,
-        group: u64,
+        group: GroupId,
         mut doubts: BTreeMap<Row, usize>,
     ) {
         let judged = doubts.extract_if(.., |row, _| self.judged.contains(row));
@@ -175,7 +175,7 @@ impl Arbitration {
     }
 
     /// The stale blocks of a row cannot be found: nothing is reconstructed from it.
-    pub(super) fn despair(&mut self, geometry: &Geometry, group: u64, row: Row) {
+    pub(super) fn despair(&mut self, geometry: &Geometry, group: GroupId, row: Row) {
         let names = row_blocks(geometry, group, row);
         self.doubts.remove(&row);
         self.judged.insert(row);
@@ -222,9 +222,9 @@ impl Arbitration {
         &mut self,
         cx: &mut Context,
         entries: Entries<'_>,
-        group: u64,
+        group: GroupId,
         sums: &[u32],
-        next_sequence: u64,
+        next_sequence: Sequence,
     ) -> Vec<(usize, u64)> {
         let trials = std::mem::take(&mut self.trials);
         let mut rows: BTreeMap<Row, Vec<(&Trial, &[u32])>> = BTreeMap::new();
@@ -266,7 +266,7 @@ impl Arbitration {
     fn judged(
         &mut self,
         geometry: &Geometry,
-        group: u64,
+        group: GroupId,
         row: Row,
         judgement: Judgement,
     ) -> Vec<usize> {
@@ -308,7 +308,7 @@ impl Arbitration {
     }
 
     /// Rows that an operation leaves to a repair, which finds their stale blocks under its own lock.
-    pub(super) fn rows_to_repair(&self, cx: &Context, group: u64) -> BTreeSet<Row> {
+    pub(super) fn rows_to_repair(&self, cx: &Context, group: GroupId) -> BTreeSet<Row> {
         let mut rows: BTreeSet<Row> = self.doubts.keys().copied().collect();
         rows.extend(self.judged.iter().filter(|&&row| {
             let names = row_blocks(&cx.geometry, group, row);

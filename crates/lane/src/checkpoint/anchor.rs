@@ -1,7 +1,7 @@
 //! The anchor: the block that says where in the ring the log begins.
 
 use block::{Fault, Outcome, Seat};
-use format::{Anchor, PAGE_BYTES};
+use format::{Anchor, PAGE_BYTES, Sequence};
 use plan::ScratchId;
 use plan::action::{Action, Compute, IoKind, Origin, Service};
 
@@ -55,11 +55,11 @@ impl Running {
     }
 
     /// The oldest batch that the journal must keep once all blocks are in place that can be.
-    fn first_that_counts(&self, overlay: &Overlay) -> u64 {
+    fn first_that_counts(&self, overlay: &Overlay) -> Sequence {
         let logged = self.held_back.iter();
         let logged = logged.filter_map(|&name| overlay.get(name));
         let oldest = logged.map(|logged| logged.sequence).min();
-        oldest.unwrap_or(u64::MAX).min(self.covers + 1)
+        oldest.unwrap_or(Sequence(u64::MAX)).min(self.covers.next())
     }
 
     /// Blocks and pages are durable: the log may begin later. True if an anchor is written: because the ring's tail

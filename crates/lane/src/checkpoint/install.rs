@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use block::{BLOCK_BYTES, Outcome, Seat};
 use format::seeded::{self, SeededFault};
-use format::{BlockName, Entry, Form};
+use format::{BlockName, Entry, Form, Sequence};
 use plan::action::{IoKind, Origin, Service};
 use plan::{Transfer, merge};
 
@@ -211,7 +211,7 @@ impl Running {
                 }));
             }
             if !seeded::is(SeededFault::TrimWithoutEntry) {
-                for name in { &cx.geometry }.blocks_of_stripes(stripe.0, stripe.1..stripe.1 + 1) {
+                for name in { &cx.geometry }.blocks_of_stripes(group, number..number.next()) {
                     pages.set(name, Entry::UNWRITTEN);
                 }
             }
@@ -264,7 +264,7 @@ impl Running {
         pages: &mut PageCache,
         installed: &[(BlockName, Logged)],
         preserved: BTreeSet<BlockName>,
-    ) -> u64 {
+    ) -> Sequence {
         let mut kept = preserved;
         for same in of_pages(installed) {
             if pages.is_back(cx, same[0].0.page()) {
@@ -276,7 +276,7 @@ impl Running {
         }
         let stays = |&&(name, _): &&(BlockName, Logged)| kept.contains(&name);
         let oldest = installed.iter().filter(stays).map(|(_, was)| was.sequence);
-        self.first = oldest.fold(self.first, u64::min);
+        self.first = oldest.fold(self.first, Sequence::min);
         let leave = installed.iter().filter(|block| !stays(block));
         // A block may have been reconstructed in the meantime, so that its entry is known now.
         overlay.installed(leave, |name, entry| pages.set(name, entry));

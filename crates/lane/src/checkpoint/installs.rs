@@ -156,6 +156,7 @@ impl Installs {
 #[cfg(test)]
 mod tests {
     use block::BLOCK_BYTES;
+    use format::Column;
     use plan::action::IoKind;
 
     use super::*;
@@ -163,7 +164,7 @@ mod tests {
     fn transfer(seat: u16, block: u64) -> Transfer {
         Transfer {
             seat: Seat(seat),
-            column: 0,
+            column: Column(0),
             kind: IoKind::Write,
             offset: block * BLOCK_BYTES,
             length: BLOCK_BYTES,

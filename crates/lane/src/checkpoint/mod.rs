@@ -29,7 +29,7 @@ use std::time::Duration;
 
 use block::{Fault, Instant, Outcome, Seat};
 use format::seeded::{self, SeededFault};
-use format::{BlockName, PAGE_BYTES, PageName};
+use format::{BlockName, Column, GroupId, PAGE_BYTES, PageName, Sequence, StripeId};
 use plan::action::{BufferId, Slice};
 use plan::{ScratchId, Transfer};
 
@@ -87,9 +87,9 @@ enum Phase {
 struct Collected {
     blocks: Vec<(BlockName, Logged)>,
     /// Stripes that become unwritten, each with the batch that logged this.
-    zeroed: Vec<((u64, u64), u64)>,
+    zeroed: Vec<((GroupId, StripeId), Sequence)>,
     /// Batches whose memory it reads.
-    pinned: BTreeSet<u64>,
+    pinned: BTreeSet<Sequence>,
 }
 
 /// What the checkpoint under way does next.
@@ -128,9 +128,9 @@ pub(super) enum CheckpointWaiter {
 #[derive(Clone, Debug)]
 pub(super) struct Ended {
     /// The last batch that the checkpoint covers.
-    pub(super) covers: u64,
+    pub(super) covers: Sequence,
     /// The oldest batch that the journal must keep.
-    pub(super) first: u64,
+    pub(super) first: Sequence,
     pub(super) waiters: Vec<CheckpointWaiter>,
     /// The checkpoint was to make room, and held back blocks that could have been logged again in time.
     pub(super) in_the_way: bool,
@@ -140,12 +140,12 @@ pub(super) struct Ended {
     /// nothing either.
     pub(super) no_effect: bool,
     /// In elastic pools: the groups of which it has changed entries.
-    pub(super) groups: BTreeSet<u64>,
+    pub(super) groups: BTreeSet<GroupId>,
 }
 
 impl Ended {
     /// True if the journal must still keep a batch that this checkpoint covers.
-    pub(super) const fn holds_back(&self) -> bool {
+    pub(super) fn holds_back(&self) -> bool {
         self.first <= self.covers
     }
 }
@@ -155,14 +155,14 @@ impl Ended {
 pub(super) struct Running {
     phase: Phase,
     /// The last batch that this checkpoint puts in place.
-    covers: u64,
+    covers: Sequence,
     waiters: Vec<CheckpointWaiter>,
     /// An anchor is written even if the tail does not move.
     anchor: bool,
     /// Blocks that stay logged: a drive that stays in the pool has refused them, or they have no place.
     held_back: BTreeSet<BlockName>,
     /// Columns that returned with their drive while the checkpoint ran: nothing was written there.
-    back: BTreeSet<(u64, u16)>,
+    back: BTreeSet<(GroupId, Column)>,
     /// Some blocks turned out to have no place when it was too late to log them again.
     late: bool,
     /// Blocks that were put in place. They stay in memory until they are durable there.
@@ -178,9 +178,9 @@ pub(super) struct Running {
     /// Preserved blocks were logged again.
     relogged: bool,
     /// The oldest batch that the journal must keep after this checkpoint.
-    first: u64,
+    first: Sequence,
     /// In elastic pools: the groups of which it changes entries.
-    groups: BTreeSet<u64>,
+    groups: BTreeSet<GroupId>,
     pages: BTreeSet<PageName>,
     /// Pages that are only read: preserved blocks are selected by them (`preserved.rs`).
     read_for: BTreeSet<PageName>,
@@ -210,7 +210,7 @@ pub(super) struct Checkpoints {
     /// The next checkpoint writes an anchor even if the tail has not moved.
     anchor: bool,
     /// The last batch that a checkpoint has covered.
-    covered: u64,
+    covered: Sequence,
     /// If the last checkpoint had no effect: the conditions under which the next one has none, either.
     no_effect: Option<Conditions>,
     /// When the last batch became complete.
@@ -219,7 +219,7 @@ pub(super) struct Checkpoints {
     for_fill: bool,
     /// Fills that must wait: they would write where installs are in flight, or over a block that is not flushed. Each
     /// with the batch that a checkpoint must cover.
-    fills: Vec<(OpId, u64)>,
+    fills: Vec<(OpId, Sequence)>,
     /// Pages to be written whether they have changed or not: a fill needs them at its target.
     forced: BTreeSet<PageName>,
 }
@@ -255,7 +255,7 @@ impl Checkpoints {
     /// Checks the checkpoint under way. Batches up to `flushed` are durable.
     ///
     /// # Panics When a block is being put in place whose record is not durable.
-    pub(super) fn check(&self, flushed: u64) {
+    pub(super) fn check(&self, flushed: Sequence) {
         let Some(running) = &self.running else {
             return;
         };
@@ -267,7 +267,7 @@ impl Checkpoints {
     }
 
     /// True if the checkpoint under way writes a page of the group.
-    pub(super) fn writes_of(&self, group: u64) -> bool {
+    pub(super) fn writes_of(&self, group: GroupId) -> bool {
         let running = self.running.as_ref();
         running.is_some_and(|running| running.pages.iter().any(|name| name.group == group))
     }
@@ -283,14 +283,14 @@ impl Checkpoints {
     }
 
     /// When a checkpoint begins without a request. `completed`: the last complete batch.
-    pub(super) fn idle_at(&self, completed: u64) -> Option<Instant> {
+    pub(super) fn idle_at(&self, completed: Sequence) -> Option<Instant> {
         let behind = self.is_idle() && self.covered < completed;
         behind.then(|| self.logged_at + IDLE)
     }
 
     /// The first batch that no checkpoint has covered.
-    pub(super) const fn first_uncovered(&self) -> u64 {
-        self.covered + 1
+    pub(super) const fn first_uncovered(&self) -> Sequence {
+        self.covered.next()
     }
 
     /// The last checkpoint had no effect under these conditions.
@@ -328,7 +328,7 @@ impl Checkpoints {
     /// True if a checkpoint begins now. `hindered`: an attempt would fail as the previous one did, so a checkpoint is
     /// attempted only if something waits for it. `log_waits`: something waits to be logged. `completed`: the last
     /// complete batch.
-    pub(super) fn is_due(&mut self, hindered: bool, log_waits: bool, completed: u64) -> bool {
+    pub(super) fn is_due(&mut self, hindered: bool, log_waits: bool, completed: Sequence) -> bool {
         // A checkpoint without the batch that a fill waits for changes nothing. It would end at once, the fill would be
         // planned again at once, and wait for the next checkpoint: a lane that is busy with that takes no completion of
         // that batch's writes.
@@ -345,7 +345,7 @@ impl Checkpoints {
     }
 
     /// A checkpoint begins that covers batches up to `covers`. Their records are flushed first.
-    pub(super) fn begin(&mut self, covers: u64) {
+    pub(super) fn begin(&mut self, covers: Sequence) {
         self.wanted = false;
         self.no_effect = None;
         self.running = Some(Running {
@@ -362,7 +362,7 @@ impl Checkpoints {
             progress: false,
             only_preserved: false,
             relogged: false,
-            first: 0,
+            first: Sequence(0),
             groups: BTreeSet::new(),
             pages: std::mem::take(&mut self.forced),
             read_for: BTreeSet::new(),
@@ -384,7 +384,7 @@ impl Checkpoints {
 
     /// True if a fill must not write to a column now: an older version of one of its blocks may be on its way to the
     /// target, and arrive after the fill's write. The fill is planned again when all installs have ended.
-    pub(super) fn fill_must_wait(&mut self, op: OpId, group: u64, column: u16) -> bool {
+    pub(super) fn fill_must_wait(&mut self, op: OpId, group: GroupId, column: Column) -> bool {
         let installing = self.running.as_ref().is_some_and(|running| {
             let Phase::Installing { collected, .. } = &running.phase else {
                 return false;
@@ -395,13 +395,13 @@ impl Checkpoints {
             !seeded::is(SeededFault::FillDuringInstall) && collected.blocks.iter().any(here)
         });
         if installing {
-            self.fills.push((op, 0));
+            self.fills.push((op, Sequence(0)));
         }
         installing
     }
 
     /// The fill is planned again when a checkpoint has put the logged blocks in place that this batch is the last of.
-    pub(super) fn fill_waits(&mut self, op: OpId, batch: u64) {
+    pub(super) fn fill_waits(&mut self, op: OpId, batch: Sequence) {
         self.fills.push((op, batch));
     }
 
@@ -431,7 +431,7 @@ impl Checkpoints {
 
     /// A column has returned with its drive and was not filled. The checkpoint under way does not write its blocks
     /// there; the next one does.
-    pub(super) fn column_is_back(&mut self, group: u64, column: u16) {
+    pub(super) fn column_is_back(&mut self, group: GroupId, column: Column) {
         if let Some(running) = self.running.as_mut() {
             running.back.insert((group, column));
             self.wanted = true;
@@ -442,7 +442,7 @@ impl Checkpoints {
     /// here, and the tail stays where it is.
     pub(super) fn refuse(&mut self, cx: &mut Context, ios: &mut IoTable, pages: &mut PageCache) {
         let running = self.running();
-        running.first = 0;
+        running.first = Sequence(0);
         if running.writes_pages() {
             // Some copies may be new and others old until these writes are durable: the next checkpoint writes all of
             // them again. The same holds if the flush that was to cover them has failed. A drive may have dropped its
@@ -490,7 +490,7 @@ impl Running {
     }
 
     /// The last batch that it covers.
-    pub(super) const fn covers(&self) -> u64 {
+    pub(super) const fn covers(&self) -> Sequence {
         self.covers
     }
 
@@ -530,7 +530,7 @@ impl Running {
         let blocks = overlay.up_to(self.covers);
         let zeroed = overlay.zeroed_up_to(self.covers);
         let in_memory = |logged: &Logged| logged.bytes.memory().is_some();
-        let pinned: BTreeSet<u64> = { blocks.iter().filter(|(_, logged)| in_memory(logged)) }
+        let pinned: BTreeSet<Sequence> = { blocks.iter().filter(|(_, logged)| in_memory(logged)) }
             .map(|(_, logged)| logged.sequence)
             .collect();
         for &sequence in &pinned {
@@ -539,7 +539,7 @@ impl Running {
         self.pages
             .extend(of_pages(&blocks).map(|same| same[0].0.page()));
         for &((group, stripe), _) in &zeroed {
-            let names = cx.geometry.blocks_of_stripes(group, stripe..stripe + 1);
+            let names = cx.geometry.blocks_of_stripes(group, stripe..stripe.next());
             self.pages.extend(names.iter().map(|name| name.page()));
         }
         self.pages.extend(pages.dirty());

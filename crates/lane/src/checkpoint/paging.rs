@@ -159,7 +159,7 @@ fn in_order(pages: &BTreeSet<PageName>) -> Vec<PageName> {
 fn turns_of(places: &[PagePlace]) -> Vec<usize> {
     let mut turns: Vec<usize> = places
         .iter()
-        .map(|place| usize::from(place.column % 2))
+        .map(|place| place.column.index() % 2)
         .collect();
     let counting: Vec<usize> = (0..places.len())
         .filter(|&index| places[index].counts)
@@ -175,12 +175,13 @@ fn turns_of(places: &[PagePlace]) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use block::Seat;
+    use format::Column;
 
     use super::*;
 
-    fn place(column: u16, counts: bool) -> PagePlace {
+    fn place(column: Column, counts: bool) -> PagePlace {
         PagePlace {
-            seat: Seat(column),
+            seat: Seat(column.0),
             offset: 0,
             column,
             counts,
@@ -198,7 +199,7 @@ mod tests {
                         let places: Vec<PagePlace> = holders
                             .clone()
                             .enumerate()
-                            .map(|(index, holder)| place(holder, set & 1 << index != 0))
+                            .map(|(index, holder)| place(Column(holder), set & 1 << index != 0))
                             .collect();
                         let turns = turns_of(&places);
                         let counting = places.iter().zip(&turns).filter(|(place, _)| place.counts);

@@ -1,5 +1,5 @@
 use block::BLOCK_BYTES;
-use format::{Entry, HeldIn, MetaPage};
+use format::{Column, Entry, GroupId, HeldIn, MetaPage, Sequence, StripeId};
 use plan::action::IoId;
 
 use super::*;
@@ -19,12 +19,12 @@ struct Lab {
     preserved: BTreeSet<BlockName>,
     preserved_late: BTreeSet<BlockName>,
     /// Stripes that were made unwritten.
-    unwritten: Vec<(u64, u64)>,
+    unwritten: Vec<(GroupId, StripeId)>,
     /// The fault of an install that a drive that stays in the pool has refused.
     refused: Option<Fault>,
 }
 
-fn page(column: u16) -> PageName {
+fn page(column: Column) -> PageName {
     block(column, 0).page()
 }
 
@@ -48,15 +48,15 @@ impl Lab {
     }
 
     /// Batch `sequence` has logged a block.
-    fn log(&mut self, column: u16, at: u32, sequence: u64) {
+    fn log(&mut self, column: Column, at: u32, sequence: Sequence) {
         let slice = Slice {
-            buffer: BufferId::Scratch(ScratchId(sequence)),
+            buffer: BufferId::Scratch(ScratchId(sequence.0)),
             offset: u64::from(at) * BLOCK_BYTES,
             length: BLOCK_BYTES,
         };
         let logged = Logged {
             bytes: Bytes::Memory(slice),
-            entry: Entry::of_map(HeldIn::parity(column.into()), sequence),
+            entry: Entry::of_map(HeldIn::parity(StripeId(column.0.into())), sequence),
             sequence,
         };
         self.overlay.insert(block(column, at), logged);
@@ -65,14 +65,14 @@ impl Lab {
     /// With block 4 of column 1 logged by batch 7.
     fn logged() -> Self {
         let mut lab = Self::new();
-        lab.log(1, 4, 7);
+        lab.log(Column(1), 4, Sequence(7));
         lab
     }
 
     /// Begins a checkpoint that covers batches up to this one.
-    fn begin(&mut self, covers: u64) -> Next {
+    fn begin(&mut self, covers: Sequence) -> Next {
         self.checkpoints.want();
-        assert!(self.checkpoints.is_due(false, false, 0));
+        assert!(self.checkpoints.is_due(false, false, Sequence(0)));
         self.checkpoints.begin(covers);
         Next::Flush
     }
@@ -110,7 +110,7 @@ impl Lab {
                 let (overlay, pages) = (&mut self.overlay, &mut self.pages);
                 let preserved = self.preserved_late.clone();
                 let first = running.release(cx, overlay, pages, &installed, preserved);
-                if !running.begin_anchor(first > 1) {
+                if !running.begin_anchor(first > Sequence(1)) {
                     return Next::End;
                 }
                 let drives = submit_anchor(cx, ios, 1, ScratchId(99));
@@ -214,7 +214,7 @@ impl Lab {
 #[test]
 fn blocks_pages_in_two_turns_and_the_anchor_follow_one_another_with_flushes_between() {
     let mut lab = Lab::logged();
-    let next = lab.begin(7);
+    let next = lab.begin(Sequence(7));
     let steps = lab.finish(next);
     let expected = [
         "flush",
@@ -228,20 +228,24 @@ fn blocks_pages_in_two_turns_and_the_anchor_follow_one_another_with_flushes_betw
     ];
     assert_eq!(steps, expected);
     let ended = lab.checkpoints.end();
-    assert!((ended.covers, ended.first) == (7, 8) && !ended.holds_back() && ended.progress);
-    assert!(lab.overlay.get(block(1, 4)).is_none());
-    assert_eq!(
-        lab.pages.entry(block(1, 4)),
-        Some(Entry::of_map(HeldIn::parity(1), 7))
+    assert!(
+        (ended.covers, ended.first) == (Sequence(7), Sequence(8))
+            && !ended.holds_back()
+            && ended.progress
     );
-    assert!(!lab.pages.is_dirty(page(1)));
+    assert!(lab.overlay.get(block(Column(1), 4)).is_none());
+    assert_eq!(
+        lab.pages.entry(block(Column(1), 4)),
+        Some(Entry::of_map(HeldIn::parity(StripeId(1)), Sequence(7)))
+    );
+    assert!(!lab.pages.is_dirty(page(Column(1))));
     assert!(lab.checkpoints.is_idle());
 }
 
 #[test]
 fn without_anything_to_put_in_place_only_the_tail_moves() {
     let mut lab = Lab::new();
-    let next = lab.begin(7);
+    let next = lab.begin(Sequence(7));
     assert_eq!(lab.finish(next), ["flush", "flush", "6 x anchor", "flush"]);
     assert!(lab.checkpoints.end().progress);
 }
@@ -249,22 +253,23 @@ fn without_anything_to_put_in_place_only_the_tail_moves() {
 #[test]
 fn what_is_logged_meanwhile_is_left_to_the_next_checkpoint() {
     let mut lab = Lab::logged();
-    lab.log(2, 4, 7);
-    lab.begin(7);
-    lab.log(1, 4, 8);
+    lab.log(Column(2), 4, Sequence(7));
+    lab.begin(Sequence(7));
+    lab.log(Column(1), 4, Sequence(8));
     lab.flushed();
     assert_eq!(lab.writes(), [("block", 2)]);
-    lab.log(2, 4, 9);
+    lab.log(Column(2), 4, Sequence(9));
     let ended = lab.end(Next::Wait);
     assert_eq!(
-        ended.first, 8,
+        ended.first,
+        Sequence(8),
         "batch 9 is newer than what it has put in place"
     );
-    assert!(lab.overlay.get(block(1, 4)).is_some());
-    assert!(lab.overlay.get(block(2, 4)).is_some());
+    assert!(lab.overlay.get(block(Column(1), 4)).is_some());
+    assert!(lab.overlay.get(block(Column(2), 4)).is_some());
     assert_eq!(
-        lab.pages.entry(block(2, 4)),
-        Some(Entry::of_map(HeldIn::parity(2), 7))
+        lab.pages.entry(block(Column(2), 4)),
+        Some(Entry::of_map(HeldIn::parity(StripeId(2)), Sequence(7)))
     );
 }
 
@@ -272,11 +277,12 @@ fn what_is_logged_meanwhile_is_left_to_the_next_checkpoint() {
 fn it_waits_for_its_pages() {
     let mut lab = Lab::logged();
     lab.pages = PageCache::new(64);
-    lab.begin(7);
+    lab.begin(Sequence(7));
     assert_eq!(lab.flushed(), Next::Wait);
     assert_eq!(lab.writes(), []);
-    assert!(lab.checkpoints.pages(0).written.contains(&page(1)));
-    lab.pages.put(page(1), MetaPage::filled(Entry::WRITTEN, 1));
+    assert!(lab.checkpoints.pages(0).written.contains(&page(Column(1))));
+    lab.pages
+        .put(page(Column(1)), MetaPage::filled(Entry::WRITTEN, 1));
     let (cx, ios) = (&mut lab.cx, &mut lab.ios);
     let running = lab.checkpoints.running();
     running.page_here(cx, ios, &lab.overlay, &lab.pages);
@@ -286,18 +292,27 @@ fn it_waits_for_its_pages() {
 #[test]
 fn trimmed_stripes_are_unwritten_by_their_pages() {
     let mut lab = Lab::new();
-    lab.overlay.zero(0, 3..4, 7, std::iter::empty());
-    let next = lab.begin(7);
+    lab.overlay.zero(
+        GroupId(0),
+        StripeId::range(3..4),
+        Sequence(7),
+        std::iter::empty(),
+    );
+    let next = lab.begin(Sequence(7));
     lab.end(next);
-    assert_eq!(lab.unwritten, [(0, 3)]);
-    assert!(!lab.overlay.is_zeroed(0, 3));
-    assert!((0..6).all(|column| lab.pages.are_unwritten(block(column, 12), 4)));
+    assert_eq!(lab.unwritten, [(GroupId(0), StripeId(3))]);
+    assert!(!lab.overlay.is_zeroed(GroupId(0), StripeId(3)));
+    assert!(
+        (0..6)
+            .map(Column)
+            .all(|column| lab.pages.are_unwritten(block(column, 12), 4))
+    );
 }
 
 #[test]
 fn a_flush_that_fails_ends_it() {
     let mut lab = Lab::logged();
-    lab.begin(7);
+    lab.begin(Sequence(7));
     let (cx, ios) = (&mut lab.cx, &mut lab.ios);
     let next = { lab.checkpoints.running() }.flushed(cx, ios, Err(Fault::Medium));
     assert_eq!(next, Next::Refused(Fault::Medium));
@@ -309,34 +324,34 @@ fn a_flush_that_fails_ends_it() {
 #[test]
 fn what_a_drive_that_stays_has_refused_stays_logged() {
     let mut lab = Lab::logged();
-    lab.log(2, 5, 9);
-    lab.begin(9);
+    lab.log(Column(2), 5, Sequence(9));
+    lab.begin(Sequence(9));
     lab.flushed();
     assert_eq!(lab.answer(&[1]), Next::Wait, "for the pool's verdict");
     let next = lab.judge(1, false);
     let ended = lab.end(next);
     assert_eq!(lab.refused, Some(Fault::Full));
-    assert!(ended.first == 7 && ended.holds_back() && ended.progress);
-    assert!(lab.overlay.get(block(1, 4)).is_some());
-    assert!(lab.overlay.get(block(2, 5)).is_none());
+    assert!(ended.first == Sequence(7) && ended.holds_back() && ended.progress);
+    assert!(lab.overlay.get(block(Column(1), 4)).is_some());
+    assert!(lab.overlay.get(block(Column(2), 5)).is_none());
 }
 
 #[test]
 fn what_a_drive_that_goes_out_has_refused_is_not_missed() {
     let mut lab = Lab::logged();
-    lab.begin(7);
+    lab.begin(Sequence(7));
     lab.flushed();
     lab.answer(&[1]);
     let next = lab.judge(1, true);
     let ended = lab.end(next);
-    assert_eq!((lab.refused, ended.first), (None, 8));
+    assert_eq!((lab.refused, ended.first), (None, Sequence(8)));
 }
 
 #[test]
 fn a_drive_that_is_out_is_not_written() {
     let mut lab = Lab::logged();
     lab.cx.change_view(|view, _| view.seat_out(Seat(1)));
-    let next = lab.begin(7);
+    let next = lab.begin(Sequence(7));
     let steps = lab.finish(next);
     assert_eq!(steps, ["flush", "1 x page", "flush", "5 x anchor", "flush"]);
 }
@@ -344,25 +359,30 @@ fn a_drive_that_is_out_is_not_written() {
 #[test]
 fn pages_that_a_drive_has_refused_are_written_anew_by_the_next_checkpoint() {
     let mut lab = Lab::logged();
-    lab.begin(7);
+    lab.begin(Sequence(7));
     lab.flushed();
     let next = lab.answer(&[]);
     assert_eq!((next, lab.writes()), (Next::Wait, vec![("page", 2)]));
     lab.answer(&[2]);
     assert_eq!(lab.judge(2, false), Next::Refused(Fault::Full));
     assert!(lab.refuse().holds_back());
-    assert!(lab.pages.is_dirty(page(1)));
-    let next = lab.begin(7);
+    assert!(lab.pages.is_dirty(page(Column(1))));
+    let next = lab.begin(Sequence(7));
     let ended = lab.end(next);
-    assert_eq!(ended.first, 8);
-    assert!(!lab.pages.is_dirty(page(1)));
+    assert_eq!(ended.first, Sequence(8));
+    assert!(!lab.pages.is_dirty(page(Column(1))));
 }
 
 #[test]
 fn pages_of_a_trim_are_written_anew_where_the_flush_fails_that_covers_them() {
     let mut lab = Lab::new();
-    lab.overlay.zero(0, 3..4, 7, std::iter::empty());
-    let mut next = lab.begin(7);
+    lab.overlay.zero(
+        GroupId(0),
+        StripeId::range(3..4),
+        Sequence(7),
+        std::iter::empty(),
+    );
+    let mut next = lab.begin(Sequence(7));
     for _ in 0..2 {
         assert_eq!(next, Next::Flush, "of the records, and between the turns");
         next = lab.flushed();
@@ -370,13 +390,21 @@ fn pages_of_a_trim_are_written_anew_where_the_flush_fails_that_covers_them() {
         next = lab.answer(&[]);
     }
     assert_eq!(next, Next::Flush, "of the pages");
-    assert!((0..6).all(|column| !lab.pages.is_dirty(page(column))));
+    assert!(
+        (0..6)
+            .map(Column)
+            .all(|column| !lab.pages.is_dirty(page(column)))
+    );
     let (cx, ios) = (&mut lab.cx, &mut lab.ios);
     let next = { lab.checkpoints.running() }.flushed(cx, ios, Err(Fault::Medium));
     assert_eq!(next, Next::Refused(Fault::Medium));
     assert!(lab.refuse().holds_back());
-    assert!((0..6).all(|column| lab.pages.is_dirty(page(column))));
-    let next = lab.begin(7);
+    assert!(
+        (0..6)
+            .map(Column)
+            .all(|column| lab.pages.is_dirty(page(column)))
+    );
+    let next = lab.begin(Sequence(7));
     let steps = lab.finish(next);
     assert_eq!(steps[..4], ["flush", "6 x page", "flush", "6 x page"]);
 }
@@ -384,53 +412,53 @@ fn pages_of_a_trim_are_written_anew_where_the_flush_fails_that_covers_them() {
 #[test]
 fn a_column_that_came_back_meanwhile_stays_logged() {
     let mut lab = Lab::logged();
-    lab.checkpoints.column_is_back(0, 1);
+    lab.checkpoints.column_is_back(GroupId(0), Column(1));
     assert!(lab.checkpoints.is_idle(), "none runs");
-    lab.begin(7);
+    lab.begin(Sequence(7));
     lab.flushed();
-    lab.checkpoints.column_is_back(0, 1);
+    lab.checkpoints.column_is_back(GroupId(0), Column(1));
     let ended = lab.end(Next::Wait);
-    assert!(ended.first == 7 && !ended.progress);
+    assert!(ended.first == Sequence(7) && !ended.progress);
     assert!(lab.checkpoints.waits(), "the next one puts it in place");
 }
 
 #[test]
 fn preserved_blocks_hold_the_tail() {
     let mut lab = Lab::logged();
-    lab.preserved.insert(block(1, 4));
-    let next = lab.begin(8);
-    assert_eq!(lab.end(next).first, 7);
+    lab.preserved.insert(block(Column(1), 4));
+    let next = lab.begin(Sequence(8));
+    assert_eq!(lab.end(next).first, Sequence(7));
     // Batch 9 logs the block again while pages are written.
-    let next = lab.begin(8);
-    lab.log(1, 4, 9);
-    assert_eq!(lab.end(next).first, 9);
+    let next = lab.begin(Sequence(8));
+    lab.log(Column(1), 4, Sequence(9));
+    assert_eq!(lab.end(next).first, Sequence(9));
 }
 
 #[test]
 fn what_turns_out_to_have_no_place_when_it_should_be_durable_stays_logged() {
     let mut lab = Lab::logged();
-    lab.preserved_late.insert(block(1, 4));
-    let next = lab.begin(7);
+    lab.preserved_late.insert(block(Column(1), 4));
+    let next = lab.begin(Sequence(7));
     let ended = lab.end(next);
-    assert!(ended.first == 7 && ended.holds_back() && !ended.in_the_way);
-    assert!(lab.overlay.get(block(1, 4)).is_some());
+    assert!(ended.first == Sequence(7) && ended.holds_back() && !ended.in_the_way);
+    assert!(lab.overlay.get(block(Column(1), 4)).is_some());
 }
 
 #[test]
 fn an_anchor_is_written_though_the_tail_stays_if_it_is_wanted() {
     let mut lab = Lab::new();
-    let next = lab.begin(0);
+    let next = lab.begin(Sequence(0));
     assert_eq!(lab.finish(next), ["flush", "flush"]);
     lab.checkpoints.end();
     lab.checkpoints.want_anchor();
-    let next = lab.begin(0);
+    let next = lab.begin(Sequence(0));
     assert_eq!(lab.finish(next), ["flush", "flush", "6 x anchor", "flush"]);
 }
 
 #[test]
 fn a_drive_that_stays_must_have_the_anchor() {
     let mut lab = Lab::new();
-    lab.begin(7);
+    lab.begin(Sequence(7));
     lab.flushed();
     lab.flushed();
     lab.answer(&[3]);
@@ -441,7 +469,7 @@ fn a_drive_that_stays_must_have_the_anchor() {
 #[test]
 fn without_any_drive_the_tail_stays() {
     let mut lab = Lab::new();
-    lab.begin(7);
+    lab.begin(Sequence(7));
     lab.flushed();
     (0..6).for_each(|seat| lab.cx.change_view(|view, _| view.seat_out(Seat(seat))));
     assert_eq!(lab.flushed(), Next::Refused(Fault::Lost));
@@ -453,10 +481,16 @@ fn a_page_that_has_not_changed_is_written_where_a_cell_is_filled() {
     lab.cx.change_view(|view, geometry| {
         view.seat_out(Seat(1));
         view.seat_in(Seat(1));
-        view.begin_fill(geometry, 0, 1, geometry.layout().cell(0, 1));
+        view.begin_fill(
+            geometry,
+            GroupId(0),
+            Column(1),
+            geometry.home(GroupId(0), Column(1)),
+        );
     });
-    lab.checkpoints.await_next(JOB, [page(0), page(1)]);
-    lab.begin(7);
+    lab.checkpoints
+        .await_next(JOB, [page(Column(0)), page(Column(1))]);
+    lab.begin(Sequence(7));
     assert_eq!(lab.flushed(), Next::Flush, "the first turn has no copy");
     assert_eq!(lab.flushed(), Next::Wait);
     assert_eq!(lab.writes(), [("page", 1), ("page", 1)]);
@@ -467,76 +501,103 @@ fn a_page_that_has_not_changed_is_written_where_a_cell_is_filled() {
 #[test]
 fn while_tries_would_fail_only_what_is_awaited_begins() {
     let mut checkpoints = Checkpoints::default();
-    assert!(!checkpoints.is_due(false, true, 0), "none is wanted");
+    assert!(
+        !checkpoints.is_due(false, true, Sequence(0)),
+        "none is wanted"
+    );
     checkpoints.want();
-    assert!(!checkpoints.is_due(true, true, 0));
+    assert!(!checkpoints.is_due(true, true, Sequence(0)));
     assert!(checkpoints.waits(), "something waits to be logged");
-    assert!(!checkpoints.is_due(true, false, 0));
+    assert!(!checkpoints.is_due(true, false, Sequence(0)));
     assert!(!checkpoints.waits());
     checkpoints.await_next(JOB, []);
-    assert!(checkpoints.is_due(true, false, 0));
-    checkpoints.begin(3);
+    assert!(checkpoints.is_due(true, false, Sequence(0)));
+    checkpoints.begin(Sequence(3));
     checkpoints.want();
-    assert!(!checkpoints.is_due(false, true, 0), "one is under way");
+    assert!(
+        !checkpoints.is_due(false, true, Sequence(0)),
+        "one is under way"
+    );
 }
 
 #[test]
 fn one_begins_by_itself_when_nothing_has_been_logged_for_a_second() {
     let mut checkpoints = Checkpoints::default();
     let at = |millis: u64| Instant(millis * 1_000_000);
-    assert_eq!(checkpoints.idle_at(0), None, "nothing is logged");
+    assert_eq!(checkpoints.idle_at(Sequence(0)), None, "nothing is logged");
     checkpoints.logged(at(500));
-    assert_eq!(checkpoints.idle_at(7), Some(at(1500)));
+    assert_eq!(checkpoints.idle_at(Sequence(7)), Some(at(1500)));
     assert!(!checkpoints.is_quiet(at(1400)) && checkpoints.is_quiet(at(1500)));
-    checkpoints.begin(7);
-    assert_eq!(checkpoints.idle_at(7), None);
-    assert_eq!(checkpoints.end().covers, 7);
-    assert_eq!(checkpoints.idle_at(7), None);
-    assert_eq!(checkpoints.first_uncovered(), 8);
+    checkpoints.begin(Sequence(7));
+    assert_eq!(checkpoints.idle_at(Sequence(7)), None);
+    assert_eq!(checkpoints.end().covers, Sequence(7));
+    assert_eq!(checkpoints.idle_at(Sequence(7)), None);
+    assert_eq!(checkpoints.first_uncovered(), Sequence(8));
 }
 
 #[test]
 fn a_fill_does_not_write_to_a_column_while_blocks_go_there() {
     let mut lab = Lab::logged();
-    assert!(!lab.checkpoints.fill_must_wait(OpId(3), 0, 1));
-    lab.begin(7);
-    assert!(!lab.checkpoints.fill_must_wait(OpId(3), 0, 1));
+    assert!(
+        !lab.checkpoints
+            .fill_must_wait(OpId(3), GroupId(0), Column(1))
+    );
+    lab.begin(Sequence(7));
+    assert!(
+        !lab.checkpoints
+            .fill_must_wait(OpId(3), GroupId(0), Column(1))
+    );
     lab.flushed();
-    assert!(!lab.checkpoints.fill_must_wait(OpId(3), 0, 2));
-    assert!(lab.checkpoints.fill_must_wait(OpId(3), 0, 1));
+    assert!(
+        !lab.checkpoints
+            .fill_must_wait(OpId(3), GroupId(0), Column(2))
+    );
+    assert!(
+        lab.checkpoints
+            .fill_must_wait(OpId(3), GroupId(0), Column(1))
+    );
     assert_eq!(lab.checkpoints.take_fills(), [OpId(3)]);
     lab.answer(&[]);
-    assert!(!lab.checkpoints.fill_must_wait(OpId(3), 0, 1));
-    lab.checkpoints.fill_waits(OpId(4), 7);
+    assert!(
+        !lab.checkpoints
+            .fill_must_wait(OpId(3), GroupId(0), Column(1))
+    );
+    lab.checkpoints.fill_waits(OpId(4), Sequence(7));
     assert_eq!(lab.checkpoints.take_fills(), [OpId(4)]);
-    lab.checkpoints.fill_waits(OpId(4), 8);
+    lab.checkpoints.fill_waits(OpId(4), Sequence(8));
     assert_eq!(lab.checkpoints.take_fills(), [], "it covers batch 7");
 }
 
 #[test]
 fn no_checkpoint_begins_for_a_fill_before_the_batch_that_the_fill_waits_for_is_complete() {
     let mut checkpoints = Checkpoints::default();
-    checkpoints.fill_waits(OpId(4), 8);
-    assert!(!checkpoints.is_due(false, false, 7));
+    checkpoints.fill_waits(OpId(4), Sequence(8));
+    assert!(!checkpoints.is_due(false, false, Sequence(7)));
     assert!(checkpoints.waits() && !checkpoints.is_idle());
-    assert!(!checkpoints.is_due(true, false, 8), "it would be refused");
-    assert!(checkpoints.is_due(false, false, 8));
-    checkpoints.begin(8);
+    assert!(
+        !checkpoints.is_due(true, false, Sequence(8)),
+        "it would be refused"
+    );
+    assert!(checkpoints.is_due(false, false, Sequence(8)));
+    checkpoints.begin(Sequence(8));
     assert_eq!(checkpoints.take_fills(), [OpId(4)]);
     assert!(!checkpoints.waits());
     checkpoints.end();
-    checkpoints.fill_waits(OpId(5), 9);
+    checkpoints.fill_waits(OpId(5), Sequence(9));
     checkpoints.want();
-    assert!(checkpoints.is_due(false, false, 8), "for something else");
+    assert!(
+        checkpoints.is_due(false, false, Sequence(8)),
+        "for something else"
+    );
 }
 
 #[test]
 fn pages_count_as_on_their_way_from_when_they_are_laid_out_until_they_are_durable() {
     let mut lab = Lab::logged();
-    lab.begin(7);
+    lab.begin(Sequence(7));
     let on_their_way = |lab: &Lab| lab.checkpoints.pages(0).on_their_way;
     lab.flushed();
-    assert!(!on_their_way(&lab) && lab.checkpoints.writes_of(0));
+    assert!(!on_their_way(&lab) && lab.checkpoints.writes_of(GroupId(0)));
     lab.answer(&[]);
     assert!(on_their_way(&lab));
     assert_eq!(lab.answer(&[]), Next::Flush);

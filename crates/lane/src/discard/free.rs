@@ -8,6 +8,7 @@
 use std::ops::Range;
 
 use block::BLOCK_BYTES;
+use format::{GroupId, StripeId};
 
 use super::known::{KnownSpace, entries_of_cell};
 use crate::context::Context;
@@ -15,10 +16,10 @@ use crate::context::Context;
 impl KnownSpace<'_> {
     /// True if a group is known, without I/O, to hold nothing that counts. Its pages are in memory when a checkpoint
     /// has just made its last stripe unwritten.
-    pub(super) fn group_holds_nothing(&self, cx: &Context, group: u64) -> bool {
+    pub(super) fn group_holds_nothing(&self, cx: &Context, group: GroupId) -> bool {
         let blocks = cx.geometry.cell_bytes() / BLOCK_BYTES;
         let blocks = u32::try_from(blocks).expect("cells have fewer than 2^32 blocks");
-        (0..cx.geometry.layout().columns()).all(|column| {
+        cx.geometry.columns().all(|column| {
             let (first, _) = entries_of_cell(cx, group, column);
             self.entries.pages.are_unwritten(first, blocks)
                 && !self.entries.overlay.holds(first, blocks)
@@ -30,18 +31,20 @@ impl KnownSpace<'_> {
     pub(super) fn free_stripes_beside(
         &self,
         cx: &Context,
-        group: u64,
-        mut stripes: Range<u64>,
-    ) -> Vec<u64> {
+        group: GroupId,
+        stripes: Range<StripeId>,
+    ) -> Vec<StripeId> {
         if cx.geometry.free_stripes() == 0 {
             return Vec::new();
         }
-        let of_data = stripes.any(|stripe| self.maps.data_held_by(cx, group, stripe).is_some());
+        let of_data = StripeId::each(stripes)
+            .any(|stripe| self.maps.data_held_by(cx, group, stripe).is_some());
         if !of_data || !self.group_holds_nothing(cx, group) {
             return Vec::new();
         }
         let all = 0..cx.geometry.stripes_per_group();
-        all.filter(|&stripe| self.maps.is_known_free(group, stripe))
+        all.map(StripeId)
+            .filter(|&stripe| self.maps.is_known_free(group, stripe))
             .collect()
     }
 }

@@ -6,7 +6,7 @@ use std::ops::Range;
 use block::BLOCK_BYTES;
 use format::runs::{self, Runs};
 use format::seeded::{self, SeededFault};
-use format::{BlockName, ENTRIES_PER_META_PAGE, Form, PageName};
+use format::{BlockName, Column, ENTRIES_PER_META_PAGE, Form, GroupId, PageName, StripeId};
 
 use crate::context::Context;
 use crate::entries::Entries;
@@ -27,7 +27,7 @@ pub(crate) struct KnownSpace<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Found {
     /// These chunks hold nothing that counts, by column.
-    Nothing(BTreeMap<u16, Runs>),
+    Nothing(BTreeMap<Column, Runs>),
     /// Pages must be read first.
     Missing(BTreeSet<PageName>),
     /// The check must be repeated after the next checkpoint.
@@ -37,14 +37,19 @@ pub(super) enum Found {
 impl KnownSpace<'_> {
     /// Finds which of these stripes still hold nothing. The others have been written since: a trim makes them
     /// candidates again.
-    pub(super) fn at_stripes(&self, cx: &Context, group: u64, stripes: Range<u64>) -> Found {
+    pub(super) fn at_stripes(
+        &self,
+        cx: &Context,
+        group: GroupId,
+        stripes: Range<StripeId>,
+    ) -> Found {
         let Entries { overlay, pages } = self.entries;
-        let mut empty: BTreeMap<u16, Runs> = BTreeMap::new();
+        let mut empty: BTreeMap<Column, Runs> = BTreeMap::new();
         let mut missing = BTreeSet::new();
         let early = seeded::is(SeededFault::DiscardUnflushed);
         let has_free = cx.geometry.free_stripes() > 0;
         let leaves_free = has_free && !self.group_holds_nothing(cx, group);
-        for stripe in stripes {
+        for stripe in StripeId::each(stripes) {
             if overlay.is_zeroed(group, stripe) != early {
                 continue;
             }
@@ -52,7 +57,7 @@ impl KnownSpace<'_> {
                 continue;
             }
             let elements = 0..cx.geometry.code().elements();
-            let places: Vec<(u16, u64)> = elements
+            let places: Vec<(Column, u64)> = elements
                 .map(|slot| cx.geometry.place(group, stripe, Form::Parity, slot))
                 .collect();
             let blocks = places
@@ -92,14 +97,14 @@ impl KnownSpace<'_> {
     pub(super) fn at_form(
         &self,
         cx: &Context,
-        group: u64,
-        stripes: Range<u64>,
+        group: GroupId,
+        stripes: Range<StripeId>,
         form: Form,
     ) -> Found {
         let Entries { overlay, pages } = self.entries;
-        let mut empty: BTreeMap<u16, Runs> = BTreeMap::new();
+        let mut empty: BTreeMap<Column, Runs> = BTreeMap::new();
         let mut missing = BTreeSet::new();
-        for stripe in stripes {
+        for stripe in StripeId::each(stripes) {
             let free = self.maps.is_known_free(group, stripe);
             if overlay.is_zeroed(group, stripe) || (free && form == Form::Parity) {
                 continue;
@@ -131,9 +136,9 @@ impl KnownSpace<'_> {
 
     /// Checks that the journal holds nothing of a group that belongs to no volume. The entries of such a group do not
     /// count any more.
-    pub(super) fn at_group(&self, cx: &Context, group: u64) -> Found {
+    pub(super) fn at_group(&self, cx: &Context, group: GroupId) -> Found {
         let chunks = cx.geometry.cell_bytes() / cx.geometry.chunk_bytes();
-        let columns = 0..cx.geometry.layout().columns();
+        let columns = cx.geometry.columns();
         let overlay = self.entries.overlay;
         let mut written = self.checkpoint.written.iter();
         let logged = overlay.has_zeroed(group)
@@ -151,7 +156,7 @@ impl KnownSpace<'_> {
 }
 
 /// The blocks of a column's cell, and behind them the entries of its map.
-pub(super) fn entries_of_cell(cx: &Context, group: u64, column: u16) -> (BlockName, u32) {
+pub(super) fn entries_of_cell(cx: &Context, group: GroupId, column: Column) -> (BlockName, u32) {
     let pages = u32::try_from(cx.geometry.pages_per_cell()).expect("few pages");
     let block = 0;
     let first = BlockName {
@@ -162,7 +167,7 @@ pub(super) fn entries_of_cell(cx: &Context, group: u64, column: u16) -> (BlockNa
     (first, pages * ENTRIES_PER_META_PAGE)
 }
 
-fn blocks_of_chunk(cx: &Context, group: u64, column: u16, chunk: u64) -> (BlockName, u32) {
+fn blocks_of_chunk(cx: &Context, group: GroupId, column: Column, chunk: u64) -> (BlockName, u32) {
     let per_chunk = cx.geometry.chunk_bytes() / BLOCK_BYTES;
     let number = |blocks| u32::try_from(blocks).expect("cells have fewer than 2^32 blocks");
     let first = BlockName {

@@ -36,7 +36,7 @@ use std::ops::Range;
 use block::{Fault, Outcome, Seat};
 use format::runs::Runs;
 use format::seeded::{self, SeededFault};
-use format::{Form, PageName};
+use format::{Column, Form, GroupId, PageName, StripeId};
 use layout::Cell;
 use plan::action::{Event, Io, IoKind, Origin, Service};
 
@@ -60,15 +60,15 @@ const STEP_BYTES: u64 = 32 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Emptied {
     pub(crate) only: Option<Form>,
-    pub(crate) group: u64,
-    pub(crate) stripe: u64,
+    pub(crate) group: GroupId,
+    pub(crate) stripe: StripeId,
 }
 
 /// Stripes of a group that are discarded together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Run {
-    pub(super) group: u64,
-    pub(super) stripes: Range<u64>,
+    pub(super) group: GroupId,
+    pub(super) stripes: Range<StripeId>,
     pub(super) what: Discarded,
 }
 
@@ -86,7 +86,7 @@ pub(super) enum Begun {
 /// The run under way.
 #[derive(Clone, Copy, Debug)]
 struct UnderWay {
-    group: u64,
+    group: GroupId,
     /// The group has been forgotten since: no more discards are submitted, and none of its stripes stays a candidate.
     forgotten: bool,
     /// Discards that drives have not answered.
@@ -120,7 +120,7 @@ impl Discards {
             return;
         }
         for &(first, count) in runs {
-            let groups = first..first + count;
+            let groups = GroupId::range(first..first + count);
             self.forget(groups.clone());
             self.ready.add_groups(&groups);
         }
@@ -133,7 +133,7 @@ impl Discards {
     }
 
     /// Drops the candidates of these groups: the groups are being reused, or have just been freed.
-    pub(super) fn forget(&mut self, groups: Range<u64>) {
+    pub(super) fn forget(&mut self, groups: Range<GroupId>) {
         self.ready.forget(&groups);
         self.later.forget(&groups);
         self.unwritten
@@ -171,7 +171,7 @@ impl Discards {
             emptied.only == Some(Form::Copies) || !free
         });
         let follows = |a: &Emptied, b: &Emptied| {
-            let stripe = a.stripe + 1;
+            let stripe = a.stripe.next();
             Emptied { stripe, ..*a } == *b
         };
         for run in unwritten.chunk_by(follows) {
@@ -180,7 +180,7 @@ impl Discards {
                 group,
                 stripe: first,
             } = run[0];
-            let stripes = first..first + run.len() as u64;
+            let stripes = first..first.plus(run.len() as u64);
             self.ready.add_stripes(group, only, &stripes);
         }
         let later = std::mem::take(&mut self.later);
@@ -189,7 +189,7 @@ impl Discards {
     }
 
     /// The seeded fault [`SeededFault::DiscardUnflushed`]: a trim has ended.
-    pub(super) fn trimmed(&mut self, group: u64, stripes: &Range<u64>) {
+    pub(super) fn trimmed(&mut self, group: GroupId, stripes: &Range<StripeId>) {
         self.ready.add_stripes(group, None, stripes);
     }
 
@@ -237,7 +237,7 @@ impl Discards {
         } else {
             let is_here = |group| cx.geometry.lane_of(group) == cx.lane;
             let group = self.ready.next_group(is_here)?;
-            let stripes = 0..cx.geometry.stripes_per_group();
+            let stripes = StripeId::range(0..cx.geometry.stripes_per_group());
             let what = Discarded::Group;
             Run {
                 group,
@@ -289,7 +289,8 @@ impl Discards {
             Found::Nothing(chunks) => {
                 if !self.ready.has_stripes_of(group) {
                     for stripe in known.free_stripes_beside(cx, group, run.stripes.clone()) {
-                        self.ready.add_stripes(group, None, &(stripe..stripe + 1));
+                        self.ready
+                            .add_stripes(group, None, &(stripe..stripe.next()));
                     }
                 }
                 self.ask(cx, ios, op, group, &chunks)
@@ -301,7 +302,7 @@ impl Discards {
                     Discarded::Form(form) => {
                         self.later.add_stripes(group, Some(form), &run.stripes);
                     }
-                    Discarded::Group => self.later.add_groups(&(group..group + 1)),
+                    Discarded::Group => self.later.add_groups(&(group..group.next())),
                 }
                 Begun::Nothing
             }
@@ -313,8 +314,8 @@ impl Discards {
         cx: &mut Context,
         ios: &mut IoTable,
         op: OpId,
-        group: u64,
-        chunks: &BTreeMap<u16, Runs>,
+        group: GroupId,
+        chunks: &BTreeMap<Column, Runs>,
     ) -> Begun {
         let mut ranges: Vec<(Seat, u64, u64)> = Vec::new();
         for (&column, runs) in chunks {
@@ -375,8 +376,8 @@ fn may_discard(past_ring: bool) -> bool {
 
 /// The home cell of a column, if the column is there and nowhere else. `None` if its drive is out, suspect, or has a
 /// successor.
-fn cell_at_home(cx: &Context, ios: &IoTable, group: u64, column: u16) -> Option<Cell> {
-    let home = cx.geometry.layout().cell(group, column);
+fn cell_at_home(cx: &Context, ios: &IoTable, group: GroupId, column: Column) -> Option<Cell> {
+    let home = cx.geometry.home(group, column);
     let state = cx.view().column(&cx.geometry, group, column);
     let alone = state.source == Some(home) && state.target.is_none();
     let swift = !cx.view().is_out(home.seat) && !ios.is_suspect(home.seat);

@@ -1,5 +1,5 @@
 use block::BLOCK_BYTES;
-use format::{BlockName, Entry, HeldIn, MetaPage};
+use format::{BlockName, Column, DataStripe, Entry, GroupId, HeldIn, MetaPage, Sequence, StripeId};
 use plan::action::Action;
 
 use super::*;
@@ -28,10 +28,10 @@ const OP: OpId = OpId(1000);
 const STRIPES: u64 = 16;
 
 /// A stripe of group 0.
-const fn emptied(stripe: u64) -> Emptied {
+const fn emptied(stripe: StripeId) -> Emptied {
     Emptied {
         only: None,
-        group: 0,
+        group: GroupId(0),
         stripe,
     }
 }
@@ -46,7 +46,7 @@ impl Lab {
         let cx = Context::of_test_with("raid6", 6, 256 << 10, change);
         assert_eq!(cx.geometry.stripes_per_group(), STRIPES);
         let mut pages = PageCache::new(64);
-        for column in 0..6 {
+        for column in (0..6).map(Column) {
             let page = MetaPage::filled(Entry::UNWRITTEN, 1);
             pages.put(block(column, 0).page(), page);
         }
@@ -64,15 +64,16 @@ impl Lab {
         let entries = MapEntries {
             overlay: &lab.overlay,
             pages: &lab.pages,
-            sequence: 100,
+            sequence: Sequence(100),
         };
-        assert_eq!(lab.maps.load(&lab.cx, entries, 0), Ok(Vec::new()));
+        assert_eq!(lab.maps.load(&lab.cx, entries, GroupId(0)), Ok(Vec::new()));
         lab
     }
 
     /// A checkpoint has made these stripes unwritten, and is durable.
-    fn unwritten(&mut self, stripes: Range<u64>) {
-        self.discards.made_unwritten(stripes.map(emptied));
+    fn unwritten(&mut self, stripes: Range<StripeId>) {
+        self.discards
+            .made_unwritten(StripeId::each(stripes).map(emptied));
         assert!(self.checkpoint_ends(true));
     }
 
@@ -87,8 +88,8 @@ impl Lab {
     /// The next run of stripes of group 0.
     fn next_stripes(&mut self) -> Option<Range<u64>> {
         let run = self.next()?;
-        assert_eq!((run.group, run.what), (0, Discarded::Stripes));
-        Some(run.stripes)
+        assert_eq!((run.group, run.what), (GroupId(0), Discarded::Stripes));
+        Some(StripeId::numbers(&run.stripes))
     }
 
     /// A run has its locks.
@@ -145,7 +146,7 @@ impl Lab {
         let logged = Logged {
             bytes: Bytes::InPlace,
             entry: Entry::WRITTEN,
-            sequence: 7,
+            sequence: Sequence(7),
         };
         self.overlay.insert(name, logged);
     }
@@ -164,7 +165,7 @@ impl Lab {
 #[test]
 fn stripes_that_a_durable_checkpoint_made_unwritten_are_discarded_in_all_columns() {
     let mut lab = Lab::new();
-    lab.unwritten(3..5);
+    lab.unwritten(StripeId::range(3..5));
     assert_eq!(lab.begin_next(), Begun::Asked);
     let asked: Vec<_> = (0..6).map(|seat| (seat, 12, 8)).collect();
     assert_eq!(lab.asked(), asked);
@@ -175,7 +176,7 @@ fn stripes_that_a_durable_checkpoint_made_unwritten_are_discarded_in_all_columns
 #[test]
 fn what_a_checkpoint_that_held_something_back_made_unwritten_is_left() {
     let mut lab = Lab::new();
-    lab.discards.made_unwritten([emptied(3)]);
+    lab.discards.made_unwritten([emptied(StripeId(3))]);
     assert!(!lab.checkpoint_ends(false));
     assert!(lab.checkpoint_ends(true));
     assert_eq!(lab.next(), None);
@@ -184,8 +185,8 @@ fn what_a_checkpoint_that_held_something_back_made_unwritten_is_left() {
 #[test]
 fn one_run_is_under_way_at_a_time() {
     let mut lab = Lab::new();
-    lab.unwritten(0..1);
-    lab.unwritten(9..10);
+    lab.unwritten(StripeId::range(0..1));
+    lab.unwritten(StripeId::range(9..10));
     assert_eq!(lab.next_stripes(), Some(0..1));
     assert_eq!(lab.next_stripes(), None);
     lab.discards.end(&mut lab.cx);
@@ -195,7 +196,7 @@ fn one_run_is_under_way_at_a_time() {
 #[test]
 fn nothing_is_discarded_that_the_ring_may_still_describe() {
     let mut lab = Lab::new();
-    lab.unwritten(0..1);
+    lab.unwritten(StripeId::range(0..1));
     lab.past_ring = false;
     assert_eq!(lab.next_stripes(), None);
     lab.past_ring = true;
@@ -207,20 +208,25 @@ fn nothing_is_discarded_that_the_ring_may_still_describe() {
     lab.discards.end(&mut lab.cx);
     lab.past_ring = true;
     assert_eq!(lab.next_stripes(), None, "a checkpoint ends first");
-    lab.unwritten(5..5);
+    lab.unwritten(StripeId::range(5..5));
     assert_eq!(lab.next_stripes(), Some(0..1));
 }
 
 #[test]
 fn stripes_that_were_written_since_are_not_discarded() {
     let mut lab = Lab::new();
-    lab.unwritten(0..5);
+    lab.unwritten(StripeId::range(0..5));
     // Stripe 1 is logged, stripe 2 trimmed again, stripe 3 in place and its entry on drives.
-    lab.log(block(2, 4));
-    lab.overlay.zero(0, 2..3, 8, std::iter::empty());
+    lab.log(block(Column(2), 4));
+    lab.overlay.zero(
+        GroupId(0),
+        StripeId::range(2..3),
+        Sequence(8),
+        std::iter::empty(),
+    );
     let mut page = MetaPage::filled(Entry::UNWRITTEN, 1);
-    page.set(block(2, 12).entry(), Entry::WRITTEN, 2);
-    lab.pages.put(block(2, 0).page(), page);
+    page.set(block(Column(2), 12).entry(), Entry::WRITTEN, 2);
+    lab.pages.put(block(Column(2), 0).page(), page);
     assert_eq!(lab.begin_next(), Begun::Asked);
     let asked: Vec<_> = (0..6)
         .flat_map(|seat| [(seat, 0, 4), (seat, 16, 4)])
@@ -231,7 +237,7 @@ fn stripes_that_were_written_since_are_not_discarded() {
 #[test]
 fn pages_that_are_not_in_memory_are_read_first() {
     let mut lab = Lab::new();
-    lab.unwritten(0..1);
+    lab.unwritten(StripeId::range(0..1));
     lab.pages = PageCache::new(64);
     let run = lab.next().unwrap();
     let Begun::Missing(names) = lab.begin(&run) else {
@@ -247,30 +253,35 @@ fn pages_that_are_not_in_memory_are_read_first() {
 #[test]
 fn pages_that_drives_do_not_have_put_it_off_until_a_checkpoint_has_ended() {
     let mut lab = Lab::new();
-    lab.unwritten(0..1);
-    lab.pages.set(block(3, 60), Entry::WRITTEN);
+    lab.unwritten(StripeId::range(0..1));
+    lab.pages.set(block(Column(3), 60), Entry::WRITTEN);
     assert_eq!(lab.begin_next(), Begun::Nothing);
     lab.discards.end(&mut lab.cx);
     assert_eq!(lab.next(), None);
-    lab.pages.written(block(3, 0).page());
-    lab.written.insert(block(3, 0).page());
-    lab.unwritten(5..5);
+    lab.pages.written(block(Column(3), 0).page());
+    lab.written.insert(block(Column(3), 0).page());
+    lab.unwritten(StripeId::range(5..5));
     assert_eq!(lab.begin_next(), Begun::Nothing, "it is on its way");
     lab.discards.end(&mut lab.cx);
     lab.written.clear();
-    lab.unwritten(5..5);
+    lab.unwritten(StripeId::range(5..5));
     assert_eq!(lab.begin_next(), Begun::Asked);
 }
 
 #[test]
 fn a_column_that_is_not_at_home_alone_is_not_discarded() {
     let mut lab = Lab::new();
-    lab.unwritten(0..1);
+    lab.unwritten(StripeId::range(0..1));
     lab.ios.suspect(Seat(1), true);
     lab.ios.begin_twin(Seat(2), Seat(7));
     lab.cx.change_view(|view, geometry| {
         view.seat_out(Seat(3));
-        view.begin_fill(geometry, 0, 4, geometry.layout().cell(0, 4));
+        view.begin_fill(
+            geometry,
+            GroupId(0),
+            Column(4),
+            geometry.home(GroupId(0), Column(4)),
+        );
     });
     assert_eq!(lab.begin_next(), Begun::Asked);
     let seats: Vec<u16> = lab.asked().iter().map(|&(seat, ..)| seat).collect();
@@ -301,25 +312,30 @@ fn a_group_that_is_logged_written_or_worked_on_is_put_off() {
     lab.has_job = true;
     assert!(put_off(&mut lab));
     lab.has_job = false;
-    lab.written.insert(block(3, 0).page());
+    lab.written.insert(block(Column(3), 0).page());
     assert!(put_off(&mut lab));
     lab.written.clear();
     assert!(!put_off(&mut lab));
-    lab.overlay.zero(0, 2..3, 8, std::iter::empty());
+    lab.overlay.zero(
+        GroupId(0),
+        StripeId::range(2..3),
+        Sequence(8),
+        std::iter::empty(),
+    );
     assert!(put_off(&mut lab));
 }
 
 #[test]
 fn drives_that_take_no_discards_are_asked_once() {
     let mut lab = Lab::new();
-    lab.unwritten(0..1);
-    lab.unwritten(9..10);
+    lab.unwritten(StripeId::range(0..1));
+    lab.unwritten(StripeId::range(9..10));
     assert_eq!(lab.begin_next(), Begun::Asked);
     lab.answer(6, Err(Fault::Invalid));
     assert_eq!(lab.next(), None);
     // A drive that fails one discard may take the next.
-    lab.unwritten(0..1);
-    lab.unwritten(9..10);
+    lab.unwritten(StripeId::range(0..1));
+    lab.unwritten(StripeId::range(9..10));
     assert_eq!(lab.begin_next(), Begun::Asked);
     lab.answer(6, Err(Fault::Medium));
     assert_eq!(lab.next_stripes(), Some(9..10));
@@ -328,8 +344,8 @@ fn drives_that_take_no_discards_are_asked_once() {
 #[test]
 fn a_pool_that_is_being_closed_hears_of_its_checkpoint_after_all_discards() {
     let mut lab = Lab::new();
-    lab.unwritten(0..1);
-    lab.unwritten(9..10);
+    lab.unwritten(StripeId::range(0..1));
+    lab.unwritten(StripeId::range(9..10));
     assert_eq!(lab.begin_next(), Begun::Asked);
     lab.discards.pause();
     lab.discards.report_checkpointed(&mut lab.cx);
@@ -345,35 +361,35 @@ fn a_pool_that_is_being_closed_hears_of_its_checkpoint_after_all_discards() {
 fn a_group_that_begins_a_new_life_is_not_discarded_for_the_old_one() {
     let mut lab = Lab::new();
     lab.discards.groups_freed(&lab.cx, &[(0, 10)]);
-    lab.unwritten(3..5);
-    lab.discards.made_unwritten([emptied(9)]);
+    lab.unwritten(StripeId::range(3..5));
+    lab.discards.made_unwritten([emptied(StripeId(9))]);
     let run = lab.next().unwrap();
-    lab.discards.forget(1..3);
+    lab.discards.forget(GroupId::range(1..3));
     assert!(!lab.discards.is_forgotten());
     // The run waits for its locks: it must not become a candidate again.
-    lab.discards.forget(0..1);
+    lab.discards.forget(GroupId::range(0..1));
     assert!(!lab.discards.needs_map(&run, true));
     assert_eq!(lab.begin(&run), Begun::Nothing);
     lab.discards.end(&mut lab.cx);
     assert!(lab.checkpoint_ends(true));
     let next = lab.next().unwrap();
-    assert_eq!((next.group, next.what), (3, Discarded::Group));
+    assert_eq!((next.group, next.what), (GroupId(3), Discarded::Group));
 }
 
 #[test]
 fn free_stripes_are_left_but_in_a_group_that_holds_nothing() {
     let mut lab = Lab::with_free_stripes(2);
     let free: Vec<u64> = (0..STRIPES)
-        .filter(|&stripe| lab.maps.is_known_free(0, stripe))
+        .filter(|&stripe| lab.maps.is_known_free(GroupId(0), StripeId(stripe)))
         .collect();
     assert_eq!(free.len(), 2);
-    lab.log(block(0, 0));
-    lab.unwritten(3..4);
+    lab.log(block(Column(0), 0));
+    lab.unwritten(StripeId::range(3..4));
     assert_eq!(lab.begin_next(), Begun::Asked);
     lab.answer(6, Ok(()));
     assert_eq!(lab.next(), None, "block 0 counts");
     lab.overlay = Overlay::default();
-    lab.unwritten(3..4);
+    lab.unwritten(StripeId::range(3..4));
     assert_eq!(lab.begin_next(), Begun::Asked);
     lab.answer(6, Ok(()));
     let free = free[0]..free[1] + 1;
@@ -383,12 +399,19 @@ fn free_stripes_are_left_but_in_a_group_that_holds_nothing() {
 #[test]
 fn a_stripe_that_data_has_left_is_not_a_candidate() {
     let mut lab = Lab::with_free_stripes(2);
-    let Taken::Stripe(to) = lab.maps.take_free((0, 3), false, |_| true) else {
+    let Taken::Stripe(to) = lab
+        .maps
+        .take_free((GroupId(0), StripeId(3)), false, |_| true)
+    else {
         panic!("two are free");
     };
-    let to = u32::try_from(to).unwrap();
-    assert!(lab.maps.moved(&mut lab.cx, (0, 3), HeldIn::parity(to), 9));
-    lab.unwritten(3..5);
+    assert!(lab.maps.moved(
+        &mut lab.cx,
+        (GroupId(0), DataStripe(3)),
+        HeldIn::parity(to),
+        Sequence(9)
+    ));
+    lab.unwritten(StripeId::range(3..5));
     assert_eq!(lab.next_stripes(), Some(4..5));
 }
 

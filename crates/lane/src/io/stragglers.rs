@@ -124,6 +124,8 @@ impl Stragglers {
 
 #[cfg(test)]
 mod tests {
+    use format::{Column, GroupId};
+
     use super::*;
 
     const LENGTH: u64 = 8192;
@@ -240,8 +242,8 @@ mod tests {
     fn late_copies_come_back_with_their_read_alone() {
         let (mut stragglers, mut cx) = with(&[(4, 7), (5, 8)]);
         let name = PageName {
-            group: 3,
-            column: 1,
+            group: GroupId(3),
+            column: Column(1),
             index: 0,
         };
         stragglers.insert_copies(IoId(2), vec![name]);

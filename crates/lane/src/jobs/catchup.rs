@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use block::{Outcome, Seat};
-use format::{MetaPage, PAGE_BYTES, PageName};
+use format::{MetaPage, PAGE_BYTES, PageName, Sequence};
 use layout::Cell;
 use plan::action::{Action, BufferId, Compute, Computed, IoKind, Origin, Service, Slice};
 
@@ -21,12 +21,12 @@ use crate::purpose::{Computing, Purpose};
 /// A scan of a target's pages that is under way.
 #[derive(Clone, Debug)]
 pub(super) struct PageScan {
-    pub(super) before: u64,
+    pub(super) before: Sequence,
     slice: Option<Slice>,
 }
 
 impl PageScan {
-    pub(super) const fn new(before: u64) -> Self {
+    pub(super) const fn new(before: Sequence) -> Self {
         Self {
             before,
             slice: None,

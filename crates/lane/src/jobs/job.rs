@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use block::{Fault, Instant};
-use format::{Form, PageName};
+use format::{Column, Form, GroupId, PageName, Sequence, StripeId};
 use layout::Cell;
 use plan::action::FormCounts;
 
@@ -34,13 +34,13 @@ const SCRUB_REST: Duration = Duration::from_millis(100);
 /// Work on every stripe of a group.
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
-    pub(super) group: u64,
+    pub(super) group: GroupId,
     pub(super) kind: Kind,
-    pub(super) next_stripe: u64,
+    pub(super) next_stripe: StripeId,
     /// The first of its stripes.
-    pub(super) first_stripe: u64,
+    pub(super) first_stripe: StripeId,
     /// The end of its stripes; by default that of the group.
-    pub(super) end_stripe: Option<u64>,
+    pub(super) end_stripe: Option<StripeId>,
     pub(super) in_flight: u64,
     pub(super) fault: Option<Fault>,
     /// The job waits for a checkpoint: before its first step, or after its last.
@@ -84,9 +84,9 @@ pub(crate) struct Job {
 #[derive(Clone, Debug)]
 pub(super) enum Kind {
     Fill {
-        column: u16,
+        column: Column,
         target: Cell,
-        avoid: Vec<u16>,
+        avoid: Vec<Column>,
     },
     Zero,
     Resync,
@@ -118,12 +118,12 @@ impl Kind {
 }
 
 impl Job {
-    fn new(group: u64, kind: Kind) -> Self {
+    fn new(group: GroupId, kind: Kind) -> Self {
         Self {
             group,
             kind,
-            first_stripe: 0,
-            next_stripe: 0,
+            first_stripe: StripeId(0),
+            next_stripe: StripeId(0),
             end_stripe: None,
             in_flight: 0,
             fault: None,
@@ -150,8 +150,8 @@ impl Job {
 
     /// Conversion of stripes, of which the first is the number of the first step.
     pub(crate) fn convert(
-        group: u64,
-        stripes: Range<u64>,
+        group: GroupId,
+        stripes: Range<StripeId>,
         (to, most): (Option<Form>, u64),
     ) -> Self {
         Self {
@@ -164,11 +164,11 @@ impl Job {
 
     /// With `holds` the target has everything that was logged before that batch.
     pub(crate) fn fill(
-        group: u64,
-        column: u16,
+        group: GroupId,
+        column: Column,
         target: Cell,
-        avoid: Vec<u16>,
-        holds: Option<u64>,
+        avoid: Vec<Column>,
+        holds: Option<Sequence>,
     ) -> Self {
         let kind = Kind::Fill {
             column,
@@ -182,15 +182,15 @@ impl Job {
         }
     }
 
-    pub(crate) fn zero(group: u64) -> Self {
+    pub(crate) fn zero(group: GroupId) -> Self {
         Self::new(group, Kind::Zero)
     }
 
-    pub(crate) fn resync(group: u64) -> Self {
+    pub(crate) fn resync(group: GroupId) -> Self {
         Self::new(group, Kind::Resync)
     }
 
-    pub(crate) fn scrub(group: u64) -> Self {
+    pub(crate) fn scrub(group: GroupId) -> Self {
         Self::new(group, Kind::Scrub)
     }
 
@@ -243,7 +243,7 @@ impl Job {
     }
 
     /// The column that it fills, if it fills one.
-    pub(super) const fn column_filled(&self) -> Option<u16> {
+    pub(super) const fn column_filled(&self) -> Option<Column> {
         match self.kind {
             Kind::Fill { column, .. } => Some(column),
             Kind::Zero | Kind::Resync | Kind::Scrub | Kind::Convert { .. } => None,

@@ -25,7 +25,7 @@ use std::ops::Range;
 
 use block::{Fault, Instant, Outcome, Seat};
 use format::seeded::{self, SeededFault};
-use format::{Entry, PageName};
+use format::{Column, Entry, GroupId, PageName, Sequence, StripeId};
 use layout::Cell;
 use plan::Geometry;
 use plan::action::{Event, FormCounts, Steer};
@@ -54,8 +54,8 @@ pub(super) enum Begun {
 pub(super) enum Next {
     /// A step: this task on these stripes of the group. Then the job is to be asked again.
     Step {
-        group: u64,
-        stripes: Range<u64>,
+        group: GroupId,
+        stripes: Range<StripeId>,
         task: Task,
     },
     /// Wait until something has ended, or time has passed.
@@ -78,8 +78,8 @@ pub(super) enum Ended {
     /// The fill has failed. The view gives up its target, and the event is reported when no operation that was planned
     /// before is in flight.
     FillFailed {
-        group: u64,
-        column: u16,
+        group: GroupId,
+        column: Column,
         target: Cell,
         fault: Fault,
     },
@@ -105,13 +105,13 @@ impl GroupJobs {
         cx: &mut Context,
         ios: &mut IoTable,
         job: Job,
-        next_sequence: u64,
+        next_sequence: Sequence,
     ) -> (JobId, Begun) {
         let id = JobId(cx.fresh());
         let zero = matches!(job.kind, Kind::Zero);
         let scans = job.scan.as_ref().filter(|_| job.fault.is_none());
         // A scan helps only if entries from before that batch can be distinguished from later ones.
-        let can_look = |before| next_sequence.saturating_sub(before) < Entry::AGE_MAX;
+        let can_look = |before: Sequence| next_sequence.0.saturating_sub(before.0) < Entry::AGE_MAX;
         let scans = scans.is_some_and(|scan| can_look(scan.before));
         let target = match job.kind {
             Kind::Fill { target, .. } if scans => Some(target),
@@ -137,7 +137,7 @@ impl GroupJobs {
 
     /// The checkpoint that a job waited for has ended, with this fault if it has failed. Returns the group if it is
     /// made unwritten now; otherwise the job is at its end.
-    pub(super) fn checkpointed(&mut self, id: JobId, fault: Option<Fault>) -> Option<u64> {
+    pub(super) fn checkpointed(&mut self, id: JobId, fault: Option<Fault>) -> Option<GroupId> {
         let job = self.job(id);
         job.waiting = false;
         job.fault = job.fault.or(fault);
@@ -146,7 +146,7 @@ impl GroupJobs {
     }
 
     /// True if a job works on a group, or will.
-    pub(super) fn has(&self, group: u64) -> bool {
+    pub(super) fn has(&self, group: GroupId) -> bool {
         self.jobs.values().any(|job| job.group == group)
     }
 
@@ -155,16 +155,16 @@ impl GroupJobs {
     }
 
     /// The scrub of a group, if it has not taken its first step.
-    pub(super) fn scrub_to_begin(&self, group: u64) -> Option<JobId> {
+    pub(super) fn scrub_to_begin(&self, group: GroupId) -> Option<JobId> {
         let scrubs = |job: &Job| {
-            job.group == group && matches!(job.kind, Kind::Scrub) && job.next_stripe == 0
+            job.group == group && matches!(job.kind, Kind::Scrub) && job.next_stripe == StripeId(0)
         };
         let mut jobs = self.jobs.iter();
         jobs.find_map(|(&id, job)| scrubs(job).then_some(id))
     }
 
     /// The group that a job is about to make unwritten.
-    pub(super) fn zeroes(&self, id: JobId) -> Option<u64> {
+    pub(super) fn zeroes(&self, id: JobId) -> Option<GroupId> {
         let job = &self.jobs[&id];
         matches!(job.kind, Kind::Zero).then_some(job.group)
     }
@@ -212,7 +212,7 @@ impl GroupJobs {
         let job = self.job(id);
         (job.paced, job.resume) = (false, None);
         let job = &self.jobs[&id];
-        let all = cx.geometry.stripes_per_group();
+        let all = StripeId(cx.geometry.stripes_per_group());
         let total = job.end_stripe.map_or(all, |end| end.min(all));
         if job.fault.is_none() && job.next_stripe < total {
             if job.in_flight >= job.steps_in_flight() || self.makes_way(cx, id) {
@@ -239,11 +239,11 @@ impl GroupJobs {
         }
     }
 
-    fn step(&mut self, cx: &Context, id: JobId, total: u64) -> Next {
+    fn step(&mut self, cx: &Context, id: JobId, total: StripeId) -> Next {
         let job = &self.jobs[&id];
         let first = job.next_stripe;
-        let next = total.min(first + self.step_stripes(cx, job));
-        let moves = Self::moved_bytes(cx, job, next - first);
+        let next = total.min(first.plus(self.step_stripes(cx, job)));
+        let moves = Self::moved_bytes(cx, job, StripeId::count(&(first..next)));
         let job = self.job(id);
         job.next_stripe = next;
         job.in_flight += 1;
@@ -270,7 +270,7 @@ impl GroupJobs {
             return true;
         }
         let urgent = matches!(job.kind, Kind::Fill { .. }) && is_urgent(cx, job.group);
-        let left = cx.geometry.stripes_per_group() - job.next_stripe;
+        let left = cx.geometry.stripes_per_group() - job.next_stripe.0;
         let stripes = left.min(self.step_stripes(cx, job));
         let moves = Self::moved_bytes(cx, job, stripes);
         let waits = self.pacer.waits(cx, urgent, moves);
@@ -290,7 +290,12 @@ impl GroupJobs {
     }
 
     /// A more urgent fill uses a drive of this one, or none does any more: then it may be [`due`](Self::due).
-    pub(super) fn yield_fill(&mut self, now: Instant, (group, column): (u64, u16), yields: bool) {
+    pub(super) fn yield_fill(
+        &mut self,
+        now: Instant,
+        (group, column): (GroupId, Column),
+        yields: bool,
+    ) {
         for job in self.jobs.values_mut() {
             if job.group == group && job.column_filled() == Some(column) {
                 job.yields = yields;
@@ -412,7 +417,7 @@ impl GroupJobs {
     }
 
     /// Stripes of a group, or of any, are converted no more.
-    pub(super) fn stop_conversions(&mut self, group: Option<u64>) {
+    pub(super) fn stop_conversions(&mut self, group: Option<GroupId>) {
         for job in self.jobs.values_mut() {
             let stops = group.is_none_or(|group| job.group == group);
             if stops && matches!(job.kind, Kind::Convert { .. }) {
@@ -437,7 +442,7 @@ impl GroupJobs {
         &mut self,
         cx: &mut Context,
         id: JobId,
-        stripes: &Range<u64>,
+        stripes: &Range<StripeId>,
         outcome: Outcome,
     ) {
         let stripe_bytes = cx.geometry.chunk_bytes() * u64::from(cx.geometry.code().rows());
@@ -455,7 +460,7 @@ impl GroupJobs {
             cx.events.push_back(Event::FillStepped {
                 group: job.group,
                 column,
-                bytes: (stripes.end - stripes.start) * stripe_bytes,
+                bytes: StripeId::count(stripes) * stripe_bytes,
                 read_bytes,
                 verified_blocks: std::mem::take(&mut job.verified.0),
             });
@@ -463,7 +468,7 @@ impl GroupJobs {
         if job.kind.makes_way() {
             let took = cx.now.since(job.began);
             let rests = (job.urgent, job.kind.rest_min());
-            let moved = (stripes.end - stripes.start) * stripe_bytes;
+            let moved = StripeId::count(stripes) * stripe_bytes;
             let unused = match job.kind {
                 // What the target had, and what reads as zeros, is not copied.
                 Kind::Fill { .. } => moved.saturating_sub(copied_bytes),
@@ -535,7 +540,7 @@ impl GroupJobs {
     }
 
     /// Stops a fill that is under way, for `Command::Abandon`; it ends with `FillFailed`.
-    pub(super) fn abandon_fill(&mut self, now: Instant, group: u64, column: u16) {
+    pub(super) fn abandon_fill(&mut self, now: Instant, group: GroupId, column: Column) {
         for job in self.jobs.values_mut() {
             if job.group == group && job.column_filled() == Some(column) {
                 job.fail(Fault::Shutdown);
@@ -545,7 +550,7 @@ impl GroupJobs {
     }
 
     /// Stops the scrub of a group. Returns the jobs that are to be asked for what they do next.
-    pub(super) fn abandon_scrub(&mut self, group: u64) -> Vec<JobId> {
+    pub(super) fn abandon_scrub(&mut self, group: GroupId) -> Vec<JobId> {
         let scrubs = |job: &Job| job.group == group && matches!(job.kind, Kind::Scrub);
         let scrubs = self.jobs.iter_mut().filter(|(_, job)| scrubs(job));
         scrubs
@@ -558,7 +563,7 @@ impl GroupJobs {
 }
 
 /// True if a group cannot lose another column.
-fn is_urgent(cx: &Context, group: u64) -> bool {
+fn is_urgent(cx: &Context, group: GroupId) -> bool {
     let columns = cx.view().columns(&cx.geometry, group);
     let absent = columns.iter().filter(|column| !column.readable()).count();
     absent >= usize::from(cx.geometry.code().tolerance())

@@ -13,7 +13,10 @@
 
 use std::ops::Range;
 
-use format::{BatchHeader, BlockName, Descriptor, Entry, Form, HeldIn};
+use format::{
+    BatchHeader, BlockName, DataStripe, Descriptor, Entry, Form, GroupId, HeldIn, Sequence,
+    StripeId,
+};
 
 use super::BatchBuffer;
 use crate::context::Context;
@@ -67,7 +70,7 @@ impl Applied<'_> {
                     count,
                     only,
                 } => {
-                    let stripes = first..first + u64::from(count);
+                    let stripes = first..first.plus(u64::from(count));
                     if let Some(form) = only {
                         self.given_up(cx, (group, stripes, form), sequence);
                         continue;
@@ -83,7 +86,7 @@ impl Applied<'_> {
         }
     }
 
-    fn insert(&mut self, name: BlockName, bytes: Bytes, entry: Entry, sequence: u64) {
+    fn insert(&mut self, name: BlockName, bytes: Bytes, entry: Entry, sequence: Sequence) {
         let logged = Logged {
             bytes,
             entry,
@@ -96,13 +99,14 @@ impl Applied<'_> {
     fn given_up(
         &mut self,
         cx: &Context,
-        (group, stripes, form): (u64, Range<u64>, Form),
-        sequence: u64,
+        (group, stripes, form): (GroupId, Range<StripeId>, Form),
+        sequence: Sequence,
     ) {
         if !cx.geometry.is_elastic() {
             return;
         }
-        for stripe in stripes.start..stripes.end.min(cx.geometry.stripes_per_group()) {
+        let end = stripes.end.min(StripeId(cx.geometry.stripes_per_group()));
+        for stripe in StripeId::each(stripes.start..end) {
             let names: Vec<BlockName> = cx.geometry.blocks_only_of(group, stripe, form).collect();
             for name in names {
                 self.insert(name, Bytes::InPlace, Entry::UNWRITTEN, sequence);
@@ -111,9 +115,15 @@ impl Applied<'_> {
     }
 
     /// A stripe of the data has moved: the map of each column gets a new entry.
-    fn moved(&mut self, cx: &mut Context, (group, data): (u64, u64), to: HeldIn, sequence: u64) {
+    fn moved(
+        &mut self,
+        cx: &mut Context,
+        (group, data): (GroupId, DataStripe),
+        to: HeldIn,
+        sequence: Sequence,
+    ) {
         if self.maps.moved(cx, (group, data), to, sequence) {
-            for column in 0..cx.geometry.layout().columns() {
+            for column in cx.geometry.columns() {
                 let name = cx.geometry.map_name(group, column, data);
                 self.insert(name, Bytes::InPlace, Entry::of_map(to, sequence), sequence);
             }
@@ -124,6 +134,7 @@ impl Applied<'_> {
 #[cfg(test)]
 mod tests {
     use block::Seat;
+    use format::{Column, Generation};
     use plan::ScratchId;
 
     use super::*;
@@ -150,9 +161,9 @@ mod tests {
 
         fn apply(&mut self, descriptors: Vec<Descriptor>) -> BatchBuffer {
             let header = BatchHeader {
-                incarnation: 1,
-                sequence: 9,
-                flushed: 0,
+                incarnation: Generation(1),
+                sequence: Sequence(9),
+                flushed: Sequence(0),
                 seats: (0..4).map(Seat).collect(),
                 data_columns: 2,
                 rows: 2,
@@ -171,19 +182,19 @@ mod tests {
 
         fn logged(&self, name: BlockName) -> (Bytes, u64) {
             let logged = self.overlay.get(name).expect("it is logged");
-            (logged.bytes, logged.sequence)
+            (logged.bytes, logged.sequence.0)
         }
 
         /// True if a block's entry has this checksum.
         fn has_sum(&self, name: BlockName, crc: u32) -> bool {
             let pool = self.cx.geometry.regions().expect("a journal").pool;
             let logged = self.overlay.get(name).expect("it is logged");
-            logged.entry == Entry::new(pool, name, crc, 9)
+            logged.entry == Entry::new(pool, name, crc, Sequence(9))
         }
     }
 
     fn content(at: u32, crc: u32) -> Descriptor {
-        let name = block(1, at);
+        let name = block(Column(1), at);
         Descriptor::Content { name, crc }
     }
 
@@ -194,15 +205,15 @@ mod tests {
         for at in 0..4 {
             let column = buffer.rows(usize::try_from(at / 2).unwrap());
             let bytes = column.part(u64::from(at % 2) * 4096, 4096);
-            assert_eq!(lab.logged(block(1, at)), (Bytes::Memory(bytes), 9));
-            assert!(lab.has_sum(block(1, at), at));
+            assert_eq!(lab.logged(block(Column(1), at)), (Bytes::Memory(bytes), 9));
+            assert!(lab.has_sum(block(Column(1), at), at));
         }
     }
 
     #[test]
     fn derived_parity_is_behind_all_columns() {
         let mut lab = Lab::new();
-        let name = block(5, 0);
+        let name = block(Column(5), 0);
         let derived = Descriptor::Derived { name, crc: 6 };
         let buffer = lab.apply(vec![content(0, 1), derived]);
         let (Bytes::Memory(slice), 9) = lab.logged(name) else {
@@ -216,7 +227,7 @@ mod tests {
     #[test]
     fn a_block_that_changed_while_its_column_was_away_is_nowhere() {
         let mut lab = Lab::new();
-        let (known, unknown) = (block(1, 0), block(1, 1));
+        let (known, unknown) = (block(Column(1), 0), block(Column(1), 1));
         let absent = Descriptor::Absent {
             name: known,
             crc: 4,
@@ -232,15 +243,15 @@ mod tests {
     fn blocks_in_place_are_counted_until_they_are_flushed() {
         let mut lab = Lab::new();
         let direct = Descriptor::Direct {
-            first: block(1, 2),
+            first: block(Column(1), 2),
             crcs: vec![7, 8],
         };
         lab.apply(vec![direct]);
-        assert_eq!(lab.logged(block(1, 3)), (Bytes::InPlace, 9));
-        assert!(lab.has_sum(block(1, 2), 7) && lab.has_sum(block(1, 3), 8));
-        assert!(lab.overlay.get(block(1, 4)).is_none());
+        assert_eq!(lab.logged(block(Column(1), 3)), (Bytes::InPlace, 9));
+        assert!(lab.has_sum(block(Column(1), 2), 7) && lab.has_sum(block(Column(1), 3), 8));
+        assert!(lab.overlay.get(block(Column(1), 4)).is_none());
         assert!(
-            lab.direct.ask_flush(9, u16::MAX),
+            lab.direct.ask_flush(Sequence(9), u16::MAX),
             "of so many lanes each has one"
         );
     }
@@ -250,39 +261,45 @@ mod tests {
         let mut lab = Lab::new();
         lab.apply(vec![content(3, 1), content(4, 1)]);
         let zeroed = Descriptor::Zeroed {
-            group: 0,
-            first: 0,
+            group: GroupId(0),
+            first: StripeId(0),
             count: 1,
             only: None,
         };
         lab.apply(vec![zeroed, content(2, 8)]);
-        assert!(lab.overlay.is_zeroed(0, 0) && !lab.overlay.is_zeroed(0, 1));
-        assert!(lab.overlay.get(block(1, 3)).is_none());
-        assert!(lab.has_sum(block(1, 2), 8));
-        assert!(lab.has_sum(block(1, 4), 1), "of the next stripe");
+        assert!(
+            lab.overlay.is_zeroed(GroupId(0), StripeId(0))
+                && !lab.overlay.is_zeroed(GroupId(0), StripeId(1))
+        );
+        assert!(lab.overlay.get(block(Column(1), 3)).is_none());
+        assert!(lab.has_sum(block(Column(1), 2), 8));
+        assert!(lab.has_sum(block(Column(1), 4), 1), "of the next stripe");
     }
 
     #[test]
     fn the_map_of_each_column_says_where_data_has_moved() {
         let mut lab = Lab::new();
         let moved = |data| Descriptor::Moved {
-            group: 0,
+            group: GroupId(0),
             data,
-            to: HeldIn::parity(15),
+            to: HeldIn::parity(StripeId(15)),
         };
-        lab.apply(vec![moved(3)]);
-        for column in 0..6 {
-            let name = lab.cx.geometry.map_name(0, column, 3);
+        lab.apply(vec![moved(DataStripe(3))]);
+        for column in (0..6).map(Column) {
+            let name = lab.cx.geometry.map_name(GroupId(0), column, DataStripe(3));
             assert_eq!(lab.logged(name), (Bytes::InPlace, 9));
             assert_eq!(
                 lab.overlay.get(name).unwrap().entry,
-                Entry::of_map(HeldIn::parity(15), 9)
+                Entry::of_map(HeldIn::parity(StripeId(15)), Sequence(9))
             );
         }
         let version = lab.maps.version();
-        lab.apply(vec![moved(99)]);
+        lab.apply(vec![moved(DataStripe(99))]);
         assert_eq!(lab.maps.version(), version, "there is no such data");
-        let name = lab.cx.geometry.map_name(0, 0, 99);
+        let name = lab
+            .cx
+            .geometry
+            .map_name(GroupId(0), Column(0), DataStripe(99));
         assert!(lab.overlay.get(name).is_none());
     }
 }

@@ -205,7 +205,7 @@ impl Log {
         };
         self.ring.take(placed, divide(length, &weights));
         // Each batch begins with another drive, so that no drive is part of all batches.
-        let first = usize::try_from(sequence % u64::from(live)).expect("below 2^16");
+        let first = usize::try_from(sequence.0 % u64::from(live)).expect("below 2^16");
         let columns = shape.data + usize::from(parity);
         let header = BatchHeader {
             incarnation: self.incarnation,

@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use block::BLOCK_BYTES;
 use erasure::ElementSet;
 use format::seeded::{self, SeededFault};
-use format::{BatchHeader, BlockName, Descriptor, Form};
+use format::{BatchHeader, BlockName, Column, Descriptor, Form};
 use plan::ScratchId;
 use plan::action::{BufferId, ComputeStep, Slice};
 
@@ -68,7 +68,7 @@ pub(crate) fn leave_out(cx: &Context, op: &Op, units: &mut [Unit]) {
     let per_chunk = cx.geometry.chunk_bytes() / BLOCK_BYTES;
     let (group, stripe) = (op.group, op.stripes.start);
     let slots = cx.geometry.code().data_slots();
-    let mut data: Vec<(u16, u64)> = slots
+    let mut data: Vec<(Column, u64)> = slots
         .map(|slot| cx.geometry.place(group, stripe, Form::Parity, slot))
         .collect();
     data.sort_unstable();

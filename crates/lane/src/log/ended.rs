@@ -1,8 +1,8 @@
 //! The end of batches: their columns are written, and they end in order.
 
 use block::{Fault, Outcome, Seat};
-use format::BatchHeader;
 use format::seeded::{self, SeededFault};
+use format::{BatchHeader, Sequence};
 use plan::action::{Compute, Computed};
 
 use super::batch::State;
@@ -32,7 +32,7 @@ pub(crate) struct EndedBatch {
 
 impl Log {
     /// A batch's parity is computed: puts the header before each column.
-    pub(crate) fn laid(&mut self, cx: &mut Context, sequence: u64, computed: Computed) {
+    pub(crate) fn laid(&mut self, cx: &mut Context, sequence: Sequence, computed: Computed) {
         let batch = self.batches.get_mut(&sequence).expect("it was laid");
         batch.header.parity_crcs = computed.sums;
         let work = Compute {
@@ -48,7 +48,7 @@ impl Log {
         &mut self,
         cx: &mut Context,
         ios: &mut IoTable,
-        sequence: u64,
+        sequence: Sequence,
     ) -> Vec<OpId> {
         let batch = { self.batches.get_mut(&sequence) }.or_else(|| self.gaps.get_mut(&sequence));
         let batch = batch.expect("it was laid");
@@ -61,7 +61,7 @@ impl Log {
     }
 
     /// The write of a column has ended. `out`: its drive is out.
-    pub(crate) fn written(&mut self, sequence: u64, seat: Seat, outcome: Outcome, out: bool) {
+    pub(crate) fn written(&mut self, sequence: Sequence, seat: Seat, outcome: Outcome, out: bool) {
         let batch = { self.batches.get_mut(&sequence) }.or_else(|| self.gaps.get_mut(&sequence));
         let batch = batch.expect("in flight");
         batch.writes.ended(seat, outcome, out);

@@ -8,6 +8,7 @@
 //! A batch that was complete becomes a gap, too, if its drives leave before a flush: it is relocated (`relocate.rs`).
 
 use block::{Fault, Outcome, Seat};
+use format::Sequence;
 use plan::action::{Origin, Service};
 
 use super::Log;
@@ -20,7 +21,7 @@ use crate::io::IoTable;
 #[derive(Debug, Default)]
 pub(crate) struct Filled {
     /// Batches that are gaps no more: their buffers may be released.
-    pub(crate) sequences: Vec<u64>,
+    pub(crate) sequences: Vec<Sequence>,
     /// The result for the log's back-off: drives have taken all gaps, or a drive that stays has refused one again.
     pub(crate) tried: Option<Outcome>,
 }
@@ -67,7 +68,7 @@ impl Log {
             return filled;
         }
         let mut refused = None;
-        let done: Vec<u64> = { self.gaps.iter() }
+        let done: Vec<Sequence> = { self.gaps.iter() }
             .filter(|(_, gap)| gap.state != State::Laying && gap.writes.is_done())
             .map(|(&sequence, _)| sequence)
             .collect();

@@ -41,7 +41,7 @@ mod waiting;
 use std::collections::{BTreeMap, BTreeSet};
 
 use block::{BLOCK_BYTES, Fault, Instant};
-use format::Anchor;
+use format::{Anchor, Generation, Sequence};
 
 pub(super) use self::apply::Applied;
 use self::batch::Batch;
@@ -77,21 +77,21 @@ pub(super) struct Log {
     waiting: Waiting,
     /// When the next batch should begin: as soon as all inputs up to that time are known.
     due: Option<Instant>,
-    batches: BTreeMap<u64, Batch>,
+    batches: BTreeMap<Sequence, Batch>,
     /// Batches that have ended and that recovery would not find.
-    gaps: BTreeMap<u64, Batch>,
+    gaps: BTreeMap<Sequence, Batch>,
     /// Complete batches that no flush has covered, where they may have to be relocated.
-    unflushed: BTreeMap<u64, Batch>,
+    unflushed: BTreeMap<Sequence, Batch>,
     /// The gaps have been written again for the checkpoint that something waits for.
     gaps_tried: bool,
     ring: Ring,
-    incarnation: u64,
+    incarnation: Generation,
     sequences: Sequences,
     /// Number of the newest anchor.
     anchor: u64,
     /// The last batch that could not be written to as many drives as required: before a checkpoint has made it
     /// unnecessary, only blocks are logged again that this checkpoint preserves.
-    blocked: Option<u64>,
+    blocked: Option<Sequence>,
     /// The waiting units find no room in the ring or in memory.
     out_of_space: bool,
     /// Why checkpoints make no room: drives that stay refuse the blocks that are to be put in place, or there is no
@@ -106,11 +106,11 @@ pub(super) struct Recovered {
     /// The batches in the ring.
     pub(super) ring: Ring,
     /// The incarnation that continues the log.
-    pub(super) incarnation: u64,
+    pub(super) incarnation: Generation,
     /// The oldest batch that counts.
-    pub(super) first: u64,
+    pub(super) first: Sequence,
     /// The first batch to be written.
-    pub(super) next: u64,
+    pub(super) next: Sequence,
 }
 
 /// Waiting units.
@@ -186,7 +186,7 @@ impl Log {
         cx: &Context,
         overlay: &Overlay,
         count: usize,
-        (oldest, covers): (u64, u64),
+        (oldest, covers): (Sequence, Sequence),
     ) -> bool {
         let live = u16::try_from(cx.journal_seats().len()).expect("seats are 16 bits");
         let parity = cx.geometry.code().tolerance().min(live.saturating_sub(1));
@@ -209,7 +209,7 @@ impl Log {
     }
 
     /// The last such batch.
-    pub(super) const fn blocked(&self) -> Option<u64> {
+    pub(super) const fn blocked(&self) -> Option<Sequence> {
         self.blocked
     }
 
@@ -237,7 +237,7 @@ impl Log {
     }
 
     /// A checkpoint has ended; `first` is the oldest batch that still counts.
-    pub(super) fn checkpoint_ended(&mut self, first: u64) {
+    pub(super) fn checkpoint_ended(&mut self, first: Sequence) {
         self.gaps_tried = false;
         self.ring.release_before(first);
         self.blocked = self.blocked.filter(|&last| last >= first);
@@ -271,23 +271,23 @@ impl Log {
 /// The state of the log in sequence numbers.
 impl Log {
     /// The last batch that is complete, with no gap before it.
-    pub(super) const fn completed(&self) -> u64 {
+    pub(super) const fn completed(&self) -> Sequence {
         self.sequences.completed()
     }
 
     /// The last batch that a flush has covered.
-    pub(super) const fn flushed(&self) -> u64 {
+    pub(super) const fn flushed(&self) -> Sequence {
         self.sequences.flushed()
     }
 
     /// The batch that begins next.
-    pub(super) const fn next_sequence(&self) -> u64 {
+    pub(super) const fn next_sequence(&self) -> Sequence {
         self.sequences.next()
     }
 
     /// A flush has covered batches up to this one, except those that have become gaps since it began. Returns batches
     /// whose buffers may be released.
-    pub(super) fn flush_covered(&mut self, sequence: u64) -> Vec<u64> {
+    pub(super) fn flush_covered(&mut self, sequence: Sequence) -> Vec<Sequence> {
         let sequence = sequence.min(self.completed());
         self.sequences.flush_covered(sequence);
         let covered = self.unflushed.extract_if(..=sequence, |_, _| true);
@@ -300,7 +300,7 @@ impl Log {
     }
 
     /// The next anchor: the log begins with batch `first`.
-    pub(super) fn next_anchor(&mut self, first: u64) -> Anchor {
+    pub(super) fn next_anchor(&mut self, first: Sequence) -> Anchor {
         self.anchor += 1;
         Anchor {
             incarnation: self.incarnation,

@@ -68,7 +68,7 @@ impl Batch {
             return false;
         }
         // Each batch begins with another drive, so that no drive is part of all batches.
-        let first = usize::try_from(self.header.sequence).unwrap_or(0) % others.len();
+        let first = usize::try_from(self.header.sequence.0).unwrap_or(0) % others.len();
         others.rotate_left(first);
         let mut others = others.into_iter();
         // Content first: where there are fewer drives than columns, parity keeps the drives that have left.

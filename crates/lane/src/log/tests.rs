@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use block::{BLOCK_BYTES, Outcome, Seat};
-use format::VolumeId;
+use format::{Column, Generation, GroupId, Sequence, StripeId, VolumeId};
 use plan::action::{Action, BufferId, Computed, Io, IoKind, Service, Slice};
 use plan::{RequestId, ScratchId};
 
@@ -39,9 +39,9 @@ impl Lab {
         let mut log = Log::default();
         log.go_on(Recovered {
             ring: Ring::new(RING_BLOCKS),
-            incarnation: 3,
-            first: 7,
-            next: 7,
+            incarnation: Generation(3),
+            first: Sequence(7),
+            next: Sequence(7),
         });
         Self {
             log,
@@ -63,7 +63,7 @@ impl Lab {
             offset: u64::from(index) * BLOCK_BYTES,
             length: BLOCK_BYTES,
         };
-        let blocks = (0..blocks).map(|index| (block(0, index), slice(index), index));
+        let blocks = (0..blocks).map(|index| (block(Column(0), index), slice(index), index));
         let unit = Unit {
             blocks: blocks.collect(),
             ..Unit::of(OpId(self.last))
@@ -75,7 +75,12 @@ impl Lab {
     /// A client writes so many blocks, as a commit or as part of a stream.
     fn push(&mut self, blocks: u32, bulk: bool) -> u64 {
         let task = Task::Write(Prepared::of(Vec::new()));
-        let mut op = Op::new(Owner::Request(RequestId(1)), 0, 0..1, task);
+        let mut op = Op::new(
+            Owner::Request(RequestId(1)),
+            GroupId(0),
+            StripeId::range(0..1),
+            task,
+        );
         op.service = Service::of_client(A, bulk);
         op.begun = self.cx.now;
         self.push_unit(&op, blocks)
@@ -91,7 +96,12 @@ impl Lab {
 
     /// A preserved block is logged again.
     fn relog(&mut self) -> u64 {
-        let op = Op::new(Owner::Background, 0, 0..1, Task::Relog(Vec::new()));
+        let op = Op::new(
+            Owner::Background,
+            GroupId(0),
+            StripeId::range(0..1),
+            Task::Relog(Vec::new()),
+        );
         self.push_unit(&op, 1)
     }
 
@@ -112,7 +122,7 @@ impl Lab {
     }
 
     /// A batch that has begun is laid out. Returns the writes of its columns.
-    fn write(&mut self, sequence: u64) -> Vec<Io> {
+    fn write(&mut self, sequence: Sequence) -> Vec<Io> {
         self.cx.take_actions();
         let early = self.log.headed(&mut self.cx, &mut self.ios, sequence);
         assert_eq!(early, []);
@@ -134,7 +144,7 @@ impl Lab {
         lab.seat_out(Seat(0));
         lab.seat_out(Seat(1));
         let (mut lab, writes) = lab.written();
-        lab.end(7, &writes, &[writes[0].seat]);
+        lab.end(Sequence(7), &writes, &[writes[0].seat]);
         lab
     }
 
@@ -148,7 +158,7 @@ impl Lab {
     }
 
     /// The writes of a batch's columns end. Those of the drives in `refusing` fail, and the pool keeps these drives.
-    fn end(&mut self, sequence: u64, writes: &[Io], refusing: &[Seat]) {
+    fn end(&mut self, sequence: Sequence, writes: &[Io], refusing: &[Seat]) {
         for io in writes {
             let refuses = refusing.contains(&io.seat);
             let outcome = if refuses { REFUSED } else { Ok(()) };
@@ -163,7 +173,7 @@ impl Lab {
     fn ended(&mut self) -> Vec<(u64, Option<Outcome>, Outcome)> {
         let mut all = Vec::new();
         while let Some(ended) = self.log.next_ended(&mut self.cx) {
-            all.push((ended.header.sequence, ended.tried, ended.outcome));
+            all.push((ended.header.sequence.0, ended.tried, ended.outcome));
             assert!(!ended.ops.is_empty());
             // An operation that waits for the batch may log, or let a checkpoint continue, as soon as it gets the
             // outcome.
@@ -175,14 +185,15 @@ impl Lab {
     /// The gaps that are filled, and the result for the back-off.
     fn filled(&mut self) -> (Vec<u64>, Option<Outcome>) {
         let filled = self.log.gaps_ended(&mut self.cx);
-        (filled.sequences, filled.tried)
+        let sequences = filled.sequences.iter().map(|sequence| sequence.0);
+        (sequences.collect(), filled.tried)
     }
 
     /// Batch 7 is a gap: a drive refuses its column and stays.
     fn with_gap() -> (Self, Seat) {
         let (mut lab, writes) = Self::new().written();
         let seat = writes[1].seat;
-        lab.end(7, &writes, &[seat]);
+        lab.end(Sequence(7), &writes, &[seat]);
         assert_eq!(lab.ended(), [(7, Some(REFUSED), REFUSED)]);
         assert!(lab.log.has_gaps());
         (lab, seat)
@@ -218,11 +229,11 @@ fn commits_that_come_while_one_is_written_share_the_next_batch() {
     let (mut lab, writes) = Lab::new().written();
     let ops = [lab.commit(), lab.commit()];
     assert_eq!(lab.begin(), Begun::Nothing);
-    lab.end(7, &writes, &[]);
+    lab.end(Sequence(7), &writes, &[]);
     assert_eq!(lab.ended(), [(7, TAKEN, Ok(()))]);
     assert_eq!(lab.begin(), Begun::Batch);
-    let writes = lab.write(8);
-    lab.end(8, &writes, &[]);
+    let writes = lab.write(Sequence(8));
+    lab.end(Sequence(8), &writes, &[]);
     let ended = lab.log.next_ended(&mut lab.cx).expect("it is written");
     assert_eq!(ended.ops, ops.map(OpId));
 }
@@ -278,10 +289,15 @@ fn streams_have_two_batches_in_flight_while_commits_come() {
 fn records_of_stripes_in_place_wait_for_those_on_their_way() {
     let mut lab = Lab::new();
     let task = Task::Write(Prepared::of(Vec::new()));
-    let mut op = Op::new(Owner::Request(RequestId(1)), 0, 0..1, task);
+    let mut op = Op::new(
+        Owner::Request(RequestId(1)),
+        GroupId(0),
+        StripeId::range(0..1),
+        task,
+    );
     op.service = Service::of_client(A, true);
     let unit = Unit {
-        direct: vec![(block(0, 0), vec![1, 2])],
+        direct: vec![(block(Column(0), 0), vec![1, 2])],
         ..Unit::of(OpId(1))
     };
     lab.log.push(lab.cx.now, &op, vec![unit]);
@@ -305,7 +321,7 @@ fn a_block_is_copied_to_as_many_drives_as_survive_losses() {
         writes.iter().all(|io| io.slice == writes[0].slice),
         "from one memory"
     );
-    lab.end(7, &writes, &[]);
+    lab.end(Sequence(7), &writes, &[]);
     lab.ended();
     let (_, others) = lab.written();
     assert_ne!(writes[0].seat, others[0].seat, "another drive is first");
@@ -328,7 +344,7 @@ fn headers_wait_for_checksums_that_do_not_follow_from_those_of_blocks() {
     let compute = compute.expect("blocks are copied");
     assert!(matches!(
         lab.cx.computes.remove(compute.id),
-        Some(Computing::Laid(7))
+        Some(Computing::Laid(Sequence(7)))
     ));
     assert_eq!((compute.sums.len(), compute.puts.len()), (2, 0), "P and Q");
     let rows = usize::try_from(compute.sums[0].length / BLOCK_BYTES).unwrap();
@@ -336,8 +352,8 @@ fn headers_wait_for_checksums_that_do_not_follow_from_those_of_blocks() {
         sums: (0..2 * u32::try_from(rows).unwrap()).collect(),
         ..Computed::default()
     };
-    lab.log.laid(&mut lab.cx, 7, sums.clone());
-    assert_eq!(lab.log.batches[&7].header.parity_crcs, sums.sums);
+    lab.log.laid(&mut lab.cx, Sequence(7), sums.clone());
+    assert_eq!(lab.log.batches[&Sequence(7)].header.parity_crcs, sums.sums);
     let [Action::Compute(compute)] = &lab.cx.take_actions()[..] else {
         panic!("headers are put");
     };
@@ -347,7 +363,7 @@ fn headers_wait_for_checksums_that_do_not_follow_from_those_of_blocks() {
     lab.commit();
     assert_eq!(lab.begin(), Begun::Batch);
     let (_, last) = lab.cx.computes.iter().last().expect("it is laid out");
-    assert!(matches!(last, Computing::Headed(8)));
+    assert!(matches!(last, Computing::Headed(Sequence(8))));
 }
 
 #[test]
@@ -355,13 +371,13 @@ fn batches_end_in_order() {
     let (mut lab, first) = Lab::new().written();
     lab.push(12, false);
     assert_eq!(lab.begin(), Begun::Batch);
-    let second = lab.write(8);
-    lab.end(8, &second, &[]);
+    let second = lab.write(Sequence(8));
+    lab.end(Sequence(8), &second, &[]);
     assert_eq!(lab.ended(), []);
-    assert_eq!(lab.log.completed(), 6);
-    lab.end(7, &first, &[]);
+    assert_eq!(lab.log.completed(), Sequence(6));
+    lab.end(Sequence(7), &first, &[]);
     assert_eq!(lab.ended(), [(7, TAKEN, Ok(())), (8, TAKEN, Ok(()))]);
-    assert_eq!(lab.log.completed(), 8);
+    assert_eq!(lab.log.completed(), Sequence(8));
     assert!(lab.log.is_idle());
 }
 
@@ -374,7 +390,7 @@ fn a_batch_waits_for_the_verdict_about_a_drive_that_refuses_it() {
         } else {
             Ok(())
         };
-        lab.log.written(7, io.seat, outcome, false);
+        lab.log.written(Sequence(7), io.seat, outcome, false);
     }
     assert_eq!(lab.ended(), []);
     lab.seat_out(writes[0].seat);
@@ -390,7 +406,7 @@ fn a_batch_waits_for_the_verdict_about_a_drive_that_refuses_it() {
 #[test]
 fn what_drives_that_stay_refuse_is_a_gap_and_written_again_before_anything_else() {
     let (mut lab, seat) = Lab::with_gap();
-    assert_eq!(lab.log.completed(), 6);
+    assert_eq!(lab.log.completed(), Sequence(6));
     lab.commit();
     assert_eq!(lab.begin(), Begun::Nothing);
     lab.log.write_gaps(&mut lab.cx, &mut lab.ios);
@@ -399,9 +415,9 @@ fn what_drives_that_stay_refuse_is_a_gap_and_written_again_before_anything_else(
     assert_eq!(again[0].offset, lab.cx.ring_offset(0), "where it was");
     assert!(lab.log.writes_gaps());
     assert_eq!(lab.filled(), (vec![], None));
-    lab.end(7, &again, &[]);
+    lab.end(Sequence(7), &again, &[]);
     assert_eq!(lab.filled(), (vec![7], TAKEN));
-    assert_eq!(lab.log.completed(), 7);
+    assert_eq!(lab.log.completed(), Sequence(7));
     assert_eq!(lab.begin(), Begun::Batch);
 }
 
@@ -410,7 +426,7 @@ fn a_gap_that_is_refused_again_stays_one() {
     let (mut lab, seat) = Lab::with_gap();
     lab.log.write_gaps(&mut lab.cx, &mut lab.ios);
     let again = lab.writes();
-    lab.end(7, &again, &[seat]);
+    lab.end(Sequence(7), &again, &[seat]);
     assert_eq!(lab.filled(), (vec![], Some(REFUSED)));
     assert_eq!(lab.filled(), (vec![], None), "one try fails once");
     assert!(lab.log.has_gaps() && !lab.log.writes_gaps());
@@ -422,16 +438,16 @@ fn a_batch_behind_a_gap_fails_with_it_and_is_complete_when_it_is_filled() {
     let (mut lab, first) = Lab::new().written();
     lab.push(12, false);
     assert_eq!(lab.begin(), Begun::Batch);
-    let second = lab.write(8);
-    lab.end(7, &first, &[first[0].seat]);
-    lab.end(8, &second, &[]);
+    let second = lab.write(Sequence(8));
+    lab.end(Sequence(7), &first, &[first[0].seat]);
+    lab.end(Sequence(8), &second, &[]);
     let gap = (7, Some(REFUSED), REFUSED);
     assert_eq!(lab.ended(), [gap, (8, None, REFUSED)]);
     lab.log.write_gaps(&mut lab.cx, &mut lab.ios);
     let again = lab.writes();
-    lab.end(7, &again, &[]);
+    lab.end(Sequence(7), &again, &[]);
     assert_eq!(lab.filled(), (vec![7], TAKEN));
-    assert_eq!(lab.log.completed(), 8);
+    assert_eq!(lab.log.completed(), Sequence(8));
 }
 
 #[test]
@@ -450,7 +466,7 @@ fn a_gap_whose_drive_leaves_is_none() {
 fn gaps_are_tried_once_for_each_checkpoint() {
     let (mut lab, _) = Lab::with_gap();
     assert!(lab.log.try_gaps() && !lab.log.try_gaps());
-    lab.log.checkpoint_ended(7);
+    lab.log.checkpoint_ended(Sequence(7));
     assert!(lab.log.try_gaps());
 }
 
@@ -462,9 +478,9 @@ fn a_batch_on_fewer_drives_than_it_should_be_blocks_the_log_until_a_checkpoint()
     assert!(lab.log.is_blocked() && lab.log.needs_checkpoint());
     lab.commit();
     assert_eq!(lab.begin(), Begun::Nothing);
-    lab.log.checkpoint_ended(7);
+    lab.log.checkpoint_ended(Sequence(7));
     assert!(lab.log.is_blocked(), "the checkpoint holds it back");
-    lab.log.checkpoint_ended(8);
+    lab.log.checkpoint_ended(Sequence(8));
     assert_eq!(lab.begin(), Begun::Batch);
 }
 
@@ -473,20 +489,20 @@ fn a_batch_on_fewer_drives_than_it_should_be_blocks_the_log_until_a_checkpoint()
 fn while_a_batch_is_in_the_way_only_preserved_blocks_are_logged() {
     let mut lab = Lab::refused_with_no_drive_to_spare();
     lab.ended();
-    assert_eq!(lab.log.blocked(), Some(7));
+    assert_eq!(lab.log.blocked(), Some(Sequence(7)));
     lab.commit();
     let again = lab.relog();
     lab.stream();
     assert_eq!(lab.begin(), Begun::Batch);
     assert_eq!(lab.begin(), Begun::Nothing, "commits and streams wait");
-    let writes = lab.write(8);
+    let writes = lab.write(Sequence(8));
     for io in &writes {
-        lab.log.written(8, io.seat, Ok(()), false);
+        lab.log.written(Sequence(8), io.seat, Ok(()), false);
     }
     let ended = lab.log.next_ended(&mut lab.cx).expect("it has ended");
     assert_eq!(ended.ops, [OpId(again)]);
     assert!(lab.log.is_blocked(), "until a checkpoint moves the tail");
-    lab.log.checkpoint_ended(8);
+    lab.log.checkpoint_ended(Sequence(8));
     assert_eq!(lab.begin(), Begun::Batch);
 }
 
@@ -504,7 +520,8 @@ fn a_batch_whose_drives_have_all_left_is_lost() {
     let (mut lab, writes) = Lab::new().written();
     for io in &writes {
         lab.seat_out(io.seat);
-        lab.log.written(7, io.seat, Err(Fault::Gone), true);
+        lab.log
+            .written(Sequence(7), io.seat, Err(Fault::Gone), true);
     }
     assert_eq!(lab.ended(), [(7, None, Err(Fault::Lost))]);
 }
@@ -529,7 +546,7 @@ fn a_full_ring_waits_for_a_checkpoint() {
     lab.commit();
     assert_eq!(lab.begin(), Begun::NoRoom);
     assert!(lab.log.still_waits_for_room() && lab.log.needs_checkpoint());
-    lab.log.checkpoint_ended(9);
+    lab.log.checkpoint_ended(Sequence(9));
     assert_eq!(lab.begin(), Begun::Batch, "7 and 8 are released");
     assert!(!lab.log.is_out_of_space());
 }
@@ -553,13 +570,13 @@ fn without_drives_nothing_is_logged() {
     lab.commit();
     lab.room_comes = false;
     assert_eq!(lab.begin(), Begun::Full(Fault::Lost));
-    assert_eq!(lab.log.next_sequence(), 7);
+    assert_eq!(lab.log.next_sequence(), Sequence(7));
 }
 
 #[test]
 fn streams_leave_room_for_commits() {
     let mut lab = Lab::new();
-    for sequence in 7..7 + RING_BLOCKS * 3 / 8 {
+    for sequence in (7..7 + RING_BLOCKS * 3 / 8).map(Sequence) {
         lab.push(1, true);
         assert_eq!(lab.begin(), Begun::Batch);
         let writes = lab.write(sequence);
@@ -576,10 +593,12 @@ fn streams_leave_room_for_commits() {
 fn nothing_is_logged_beyond_the_memory_of_batches() {
     let mut lab = Lab::new();
     let all = batch_memory(&lab.cx);
-    lab.overlay.add_buffer(1, ScratchId(1), all - 1, Vec::new());
+    lab.overlay
+        .add_buffer(Sequence(1), ScratchId(1), all - 1, Vec::new());
     lab.commit();
     assert_eq!(lab.begin(), Begun::Batch);
-    lab.overlay.add_buffer(2, ScratchId(2), 1, Vec::new());
+    lab.overlay
+        .add_buffer(Sequence(2), ScratchId(2), 1, Vec::new());
     lab.push(12, false);
     assert_eq!(lab.begin(), Begun::NoRoom);
 }
@@ -603,7 +622,7 @@ fn what_is_logged_again_is_first() {
     let mut lab = Lab::new();
     let ops = [lab.commit(), lab.relog()];
     assert_eq!(lab.begin(), Begun::Batch);
-    let units = &lab.log.batches[&7].units;
+    let units = &lab.log.batches[&Sequence(7)].units;
     let in_order: Vec<OpId> = units.iter().map(|unit| unit.op).collect();
     assert_eq!(in_order, [OpId(ops[1]), OpId(ops[0])]);
 }
@@ -634,26 +653,30 @@ fn slow_drives_get_no_batches_while_enough_others_are_there() {
     (0..3).for_each(|seat| lab.ios.suspect(Seat(seat), true));
     let (mut lab, writes) = lab.written();
     assert_eq!(seats(&writes), BTreeSet::from([3, 4, 5].map(Seat)));
-    lab.end(7, &writes, &[]);
+    lab.end(Sequence(7), &writes, &[]);
     lab.ended();
     lab.ios.suspect(Seat(3), true);
     lab.push(64, false);
     assert_eq!(lab.begin(), Begun::Batch);
-    assert_eq!(lab.write(8).len(), 6, "two would not survive two losses");
+    assert_eq!(
+        lab.write(Sequence(8)).len(),
+        6,
+        "two would not survive two losses"
+    );
 }
 
 #[test]
 fn an_anchor_says_where_the_oldest_batch_is_that_counts() {
     let mut lab = full();
-    lab.log.flush_covered(9);
-    let anchor = lab.log.next_anchor(9);
-    assert_eq!((anchor.first, anchor.position), (9, 4));
+    lab.log.flush_covered(Sequence(9));
+    let anchor = lab.log.next_anchor(Sequence(9));
+    assert_eq!((anchor.first, anchor.position), (Sequence(9), 4));
     assert_eq!(
         (anchor.number, anchor.incarnation, anchor.inherited),
-        (1, 3, 6)
+        (1, Generation(3), Sequence(6))
     );
-    assert_eq!(lab.log.next_anchor(9).number, 2);
-    assert_eq!(lab.log.flushed(), 9);
+    assert_eq!(lab.log.next_anchor(Sequence(9)).number, 2);
+    assert_eq!(lab.log.flushed(), Sequence(9));
 }
 
 impl Lab {
@@ -669,7 +692,7 @@ impl Lab {
     /// A commit is complete on its drives, which have not been flushed.
     fn complete(self) -> (Self, Vec<Seat>) {
         let (mut lab, writes) = self.written();
-        lab.end(7, &writes, &[]);
+        lab.end(Sequence(7), &writes, &[]);
         let ended = lab.log.next_ended(&mut lab.cx).expect("it is written");
         assert!(!ended.is_done, "its buffer may be needed");
         (lab, seats(&writes).into_iter().collect())
@@ -688,22 +711,22 @@ fn a_batch_that_its_drives_leave_before_a_flush_is_relocated() {
     assert!(!lab.log.has_gaps(), "the other drive has it");
     lab.out_and_relocated(&left[1..]);
     assert!(lab.log.relocates());
-    assert_eq!(lab.log.completed(), 6);
+    assert_eq!(lab.log.completed(), Sequence(6));
     assert_eq!(lab.filled(), (vec![], None), "it is being laid out");
     lab.commit();
     assert_eq!(lab.begin(), Begun::Nothing);
-    let again = lab.write(7);
+    let again = lab.write(Sequence(7));
     assert_eq!(seats(&again).len(), 2);
     assert!(seats(&again).iter().all(|seat| !left.contains(seat)));
     assert_eq!(again[0].offset, lab.cx.ring_offset(0), "where it was");
-    lab.end(7, &again, &[]);
+    lab.end(Sequence(7), &again, &[]);
     assert_eq!(
         lab.filled(),
         (vec![], TAKEN),
         "it stays in memory until a flush"
     );
-    assert_eq!(lab.log.completed(), 7);
-    assert_eq!(lab.log.flush_covered(7), [7]);
+    assert_eq!(lab.log.completed(), Sequence(7));
+    assert_eq!(lab.log.flush_covered(Sequence(7)), [Sequence(7)]);
     assert_eq!(lab.begin(), Begun::Batch);
 }
 
@@ -711,15 +734,16 @@ fn a_batch_that_its_drives_leave_before_a_flush_is_relocated() {
 fn a_relocated_batch_may_be_relocated_again() {
     let (mut lab, left) = Lab::narrow().complete();
     lab.out_and_relocated(&left);
-    let again = lab.write(7);
+    let again = lab.write(Sequence(7));
     for io in &again {
         lab.seat_out(io.seat);
-        lab.log.written(7, io.seat, Err(Fault::Gone), true);
+        lab.log
+            .written(Sequence(7), io.seat, Err(Fault::Gone), true);
     }
     assert_eq!(lab.filled(), (vec![], None));
-    let third = lab.write(7);
+    let third = lab.write(Sequence(7));
     assert!(seats(&third).is_disjoint(&seats(&again)));
-    lab.end(7, &third, &[]);
+    lab.end(Sequence(7), &third, &[]);
     assert_eq!(lab.filled(), (vec![], TAKEN));
 }
 
@@ -728,11 +752,12 @@ fn a_batch_that_its_drives_leave_while_it_is_written_is_relocated() {
     let (mut lab, writes) = Lab::narrow().written();
     for io in &writes {
         lab.seat_out(io.seat);
-        lab.log.written(7, io.seat, Err(Fault::Gone), true);
+        lab.log
+            .written(Sequence(7), io.seat, Err(Fault::Gone), true);
     }
     assert_eq!(lab.ended(), []);
-    let again = lab.write(7);
-    lab.end(7, &again, &[]);
+    let again = lab.write(Sequence(7));
+    lab.end(Sequence(7), &again, &[]);
     let ended = lab.log.next_ended(&mut lab.cx).expect("it is written");
     assert_eq!((ended.ops.len(), ended.outcome), (1, Ok(())));
 }
@@ -742,37 +767,37 @@ fn batches_behind_one_that_is_relocated_end_after_it() {
     let (mut lab, left) = Lab::narrow().complete();
     lab.commit();
     assert_eq!(lab.begin(), Begun::Batch);
-    let writes = lab.write(8);
-    lab.end(8, &writes, &[]);
+    let writes = lab.write(Sequence(8));
+    lab.end(Sequence(8), &writes, &[]);
     lab.out_and_relocated(&left);
     assert_eq!(lab.ended(), []);
-    let again = lab.write(7);
-    lab.end(7, &again, &[]);
+    let again = lab.write(Sequence(7));
+    lab.end(Sequence(7), &again, &[]);
     assert_eq!(lab.filled(), (vec![], TAKEN));
     let ended = lab.log.next_ended(&mut lab.cx).expect("it is written");
     assert_eq!(ended.outcome, Ok(()));
-    assert_eq!(lab.log.completed(), 8);
+    assert_eq!(lab.log.completed(), Sequence(8));
 }
 
 #[test]
 fn what_drives_refuse_of_a_relocated_batch_is_not_durable() {
     let (mut lab, left) = Lab::narrow().complete();
     lab.out_and_relocated(&left);
-    let again = lab.write(7);
+    let again = lab.write(Sequence(7));
     let both = [again[0].seat, again[1].seat];
-    lab.end(7, &again, &both);
+    lab.end(Sequence(7), &again, &both);
     assert_eq!(lab.filled(), (vec![], Some(REFUSED)));
     assert!(!lab.log.relocates());
     assert_eq!(lab.log.relocation_fault(), Some(Fault::Medium));
-    let covered = lab.log.flush_covered(7);
+    let covered = lab.log.flush_covered(Sequence(7));
     assert!(covered.is_empty(), "by a flush that began before");
-    assert_eq!(lab.log.flushed(), 6);
+    assert_eq!(lab.log.flushed(), Sequence(6));
 }
 
 #[test]
 fn a_batch_that_a_flush_has_covered_is_kept_no_more() {
     let (mut lab, left) = Lab::narrow().complete();
-    assert_eq!(lab.log.flush_covered(7), [7]);
+    assert_eq!(lab.log.flush_covered(Sequence(7)), [Sequence(7)]);
     lab.out_and_relocated(&left);
     assert!(!lab.log.has_gaps());
 }
@@ -780,7 +805,7 @@ fn a_batch_that_a_flush_has_covered_is_kept_no_more() {
 #[test]
 fn where_stripes_are_on_all_drives_no_batch_is_kept() {
     let (mut lab, writes) = Lab::new().written();
-    lab.end(7, &writes, &[]);
+    lab.end(Sequence(7), &writes, &[]);
     let ended = lab.log.next_ended(&mut lab.cx).expect("it is written");
     assert!(ended.is_done);
 }

@@ -4,7 +4,9 @@
 use std::ops::Range;
 
 use block::Instant;
-use format::{BlockName, DESCRIPTOR_BYTES, Descriptor, Form, HeldIn};
+use format::{
+    BlockName, DESCRIPTOR_BYTES, DataStripe, Descriptor, Form, GroupId, HeldIn, StripeId,
+};
 use plan::action::Slice;
 
 use crate::ids::OpId;
@@ -12,8 +14,8 @@ use crate::ids::OpId;
 /// Stripes that become unwritten.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Zeroed {
-    pub(crate) group: u64,
-    pub(crate) stripes: Range<u64>,
+    pub(crate) group: GroupId,
+    pub(crate) stripes: Range<StripeId>,
     /// Only what this form alone keeps.
     pub(crate) only: Option<Form>,
 }
@@ -39,7 +41,7 @@ pub(crate) struct Unit {
     /// Stripes that are zeroed.
     pub(crate) zeroed: Option<Zeroed>,
     /// A stripe of the group's data that moves to another stripe or another form: group, stripe of the data, new place.
-    pub(crate) moved: Option<(u64, u64, HeldIn)>,
+    pub(crate) moved: Option<(GroupId, DataStripe, HeldIn)>,
 }
 
 impl Unit {
@@ -88,7 +90,7 @@ pub(super) fn descriptors_of(units: &[Unit]) -> Vec<Descriptor> {
             descriptors.push(Descriptor::Zeroed {
                 group: zeroed.group,
                 first: stripes.start,
-                count: u32::try_from(stripes.end - stripes.start).expect("few at a time"),
+                count: u32::try_from(StripeId::count(stripes)).expect("few at a time"),
                 only: zeroed.only,
             });
         }

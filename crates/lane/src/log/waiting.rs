@@ -209,6 +209,8 @@ impl Waiting {
 
 #[cfg(test)]
 mod tests {
+    use format::{GroupId, StripeId};
+
     use super::super::Zeroed;
     use super::*;
     use crate::ids::OpId;
@@ -216,8 +218,8 @@ mod tests {
     fn unit(number: u64) -> Unit {
         Unit {
             zeroed: Some(Zeroed {
-                group: 0,
-                stripes: number..number + 1,
+                group: GroupId(0),
+                stripes: StripeId::range(number..number + 1),
                 only: None,
             }),
             ..Unit::of(OpId(number))

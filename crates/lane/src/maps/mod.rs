@@ -27,7 +27,10 @@ use std::ops::Bound;
 
 use block::Outcome;
 use format::seeded::{self, SeededFault};
-use format::{BlockName, Entry, Form, HeldIn, MetaPage, PageName};
+use format::{
+    BlockName, Column, DataStripe, Entry, Form, GroupId, HeldIn, MetaPage, PageName, Sequence,
+    StripeId,
+};
 use plan::Geometry;
 
 pub(super) use self::group::GroupMap;
@@ -47,7 +50,7 @@ pub(super) struct MapEntries<'a> {
     pub(super) overlay: &'a Overlay,
     pub(super) pages: &'a PageCache,
     /// The number of the next batch: ages of entries are counted from there.
-    pub(super) sequence: u64,
+    pub(super) sequence: Sequence,
 }
 
 impl MapEntries<'_> {
@@ -55,11 +58,11 @@ impl MapEntries<'_> {
     fn each(
         self,
         geometry: &Geometry,
-        (group, column): (u64, u16),
+        (group, column): (GroupId, Column),
         mut with: impl FnMut(usize, Option<Entry>),
     ) {
         let mut page: Option<(PageName, Option<&MetaPage>)> = None;
-        for (index, data) in (0..geometry.data_stripes()).enumerate() {
+        for (index, data) in (0..geometry.data_stripes()).map(DataStripe).enumerate() {
             let name = geometry.map_name(group, column, data);
             let of = name.page();
             let page = match page {
@@ -75,14 +78,14 @@ impl MapEntries<'_> {
     }
 
     /// By stripe of the data: the latest known entry of all columns.
-    fn latest(self, geometry: &Geometry, group: u64) -> Vec<Option<Entry>> {
+    fn latest(self, geometry: &Geometry, group: GroupId) -> Vec<Option<Entry>> {
         let stripes = usize::try_from(geometry.data_stripes());
         let mut latest: Vec<Option<Entry>> = vec![None; stripes.expect("they fit into memory")];
         if seeded::is(SeededFault::MapNotRead) {
             latest.fill(Some(Entry::UNWRITTEN));
             return latest;
         }
-        for column in 0..geometry.layout().columns() {
+        for column in geometry.columns() {
             self.each(geometry, (group, column), |data, entry| {
                 let known = entry.filter(|&entry| entry != Entry::UNKNOWN);
                 let later = |old: &Entry| {
@@ -101,16 +104,16 @@ impl MapEntries<'_> {
     fn outdated(
         self,
         geometry: &Geometry,
-        group: u64,
+        group: GroupId,
         latest: &[Option<Entry>],
     ) -> Vec<(BlockName, Entry)> {
         let mut outdated = Vec::new();
-        for column in 0..geometry.layout().columns() {
+        for column in geometry.columns() {
             self.each(geometry, (group, column), |data, entry| {
                 let Some(latest) = latest[data].filter(|&latest| entry != Some(latest)) else {
                     return;
                 };
-                let name = geometry.map_name(group, column, data as u64);
+                let name = geometry.map_name(group, column, DataStripe(data as u64));
                 if self.overlay.get(name).is_none() && !self.pages.is_nowhere(name.page()) {
                     outdated.push((name, latest));
                 }
@@ -121,10 +124,15 @@ impl MapEntries<'_> {
 }
 
 /// The pages with the map of a group.
-fn pages_of_map(geometry: &Geometry, group: u64) -> BTreeSet<PageName> {
-    let columns = 0..geometry.layout().columns();
+fn pages_of_map(geometry: &Geometry, group: GroupId) -> BTreeSet<PageName> {
+    let columns = geometry.columns();
     let pages = columns.flat_map(|column| {
-        let page = |data| geometry.map_name(group, column, data).page().index;
+        let page = |data| {
+            geometry
+                .map_name(group, column, DataStripe(data))
+                .page()
+                .index
+        };
         let last = page(geometry.data_stripes() - 1);
         (page(0)..=last).map(move |index| PageName {
             group,
@@ -147,16 +155,16 @@ pub(super) enum Known<'a> {
 
 impl Known<'_> {
     /// The stripe that holds a stripe of the data, if that is known.
-    pub(super) fn stripe_holding(&self, data: u64) -> Option<u64> {
+    pub(super) fn stripe_holding(&self, data: DataStripe) -> Option<StripeId> {
         match self {
-            Self::Unmoved => Some(data),
+            Self::Unmoved => Some(data.own_place()),
             Self::Map(map) => map.held_by(data),
             Self::Nothing => None,
         }
     }
 
     /// The form of a stripe, if that is known.
-    pub(super) fn form(&self, stripe: u64) -> Option<Form> {
+    pub(super) fn form(&self, stripe: StripeId) -> Option<Form> {
         match self {
             Self::Unmoved => Some(Form::Parity),
             Self::Map(map) => Some(map.form(stripe)),
@@ -165,9 +173,9 @@ impl Known<'_> {
     }
 
     /// The stripe of the data that a stripe holds, if that is known.
-    pub(super) fn data_held_by(&self, stripe: u64) -> Option<u64> {
+    pub(super) fn data_held_by(&self, stripe: StripeId) -> Option<DataStripe> {
         match self {
-            Self::Unmoved => Some(stripe),
+            Self::Unmoved => Some(stripe.own_data()),
             Self::Map(map) => map.holds(stripe),
             Self::Nothing => None,
         }
@@ -178,7 +186,7 @@ impl Known<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Taken {
     /// It writes this one.
-    Stripe(u64),
+    Stripe(StripeId),
     /// It waits: a stripe becomes free later, or other operations have come before it.
     Later,
     /// It writes where its data is.
@@ -199,10 +207,10 @@ pub(super) struct Pumped {
 /// The maps of a lane's groups that are in memory, and the stripes that are about to be used or not free yet.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StripeMaps {
-    groups: BTreeMap<u64, GroupMap>,
+    groups: BTreeMap<GroupId, GroupMap>,
     moves: Moves,
     /// Where the search for a map to drop continues.
-    hand: u64,
+    hand: GroupId,
     /// Counts changes of maps.
     version: u64,
 }
@@ -219,7 +227,7 @@ impl StripeMaps {
     }
 
     /// Stripes that hold nothing: the free ones of maps in memory, and those that are not free yet.
-    pub(super) fn empty(&self) -> impl Iterator<Item = (u64, u64)> {
+    pub(super) fn empty(&self) -> impl Iterator<Item = (GroupId, StripeId)> {
         let groups = self.groups.iter();
         let free = groups.flat_map(|(&group, map)| map.free().map(move |stripe| (group, stripe)));
         free.chain(self.moves.vacated())
@@ -236,7 +244,7 @@ impl StripeMaps {
         &mut self,
         cx: &Context,
         entries: MapEntries<'_>,
-        group: u64,
+        group: GroupId,
     ) -> Result<Vec<(BlockName, Entry)>, BTreeSet<PageName>> {
         if !cx.geometry.has_maps() || self.groups.contains_key(&group) {
             return Ok(Vec::new());
@@ -256,15 +264,15 @@ impl StripeMaps {
     fn map_of(
         &self,
         cx: &Context,
-        group: u64,
+        group: GroupId,
         latest: &[Option<Entry>],
-        sequence: u64,
+        sequence: Sequence,
     ) -> GroupMap {
         GroupMap::new(cx.geometry.stripes_per_group(), latest, sequence)
             .without(|stripe| self.moves.has(group, stripe))
     }
 
-    fn insert(&mut self, group: u64, map: GroupMap) {
+    fn insert(&mut self, group: GroupId, map: GroupMap) {
         let most = STRIPES_MAX / map.stripes();
         self.groups.insert(group, map);
         if self.groups.len() > most {
@@ -280,7 +288,7 @@ impl StripeMaps {
     }
 
     /// The group is being reused: drops its map.
-    pub(super) fn drop_group(&mut self, group: u64) {
+    pub(super) fn drop_group(&mut self, group: GroupId) {
         self.version += 1;
         self.groups.remove(&group);
     }
@@ -296,7 +304,7 @@ impl StripeMaps {
         &self,
         cx: &Context,
         pages: &PageCache,
-        group: u64,
+        group: GroupId,
     ) -> BTreeSet<PageName> {
         if !cx.geometry.has_maps() || self.groups.contains_key(&group) {
             return BTreeSet::new();
@@ -308,29 +316,44 @@ impl StripeMaps {
 
     /// The stripe that holds a stripe of a group's data: itself in a pool without free stripes. `None` if that is not known, or
     /// if the map is not in memory.
-    pub(super) fn stripe_holding(&self, cx: &Context, group: u64, data: u64) -> Option<u64> {
+    pub(super) fn stripe_holding(
+        &self,
+        cx: &Context,
+        group: GroupId,
+        data: DataStripe,
+    ) -> Option<StripeId> {
         match cx.geometry.has_maps() {
-            false => Some(data),
+            false => Some(data.own_place()),
             true => self.groups.get(&group)?.held_by(data),
         }
     }
 
     /// The stripe of a group's data that a stripe holds. `None` if it is free, or if the map is not in memory.
-    pub(super) fn data_held_by(&self, cx: &Context, group: u64, stripe: u64) -> Option<u64> {
+    pub(super) fn data_held_by(
+        &self,
+        cx: &Context,
+        group: GroupId,
+        stripe: StripeId,
+    ) -> Option<DataStripe> {
         match cx.geometry.has_maps() {
-            false => Some(stripe),
+            false => Some(stripe.own_data()),
             true => self.groups.get(&group)?.holds(stripe),
         }
     }
 
     /// True if a stripe is free, or will be soon, as far as that is known without I/O.
-    pub(super) fn is_known_free(&self, group: u64, stripe: u64) -> bool {
+    pub(super) fn is_known_free(&self, group: GroupId, stripe: StripeId) -> bool {
         let map = self.groups.get(&group);
         map.is_some_and(|map| map.holds(stripe).is_none())
     }
 
     /// What is known of a group's map without I/O.
-    pub(super) fn if_known(&self, cx: &Context, entries: MapEntries<'_>, group: u64) -> Known<'_> {
+    pub(super) fn if_known(
+        &self,
+        cx: &Context,
+        entries: MapEntries<'_>,
+        group: GroupId,
+    ) -> Known<'_> {
         match (cx.geometry.has_maps(), self.groups.get(&group)) {
             (false, _) => Known::Unmoved,
             (_, Some(map)) => Known::Map(Cow::Borrowed(map)),
@@ -344,7 +367,7 @@ impl StripeMaps {
     }
 
     /// The form of a stripe. `None` if the map is not in memory.
-    pub(super) fn form(&self, cx: &Context, group: u64, stripe: u64) -> Option<Form> {
+    pub(super) fn form(&self, cx: &Context, group: GroupId, stripe: StripeId) -> Option<Form> {
         if !cx.geometry.is_elastic() || seeded::is(SeededFault::FormForgotten) {
             return Some(Form::Parity);
         }
@@ -356,13 +379,13 @@ impl StripeMaps {
     pub(super) fn moved(
         &mut self,
         cx: &mut Context,
-        (group, data): (u64, u64),
+        (group, data): (GroupId, DataStripe),
         to: HeldIn,
-        sequence: u64,
+        sequence: Sequence,
     ) -> bool {
         let known = cx.geometry.has_maps()
-            && data < cx.geometry.data_stripes()
-            && u64::from(to.stripe) < cx.geometry.stripes_per_group()
+            && data.0 < cx.geometry.data_stripes()
+            && to.stripe().0 < cx.geometry.stripes_per_group()
             && cx.geometry.forms().contains(&to.form);
         if known {
             self.version += 1;
@@ -370,7 +393,7 @@ impl StripeMaps {
                 map.moved(data, to);
             }
         }
-        self.moves.used(cx, group, to.stripe.into(), sequence);
+        self.moves.used(cx, group, to.stripe(), sequence);
         known
     }
 
@@ -378,9 +401,9 @@ impl StripeMaps {
     /// operation that has waited comes before those that still wait.
     pub(super) fn take_free(
         &mut self,
-        (group, from): (u64, u64),
+        (group, from): (GroupId, StripeId),
         has_waited: bool,
-        may: impl Fn(u64) -> bool,
+        may: impl Fn(StripeId) -> bool,
     ) -> Taken {
         if !has_waited && self.moves.is_awaited(group) {
             return Taken::Later;
@@ -397,13 +420,13 @@ impl StripeMaps {
     }
 
     /// An operation waits for a free stripe of a group.
-    pub(super) fn wait(&mut self, group: u64, op: OpId) {
+    pub(super) fn wait(&mut self, group: GroupId, op: OpId) {
         self.moves.wait(group, op);
     }
 
     /// An operation that has taken a free stripe has ended, or does not write it after all. If the stripe is free,
     /// returns the operation that is planned again.
-    pub(super) fn move_ended(&mut self, group: u64, to: u64) -> Option<OpId> {
+    pub(super) fn move_ended(&mut self, group: GroupId, to: StripeId) -> Option<OpId> {
         match self.moves.end(group, to) {
             true => self.freed(group, to),
             false => None,
@@ -411,7 +434,7 @@ impl StripeMaps {
     }
 
     /// A stripe may be written from now on. Returns the first operation that has waited for one.
-    fn freed(&mut self, group: u64, stripe: u64) -> Option<OpId> {
+    fn freed(&mut self, group: GroupId, stripe: StripeId) -> Option<OpId> {
         if let Some(map) = self.groups.get_mut(&group) {
             map.give_free(stripe);
         }

@@ -9,6 +9,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use format::{GroupId, Sequence, StripeId};
+
 use format::seeded::{self, SeededFault};
 
 use crate::context::Context;
@@ -18,17 +20,17 @@ use crate::ids::OpId;
 /// A stripe that holds nothing any more.
 #[derive(Clone, Copy, Debug)]
 struct Vacated {
-    group: u64,
-    stripe: u64,
+    group: GroupId,
+    stripe: StripeId,
     /// The batch that has logged this.
-    sequence: u64,
+    sequence: Sequence,
     /// Operations that were planned in this epoch or before may still touch it.
     epoch: Epoch,
 }
 
 impl Vacated {
     /// True if it may be written when batches up to `flushed` are durable.
-    fn is_free(&self, epochs: &Epochs, flushed: u64) -> bool {
+    fn is_free(&self, epochs: &Epochs, flushed: Sequence) -> bool {
         let drained = epochs.has_drained(self.epoch) || seeded::is(SeededFault::VacatedNotDrained);
         let durable = self.sequence <= flushed || seeded::is(SeededFault::VacatedNotFlushed);
         drained && durable
@@ -39,9 +41,9 @@ impl Vacated {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Progress {
     /// Batches up to this one are complete.
-    pub(crate) completed: u64,
+    pub(crate) completed: Sequence,
     /// And up to this one flushed.
-    pub(crate) flushed: u64,
+    pub(crate) flushed: Sequence,
     /// Some batch could not be written: no later one counts as flushed for now.
     pub(crate) gaps: bool,
 }
@@ -50,35 +52,37 @@ pub(crate) struct Progress {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Moves {
     /// By group and free stripe: the stripe whose place it is to take.
-    under_way: BTreeMap<(u64, u64), u64>,
+    under_way: BTreeMap<(GroupId, StripeId), StripeId>,
     /// In order of batches and of epochs.
     vacated: VecDeque<Vacated>,
     /// By group: operations that wait for a free stripe. They get one in the order in which they came.
-    waiting: BTreeMap<u64, BTreeSet<OpId>>,
+    waiting: BTreeMap<GroupId, BTreeSet<OpId>>,
     /// A flush that vacated stripes wait for is under way.
     flushing: bool,
 }
 
 impl Moves {
     /// True if a stripe that the map does not use is on its way to be used, or not free yet.
-    pub(super) fn has(&self, group: u64, stripe: u64) -> bool {
+    pub(super) fn has(&self, group: GroupId, stripe: StripeId) -> bool {
         let vacated = |old: &Vacated| (old.group, old.stripe) == (group, stripe);
         self.under_way.contains_key(&(group, stripe)) || self.vacated.iter().any(vacated)
     }
 
     /// Stripes that hold nothing any more and are not free yet.
-    pub(super) fn vacated(&self) -> impl Iterator<Item = (u64, u64)> {
+    pub(super) fn vacated(&self) -> impl Iterator<Item = (GroupId, StripeId)> {
         self.vacated.iter().map(|old| (old.group, old.stripe))
     }
 
     /// True if an operation is to write a free stripe of the group.
-    fn is_under_way(&self, group: u64) -> bool {
-        let mut under_way = self.under_way.range((group, 0)..=(group, u64::MAX));
+    fn is_under_way(&self, group: GroupId) -> bool {
+        let mut under_way = self
+            .under_way
+            .range((group, StripeId(0))..=(group, StripeId(u64::MAX)));
         under_way.next().is_some()
     }
 
     /// True if a stripe of the group will become free without another request.
-    pub(super) fn frees(&self, group: u64) -> bool {
+    pub(super) fn frees(&self, group: GroupId) -> bool {
         self.is_under_way(group) || self.vacated.iter().any(|old| old.group == group)
     }
 
@@ -88,26 +92,32 @@ impl Moves {
     }
 
     /// True if an operation waits for a free stripe of the group.
-    pub(super) fn is_awaited(&self, group: u64) -> bool {
+    pub(super) fn is_awaited(&self, group: GroupId) -> bool {
         self.waiting.contains_key(&group)
     }
 
-    pub(super) fn wait(&mut self, group: u64, op: OpId) {
+    pub(super) fn wait(&mut self, group: GroupId, op: OpId) {
         self.waiting.entry(group).or_default().insert(op);
     }
 
     /// A free stripe is to take the place of another one.
-    pub(super) fn begin(&mut self, group: u64, from: u64, to: u64) {
+    pub(super) fn begin(&mut self, group: GroupId, from: StripeId, to: StripeId) {
         self.under_way.insert((group, to), from);
     }
 
     /// An operation that was to write a free stripe has ended. True if no batch has logged that the stripe is used.
-    pub(super) fn end(&mut self, group: u64, to: u64) -> bool {
+    pub(super) fn end(&mut self, group: GroupId, to: StripeId) -> bool {
         self.under_way.remove(&(group, to)).is_some()
     }
 
     /// A batch has logged that a stripe is used: the stripe whose place it takes is vacated.
-    pub(super) fn used(&mut self, cx: &mut Context, group: u64, to: u64, sequence: u64) {
+    pub(super) fn used(
+        &mut self,
+        cx: &mut Context,
+        group: GroupId,
+        to: StripeId,
+        sequence: Sequence,
+    ) {
         if let Some(stripe) = self.under_way.remove(&(group, to)) {
             self.vacated.push_back(Vacated {
                 group,
@@ -119,13 +129,17 @@ impl Moves {
     }
 
     /// The next vacated stripe that may be written from now on.
-    pub(super) fn pop_free(&mut self, cx: &Context, flushed: u64) -> Option<(u64, u64)> {
+    pub(super) fn pop_free(
+        &mut self,
+        cx: &Context,
+        flushed: Sequence,
+    ) -> Option<(GroupId, StripeId)> {
         let old = { &mut self.vacated }.pop_front_if(|old| old.is_free(&cx.epochs, flushed))?;
         Some((old.group, old.stripe))
     }
 
     /// Takes the first operation that waits for a stripe of the group.
-    pub(super) fn pop_waiting(&mut self, group: u64) -> Option<OpId> {
+    pub(super) fn pop_waiting(&mut self, group: GroupId) -> Option<OpId> {
         let waiting = self.waiting.get_mut(&group)?;
         let op = waiting.pop_first();
         if waiting.is_empty() {
@@ -136,9 +150,9 @@ impl Moves {
 
     /// Takes the operations that wait for a stripe in groups where nothing under way would free one.
     pub(super) fn take_forlorn(&mut self) -> Vec<OpId> {
-        let groups: Vec<u64> = self.waiting.keys().copied().collect();
+        let groups: Vec<GroupId> = self.waiting.keys().copied().collect();
         let forlorn = groups.into_iter().filter(|&group| !self.frees(group));
-        let forlorn: Vec<u64> = forlorn.collect();
+        let forlorn: Vec<GroupId> = forlorn.collect();
         let ops = forlorn
             .iter()
             .filter_map(|group| self.waiting.remove(group));
@@ -155,7 +169,7 @@ impl Moves {
     /// one. On a disk a flush costs as much as writing half a mebibyte, so it waits until the records of these moves
     /// are complete.
     pub(super) fn wants_flush(&self, progress: Progress) -> bool {
-        let unflushed = progress.flushed + 1..=progress.completed;
+        let unflushed = progress.flushed.next()..=progress.completed;
         let wanted = |old: &Vacated| {
             unflushed.contains(&old.sequence)
                 && self.waiting.contains_key(&old.group)

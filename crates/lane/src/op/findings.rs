@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use block::Fault;
+use format::Column;
 
 use crate::arbitration::Arbitration;
 use crate::rare::Rare;
@@ -11,9 +12,9 @@ use crate::rare::Rare;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Findings {
     /// Blocks (column, block of its cell) that could not be read, or were wrong: the plan avoids them.
-    pub(crate) bad: BTreeSet<(u16, u64)>,
+    pub(crate) bad: BTreeSet<(Column, u64)>,
     /// Blocks whose entry was UNKNOWN although their column is readable.
-    pub(crate) unknown: BTreeSet<(u16, u64)>,
+    pub(crate) unknown: BTreeSet<(Column, u64)>,
     /// The search for stale blocks among the blocks that it reads.
     pub(crate) arbitration: Rare<Arbitration>,
     /// The blocks that its plan reconstructs have been compared with their entries.

@@ -4,22 +4,29 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use block::BLOCK_BYTES;
-use format::{BlockName, ENTRIES_PER_META_PAGE, Entry, MetaPage, PageName};
+use format::{
+    BlockName, Column, ENTRIES_PER_META_PAGE, Entry, GroupId, MetaPage, PageName, Sequence,
+    StripeId,
+};
 use plan::Geometry;
 
 /// What the target of a fill has already.
 #[derive(Clone, Debug)]
 pub(crate) struct Held {
     /// The column whose blocks it may hold.
-    pub(crate) column: u16,
+    pub(crate) column: Column,
     /// Everything logged before this batch is on it.
-    before: u64,
+    before: Sequence,
     /// Its pages of the column, and those of the columns before it in the group.
     pages: BTreeMap<PageName, MetaPage>,
 }
 
 impl Held {
-    pub(crate) const fn new(column: u16, before: u64, pages: BTreeMap<PageName, MetaPage>) -> Self {
+    pub(crate) const fn new(
+        column: Column,
+        before: Sequence,
+        pages: BTreeMap<PageName, MetaPage>,
+    ) -> Self {
         Self {
             column,
             before,
@@ -47,15 +54,15 @@ impl Held {
     pub(crate) fn pages_of(
         &self,
         geometry: &Geometry,
-        group: u64,
-        stripes: &Range<u64>,
+        group: GroupId,
+        stripes: &Range<StripeId>,
     ) -> Vec<PageName> {
         let per_column = usize::try_from(geometry.pages_per_cell()).expect("few pages");
         let copies = usize::try_from(geometry.page_copies()).expect("few copies");
         let per_chunk = geometry.chunk_bytes() / BLOCK_BYTES;
         // The places of both forms: what a form does not keep must be *unwritten* at the target, too.
-        let places =
-            { stripes.clone() }.flat_map(|stripe| geometry.places_of_stripe(group, stripe));
+        let places = StripeId::each(stripes.clone())
+            .flat_map(|stripe| geometry.places_of_stripe(group, stripe));
         let chunks = places.filter(|&(column, _)| column == self.column);
         let mut indexes: BTreeSet<usize> = BTreeSet::new();
         for (_, chunk) in chunks {
@@ -64,7 +71,7 @@ impl Held {
             };
             indexes.extend(page(chunk * per_chunk)..=page((chunk + 1) * per_chunk - 1));
         }
-        if stripes.end == geometry.stripes_per_group() {
+        if stripes.end.0 == geometry.stripes_per_group() {
             // Behind the last stripe a cell may have blocks that no stripe uses.
             let last = indexes.last().copied().unwrap_or(0);
             indexes.extend(last..per_column);
@@ -78,7 +85,7 @@ impl Held {
 }
 
 /// The pages beside a cell that holds this column, in their order on the drive.
-pub(crate) fn pages_beside(geometry: &Geometry, group: u64, column: u16) -> Vec<PageName> {
+pub(crate) fn pages_beside(geometry: &Geometry, group: GroupId, column: Column) -> Vec<PageName> {
     let beside = geometry.pages_beside(column).into_iter();
     let names = beside.map(|(column, index)| PageName {
         group,
@@ -91,10 +98,10 @@ pub(crate) fn pages_beside(geometry: &Geometry, group: u64, column: u16) -> Vec<
 #[cfg(test)]
 impl Held {
     /// Of a target that has no page of its own.
-    pub(crate) const fn of_test(column: u16) -> Self {
+    pub(crate) const fn of_test(column: Column) -> Self {
         Self {
             column,
-            before: 0,
+            before: Sequence(0),
             pages: BTreeMap::new(),
         }
     }

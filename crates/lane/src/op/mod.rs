@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use block::{Fault, Instant};
-use format::Form;
+use format::{Column, DataStripe, Form, GroupId, StripeId};
 use plan::action::{Origin, Service};
 use plan::{Geometry, Plan, RequestId};
 
@@ -72,7 +72,7 @@ pub(crate) enum Destination {
     #[default]
     Open,
     /// A free stripe, in place of `from`.
-    Free { from: u64 },
+    Free { from: StripeId },
     /// The stripe that holds its data.
     Home,
 }
@@ -81,7 +81,7 @@ pub(crate) enum Destination {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Detour {
     /// Blocks that are read only if there is no other way, because their drive is late.
-    pub(crate) avoid: BTreeSet<(u16, u64)>,
+    pub(crate) avoid: BTreeSet<(Column, u64)>,
     /// It waits for late drives, because there is no way around them.
     pub(crate) waits: bool,
     pub(crate) hedge: Hedge,
@@ -136,15 +136,15 @@ pub(crate) struct Op {
     pub(crate) service: Service,
     /// When it began.
     pub(crate) begun: Instant,
-    pub(crate) group: u64,
+    pub(crate) group: GroupId,
     /// In an operation for a client: the first stripe of the group's data that it works on.
-    pub(crate) data: Option<u64>,
+    pub(crate) data: Option<DataStripe>,
     pub(crate) task: Task,
 
     pub(crate) phase: Phase,
     /// The stripes that it is planned for and locks. In an operation for a client these are the stripes that hold its
     /// data, once its location has a version.
-    pub(crate) stripes: Range<u64>,
+    pub(crate) stripes: Range<StripeId>,
     pub(crate) location: Location,
     pub(crate) lock: Lock,
     pub(crate) plan: Option<Plan>,
@@ -160,7 +160,7 @@ pub(crate) struct Op {
 }
 
 impl Op {
-    pub(crate) fn new(owner: Owner, group: u64, stripes: Range<u64>, task: Task) -> Self {
+    pub(crate) fn new(owner: Owner, group: GroupId, stripes: Range<StripeId>, task: Task) -> Self {
         Self {
             service: service_of(owner, &task),
             owner,
@@ -184,12 +184,27 @@ impl Op {
         }
     }
 
+    /// An operation for a client on stripes of the group's data. Until it is located, its stripes are those that hold
+    /// the data if nothing has moved.
+    pub(crate) fn of_data(
+        owner: Owner,
+        group: GroupId,
+        data: Range<DataStripe>,
+        task: Task,
+    ) -> Self {
+        let stripes = data.start.own_place()..data.end.own_place();
+        Self {
+            data: Some(data.start),
+            ..Self::new(owner, group, stripes, task)
+        }
+    }
+
     pub(crate) fn is_locked(&self) -> bool {
         self.lock != Lock::None
     }
 
     /// The stripe that it leaves, if it is planned for a free stripe.
-    pub(crate) const fn moves_from(&self) -> Option<u64> {
+    pub(crate) const fn moves_from(&self) -> Option<StripeId> {
         match self.location.destination {
             Destination::Free { from } => Some(from),
             Destination::Open | Destination::Home => None,
@@ -214,10 +229,10 @@ impl Op {
     }
 
     /// The form of one of its stripes.
-    pub(crate) fn form_of(&self, stripe: u64) -> Form {
+    pub(crate) fn form_of(&self, stripe: StripeId) -> Form {
         self.location
             .forms
-            .of_stripe(stripe.wrapping_sub(self.stripes.start))
+            .of_stripe(stripe.0.wrapping_sub(self.stripes.start.0))
     }
 
     /// The form of its first stripe; nearly all operations have only one.
@@ -225,21 +240,15 @@ impl Op {
         self.form_of(self.stripes.start)
     }
 
-    /// Declares that its stripes are stripes of the group's data.
-    pub(crate) const fn of_data(mut self) -> Self {
-        self.data = Some(self.stripes.start);
-        self
-    }
-
     /// The stripes of the group's data that it works on.
-    pub(crate) fn data_stripes(&self) -> Option<Range<u64>> {
-        let count = self.stripes.end - self.stripes.start;
-        self.data.map(|first| first..first + count)
+    pub(crate) fn data_stripes(&self) -> Option<Range<DataStripe>> {
+        let count = StripeId::count(&self.stripes);
+        self.data.map(|first| first..first.plus(count))
     }
 
     /// The repair of blocks of a stripe.
-    pub(crate) fn repair(owner: Owner, group: u64, stripe: u64, repair: Repair) -> Self {
-        Self::new(owner, group, stripe..stripe + 1, Task::Repair(repair))
+    pub(crate) fn repair(owner: Owner, group: GroupId, stripe: StripeId, repair: Repair) -> Self {
+        Self::new(owner, group, stripe..stripe.next(), Task::Repair(repair))
     }
 }
 

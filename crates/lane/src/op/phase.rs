@@ -129,6 +129,8 @@ impl Op {
 
 #[cfg(test)]
 mod tests {
+    use format::{GroupId, StripeId};
+
     use super::*;
     use crate::op::{Owner, Task};
 
@@ -137,7 +139,12 @@ mod tests {
 
     /// An operation that has submitted so many writes.
     fn writing(writes: u64) -> Op {
-        let mut op = Op::new(Owner::Background, 0, 0..1, Task::Resync);
+        let mut op = Op::new(
+            Owner::Background,
+            GroupId(0),
+            StripeId::range(0..1),
+            Task::Resync,
+        );
         op.begin_writes(writes);
         op
     }

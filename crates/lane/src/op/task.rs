@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use format::{BlockName, Entry, Form};
+use format::{BlockName, Column, DataStripe, Entry, Form, StripeId};
 use layout::Cell;
 use plan::action::FormCounts;
 use plan::{AssessedRow, Piece};
@@ -17,9 +17,9 @@ pub(crate) enum Task {
     Read(Vec<Piece>),
     Write(Prepared),
     Fill {
-        column: u16,
+        column: Column,
         target: Cell,
-        avoid: Vec<u16>,
+        avoid: Vec<Column>,
         /// The blocks that the target already has.
         held: Option<Arc<Held>>,
     },
@@ -72,7 +72,7 @@ impl Repair {
 
 /// By stripe and byte of its elements: the data elements that are lost there, and those that the repair writes again.
 /// Other elements are not listed: not all blocks that count as readable have been read.
-pub(crate) type Assessed = Vec<(u64, AssessedRow)>;
+pub(crate) type Assessed = Vec<(DataStripe, AssessedRow)>;
 
 /// A step of a conversion: its aim, and what is known since it was planned.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,7 +82,7 @@ pub(crate) struct Convert {
     /// Stripes that are converted at most.
     pub(crate) most: u64,
     /// The stripes that are converted, each with the stripe of the group's data that it holds.
-    pub(crate) chosen: Vec<(u64, u64)>,
+    pub(crate) chosen: Vec<(StripeId, DataStripe)>,
     pub(crate) counts: FormCounts,
 }
 

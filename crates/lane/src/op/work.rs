@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use format::Sequence;
 use plan::ScratchId;
 use plan::action::Slice;
 
@@ -14,7 +15,7 @@ pub(crate) struct Memory {
     /// The memory of its plan.
     pub(crate) scratch: Option<ScratchId>,
     /// Batches whose buffers its plan reads.
-    pub(crate) pinned: Vec<u64>,
+    pub(crate) pinned: Vec<Sequence>,
     /// Bytes that are copied into memory before its computation.
     pub(crate) puts: Vec<(Slice, Arc<[u8]>)>,
     /// The bounce buffer of a read, if a straggler may write into the read's own memory.

@@ -63,6 +63,7 @@ pub(crate) fn move_pieces(pieces: &mut [Piece], scratch: ScratchId) -> u64 {
 #[cfg(test)]
 mod tests {
     use block::Seat;
+    use format::{Column, GroupId, StripeId};
     use plan::action::{IoId, IoKind, Origin, Service};
     use plan::{RequestId, Transfer};
 
@@ -94,7 +95,7 @@ mod tests {
             let mut ios = IoTable::new(6);
             let transfer = Transfer {
                 seat: Seat(1),
-                column: 1,
+                column: Column(1),
                 kind: IoKind::Read,
                 offset: 0,
                 length: slice.length,
@@ -131,7 +132,12 @@ mod tests {
             slice: slice(REQUEST, 1, BLOCK_BYTES),
         };
         let owner = Owner::Request(RequestId(1));
-        Op::new(owner, 0, 0..1, Task::Read(vec![half, whole]))
+        Op::new(
+            owner,
+            GroupId(0),
+            StripeId::range(0..1),
+            Task::Read(vec![half, whole]),
+        )
     }
 
     fn pieces(op: &Op) -> Vec<Slice> {
@@ -185,7 +191,12 @@ mod tests {
     fn write() -> Op {
         let mut prepared = Prepared::of(Vec::new());
         prepared.staging = Staging::Named(ScratchId(9), BLOCK_BYTES);
-        Op::new(Owner::Background, 0, 0..1, Task::Write(prepared))
+        Op::new(
+            Owner::Background,
+            GroupId(0),
+            StripeId::range(0..1),
+            Task::Write(prepared),
+        )
     }
 
     fn staging(op: &mut Op) -> &mut Prepared {
@@ -224,7 +235,12 @@ mod tests {
     #[test]
     fn other_operations_have_no_memory_that_comes_from_outside() {
         let mut lab = Lab::new(slice(REQUEST, 0, BLOCK_BYTES));
-        let mut op = Op::new(Owner::Background, 0, 0..1, Task::Scrub);
+        let mut op = Op::new(
+            Owner::Background,
+            GroupId(0),
+            StripeId::range(0..1),
+            Task::Scrub,
+        );
         assert!(lab.avoid(&mut op).is_empty());
     }
 }

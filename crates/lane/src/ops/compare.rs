@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use block::BLOCK_BYTES;
-use format::{BlockName, PageName};
+use format::{BlockName, PageName, Sequence};
 use plan::action::Slice;
 use plan::{Plan, Row, Scratch, ScratchId, Stripe, SubStripePlans};
 
@@ -169,7 +169,7 @@ pub(crate) fn tried(
     entries: Entries<'_>,
     op: &mut Op,
     sums: &[u32],
-    next_sequence: u64,
+    next_sequence: Sequence,
 ) {
     let group = op.group;
     let stale = { &mut op.found.arbitration }.tried(cx, entries, group, sums, next_sequence);
@@ -184,7 +184,7 @@ pub(crate) fn tried(
 
 #[cfg(test)]
 mod tests {
-    use format::Form;
+    use format::{Column, Form, StripeId};
     use plan::Recovered;
 
     use super::super::lab::{self, Lab, ROW};
@@ -199,7 +199,7 @@ mod tests {
         let mut lab = Lab::new(task);
         lab.plan().first_steps = 1;
         lab.plan().recovered.push(Recovered {
-            column: 3,
+            column: Column(3),
             offset: 4 * BLOCK_BYTES,
             slice: lab::memory(0, 2),
             row: ROW,
@@ -213,14 +213,14 @@ mod tests {
 
     /// The second block's row.
     const NEXT: Row = Row {
-        stripe: 1,
+        stripe: StripeId(1),
         form: Form::Parity,
         low: BLOCK_BYTES,
     };
 
     /// The checksums of both blocks as they were written.
     fn right() -> [u32; 2] {
-        [4, 5].map(|at| sum_of(block(3, at)))
+        [4, 5].map(|at| sum_of(block(Column(3), at)))
     }
 
     impl Lab {
@@ -294,7 +294,7 @@ mod tests {
     #[test]
     fn a_scrub_leaves_rows_with_a_bad_block_to_their_repair() {
         let mut lab = recovers(Task::Scrub);
-        lab.op.found.bad.insert((1, 4));
+        lab.op.found.bad.insert((Column(1), 4));
         assert_eq!(lab.compare(&[1, 2]), Compared::Right);
         assert_eq!(lab.op.found.arbitration.in_doubt(), 1);
     }
@@ -310,7 +310,7 @@ mod tests {
     #[test]
     fn what_a_repair_writes_is_summed_once_for_both() {
         let mut lab = recovers(Task::Repair(Repair::of_test(vec![(0, 0)])));
-        let write = lab.transfer(3, plan::action::IoKind::Write, 2);
+        let write = lab.transfer(Column(3), plan::action::IoKind::Write, 2);
         lab.plan().writes.push(write);
         assert!(writes_what_it_recovers(&lab.op));
         assert_eq!(sums_to_check(&lab.cx, &lab.op).0.len(), 2);
@@ -336,7 +336,7 @@ mod tests {
             panic!("all pages are here");
         };
         assert!(scratch > before);
-        let columns: BTreeSet<u16> = plan.reads.iter().map(|read| read.column).collect();
+        let columns: BTreeSet<Column> = plan.reads.iter().map(|read| read.column).collect();
         assert_eq!(columns.len(), 6);
         assert!(lab.op.found.arbitration.is_trying());
         let results = lab.op.found.arbitration.results().count();
@@ -359,12 +359,18 @@ mod tests {
     fn a_row_that_the_code_cannot_do_without_more_columns_of_is_given_up() {
         let mut lab = reads();
         lab.compare(&[1, right()[1]]);
-        for column in [1, 2, 4] {
+        for column in [1, 2, 4].map(Column) {
             lab.out(column);
         }
         assert!(matches!(lab.trials(), Trials::Unrecoverable));
         assert_eq!(lab.op.found.arbitration.in_doubt(), 0);
-        assert!(lab.op.found.arbitration.distrusted().contains(&(3, 4)));
+        assert!(
+            lab.op
+                .found
+                .arbitration
+                .distrusted()
+                .contains(&(Column(3), 4))
+        );
     }
 
     #[test]
@@ -380,7 +386,7 @@ mod tests {
             overlay: &lab.overlay,
             pages: &lab.pages,
         };
-        tried(&mut lab.cx, entries, &mut lab.op, &sums, 10);
+        tried(&mut lab.cx, entries, &mut lab.op, &sums, Sequence(10));
         assert!(!lab.op.found.arbitration.is_trying());
         assert_eq!(
             lab.op.found.arbitration.next_rows(6).1,

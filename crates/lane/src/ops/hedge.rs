@@ -12,6 +12,7 @@
 //! hedged once: if the second way is late too, or there is none, the operation waits for all of its reads.
 
 use block::Outcome;
+use format::Column;
 use plan::action::{Action, IoId, IoKind};
 
 use super::Operations;
@@ -41,7 +42,7 @@ impl Operations {
                 Purpose::Transfer { op, transfer } if op == id && flight.late => Some(transfer),
                 _ => None,
             });
-        let late: Vec<(u16, u64)> = late
+        let late: Vec<(Column, u64)> = late
             .flat_map(|transfer| {
                 let blocks = transfer.blocks(&cx.geometry);
                 blocks.map(move |block| (transfer.column, block))
@@ -69,7 +70,7 @@ impl Operations {
     }
 
     /// Begins a second read of the bytes that an operation reads, without the late blocks.
-    fn read_beside(&mut self, cx: &mut Context, id: OpId, late: Vec<(u16, u64)>) {
+    fn read_beside(&mut self, cx: &mut Context, id: OpId, late: Vec<(Column, u64)>) {
         let scratch = cx.fresh_scratch();
         let hedge = cx.fresh_op();
         let op = &mut self[id];
@@ -162,7 +163,7 @@ impl Operations {
 
 /// Columns of an operation's group that are read only if there is no other way, because the pool has declared their
 /// drives slow.
-pub(super) fn avoided(cx: &Context, ios: &IoTable, op: &Op) -> Vec<u16> {
+pub(super) fn avoided(cx: &Context, ios: &IoTable, op: &Op) -> Vec<Column> {
     let reads = match op.task {
         Task::Read(_) | Task::Write(_) | Task::Repair(_) | Task::Fill { .. } => true,
         Task::Zero
@@ -177,7 +178,8 @@ pub(super) fn avoided(cx: &Context, ios: &IoTable, op: &Op) -> Vec<u16> {
     }
     let columns = cx.view().columns(&cx.geometry, op.group);
     let suspect = |cell: layout::Cell| ios.is_suspect(cell.seat);
-    (0..)
+    cx.geometry
+        .columns()
         .zip(columns)
         .filter(|(_, column)| column.source.is_some_and(suspect))
         .map(|(column, _)| column)
@@ -189,6 +191,7 @@ mod tests {
     use std::time::Duration;
 
     use block::{BLOCK_BYTES, Fault, Seat};
+    use format::{GroupId, StripeId};
     use plan::action::{BufferId, Slice};
     use plan::{Piece, RequestId, ScratchId, Transfer};
 
@@ -214,25 +217,28 @@ mod tests {
         /// An operation with reads in flight of the first block of columns 1 and 2. The read of column 1 is late.
         fn late(&mut self, task: Task) -> OpId {
             let owner = Owner::Request(RequestId(1));
-            let id = self.ops.begin(&mut self.cx, Op::new(owner, 0, 0..1, task));
+            let id = self.ops.begin(
+                &mut self.cx,
+                Op::new(owner, GroupId(0), StripeId::range(0..1), task),
+            );
             self.ops[id].begin_reads(2);
-            self.submit(id, 1);
+            self.submit(id, Column(1));
             self.cx.now += Duration::from_secs(5);
-            self.submit(id, 2);
+            self.submit(id, Column(2));
             self.ios.check(&mut self.cx);
             self.cx.take_actions();
             id
         }
 
-        fn submit(&mut self, op: OpId, column: u16) {
-            let cell = self.cx.geometry.layout().cell(0, column);
+        fn submit(&mut self, op: OpId, column: Column) {
+            let cell = self.cx.geometry.home(GroupId(0), column);
             let transfer = Transfer {
                 seat: cell.seat,
                 column,
                 kind: IoKind::Read,
                 offset: self.cx.geometry.block_offset(cell, 0),
                 length: BLOCK_BYTES,
-                slice: Some(memory(u64::from(column))),
+                slice: Some(memory(u64::from(column.0))),
             };
             let purpose = Purpose::Transfer { op, transfer };
             let service = self.ops[op].service;
@@ -306,7 +312,11 @@ mod tests {
         let second = lab.second(reader);
         let op = &lab.ops[second];
         assert_eq!(op.owner, Owner::Hedge(reader));
-        assert_eq!(op.detour.avoid, [(1, 0)].into(), "column 2 is in time");
+        assert_eq!(
+            op.detour.avoid,
+            [(Column(1), 0)].into(),
+            "column 2 is in time"
+        );
         let buffer = op.memory.bounce_buffer.as_ref().unwrap();
         assert_eq!(buffer.home, [memory(0)]);
         let Task::Read(pieces) = &op.task else {
@@ -350,7 +360,7 @@ mod tests {
         assert!(lab.hedge(reader));
         let second = lab.second(reader);
         lab.ops[second].begin_reads(1);
-        lab.submit(second, 3);
+        lab.submit(second, Column(3));
         lab.cx.now += Duration::from_secs(5);
         lab.ios.check(&mut lab.cx);
         assert!(lab.hedge(second));
@@ -384,7 +394,7 @@ mod tests {
         let repairs = lab.late(Task::Repair(Repair::default()));
         lab.ops[repairs].lock = Lock::Own;
         assert!(lab.hedge(repairs));
-        assert_eq!(lab.ops[repairs].detour.avoid, [(1, 0)].into());
+        assert_eq!(lab.ops[repairs].detour.avoid, [(Column(1), 0)].into());
         assert_eq!(lab.ops.next(), Some(repairs));
         assert_eq!(lab.in_flight(), 0, "what was asked for is abandoned");
         assert!(!lab.ops[repairs].is_in_flight());
@@ -455,13 +465,13 @@ mod tests {
     #[test]
     fn columns_of_slow_drives_are_avoided_by_what_has_another_way() {
         let mut lab = Lab::new();
-        let mut op = Op::new(Owner::Background, 0, 0..1, read());
+        let mut op = Op::new(Owner::Background, GroupId(0), StripeId::range(0..1), read());
         assert!(avoided(&lab.cx, &lab.ios, &op).is_empty());
         lab.ios.suspect(Seat(3), true);
         let columns = avoided(&lab.cx, &lab.ios, &op);
         let seats = columns
             .iter()
-            .map(|&c| lab.cx.geometry.layout().cell(0, c).seat);
+            .map(|&c| lab.cx.geometry.home(GroupId(0), c).seat);
         assert_eq!(seats.collect::<Vec<_>>(), [Seat(3)]);
         op.detour.waits = true;
         assert!(avoided(&lab.cx, &lab.ios, &op).is_empty());

@@ -2,7 +2,7 @@
 //! written, and an operation on that stripe.
 
 use block::BLOCK_BYTES;
-use format::Form;
+use format::{Column, Form, GroupId, StripeId};
 use plan::action::{BufferId, IoKind, Slice};
 use plan::{Kind, Piece, Plan, RequestId, Row, ScratchId, Source, SubStripePlans, Transfer};
 
@@ -14,7 +14,7 @@ use crate::overlay::Overlay;
 use crate::pages::PageCache;
 
 pub(super) const ROW: Row = Row {
-    stripe: 1,
+    stripe: StripeId(1),
     form: Form::Parity,
     low: 0,
 };
@@ -62,7 +62,12 @@ impl Lab {
 
     pub(super) fn of(cx: Context, task: Task) -> Self {
         let pages = PageCache::of_test(&cx);
-        let mut op = Op::new(Owner::Request(RequestId(1)), 0, 1..2, task);
+        let mut op = Op::new(
+            Owner::Request(RequestId(1)),
+            GroupId(0),
+            StripeId::range(1..2),
+            task,
+        );
         op.plan = Some(Plan::new(Kind::Read));
         Self {
             cx,
@@ -94,15 +99,15 @@ impl Lab {
     }
 
     /// Blocks of a column of the stripe, from block 4 on.
-    pub(super) fn transfer(&self, column: u16, kind: IoKind, blocks: u64) -> Transfer {
-        let cell = self.cx.geometry.layout().cell(0, column);
+    pub(super) fn transfer(&self, column: Column, kind: IoKind, blocks: u64) -> Transfer {
+        let cell = self.cx.geometry.home(GroupId(0), column);
         Transfer {
             seat: cell.seat,
             column,
             kind,
             offset: self.cx.geometry.block_offset(cell, 4),
             length: blocks * BLOCK_BYTES,
-            slice: Some(memory(8 * u64::from(column), blocks)),
+            slice: Some(memory(8 * u64::from(column.0), blocks)),
         }
     }
 
@@ -111,8 +116,8 @@ impl Lab {
     }
 
     /// The drive of a column is out.
-    pub(super) fn out(&mut self, column: u16) {
-        let seat = self.cx.geometry.layout().cell(0, column).seat;
+    pub(super) fn out(&mut self, column: Column) {
+        let seat = self.cx.geometry.home(GroupId(0), column).seat;
         self.cx.change_view(|view, _| view.seat_out(seat));
     }
 }

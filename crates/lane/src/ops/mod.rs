@@ -22,8 +22,8 @@ use std::collections::VecDeque;
 use std::ops::{Index, IndexMut, Range};
 
 use ::plan::SubStripePlans;
-use format::Form;
 use format::seeded::{self, SeededFault};
+use format::{Form, GroupId, StripeId};
 
 pub(super) use self::bounce::avoid_stragglers;
 pub(super) use self::compare::{
@@ -116,25 +116,25 @@ impl Operations {
     }
 
     /// Takes the lock of one more stripe, which is free.
-    fn lock_free(&mut self, id: OpId, stripe: u64) {
+    fn lock_free(&mut self, id: OpId, stripe: StripeId) {
         let group = self[id].group;
-        let locked = self.locks.acquire(id, group, stripe..stripe + 1);
+        let locked = self.locks.acquire(id, group, stripe..stripe.next());
         assert!(locked, "the lock of stripe {stripe} is free");
     }
 
     /// Releases stripes that an operation has locked.
-    pub(super) fn unlock(&mut self, id: OpId, group: u64, stripes: Range<u64>) {
+    pub(super) fn unlock(&mut self, id: OpId, group: GroupId, stripes: Range<StripeId>) {
         let ready = self.locks.release(id, group, stripes);
         self.runnable.extend(ready);
     }
 
     /// True if no operation has locked a stripe, or waits for its lock.
-    pub(super) fn is_free(&self, group: u64, stripe: u64) -> bool {
+    pub(super) fn is_free(&self, group: GroupId, stripe: StripeId) -> bool {
         self.locks.is_free(group, stripe)
     }
 
     /// True if an operation has locked all of these stripes.
-    pub(super) fn has_locked(&self, id: OpId, group: u64, stripes: Range<u64>) -> bool {
+    pub(super) fn has_locked(&self, id: OpId, group: GroupId, stripes: Range<StripeId>) -> bool {
         self.locks.has(id, group, stripes)
     }
 

@@ -27,8 +27,8 @@
 use std::ops::Range;
 
 use block::BLOCK_BYTES;
-use format::Descriptor;
 use format::seeded::{self, SeededFault};
+use format::{DataStripe, Descriptor, GroupId, StripeId};
 use plan::Geometry;
 
 use super::Operations;
@@ -46,7 +46,7 @@ pub(crate) enum Located {
     /// In the stripes for which the operation is planned.
     Here,
     /// In other stripes: the operation is planned for these from now on. It had locked the stripes in `locked`.
-    Elsewhere { locked: Option<Range<u64>> },
+    Elsewhere { locked: Option<Range<StripeId>> },
     /// No longer in one run of stripes: each stripe becomes an operation of its own.
     Split,
     /// In other stripes; the operation is a second read, so its reader goes on without it.
@@ -73,7 +73,7 @@ pub(crate) fn forms(cx: &Context, maps: &StripeMaps, op: &Op) -> Forms {
     if op.moves_from().is_some() {
         return Forms::PARITY;
     }
-    let stripes = op.stripes.clone();
+    let stripes = StripeId::each(op.stripes.clone());
     // All data of a stripe whose place is not known is lost, whatever its form was.
     let form = |stripe| maps.form(cx, op.group, stripe).unwrap_or_default();
     stripes.map(form).collect()
@@ -82,12 +82,12 @@ pub(crate) fn forms(cx: &Context, maps: &StripeMaps, op: &Op) -> Forms {
 /// Finds the stripes that hold the data of a client's operation.
 pub(crate) fn locate(cx: &Context, maps: &StripeMaps, op: &mut Op) -> Located {
     let data = op.data.expect("it is of the group's data");
-    let count = op.stripes.end - op.stripes.start;
+    let count = StripeId::count(&op.stripes);
     let Some(first) = maps.stripe_holding(cx, op.group, data) else {
         return Located::Unfindable;
     };
-    let holding = |index| maps.stripe_holding(cx, op.group, data + index);
-    if !(1..count).all(|index| holding(index) == Some(first + index)) {
+    let holding = |index| maps.stripe_holding(cx, op.group, data.plus(index));
+    if !(1..count).all(|index| holding(index) == Some(first.plus(index))) {
         return Located::Split;
     }
     let located = op.location.version.replace(maps.version()).is_some();
@@ -99,7 +99,7 @@ pub(crate) fn locate(cx: &Context, maps: &StripeMaps, op: &mut Op) -> Located {
         return Located::LeftReader;
     }
     let locked = std::mem::replace(&mut op.lock, Lock::None) == Lock::Own;
-    let before = std::mem::replace(&mut op.stripes, first..first + count);
+    let before = std::mem::replace(&mut op.stripes, first..first.plus(count));
     op.found.bad.clear();
     op.detour.avoid.clear();
     op.found.unknown.clear();
@@ -114,10 +114,10 @@ pub(crate) fn split(op: &Op) -> impl ExactSizeIterator<Item = Op> + use<> {
     debug_assert!(matches!(op.task, Task::Zero), "others are of one stripe");
     let data = op.data_stripes().expect("it is of the group's data");
     let (owner, group, service) = (op.owner, op.group, op.service);
-    let count = usize::try_from(data.end - data.start).expect("few stripes");
+    let count = usize::try_from(DataStripe::count(&data)).expect("few stripes");
     (0..count).map(move |index| {
-        let stripe = data.start + index as u64;
-        let mut part = Op::new(owner, group, stripe..stripe + 1, Task::Zero).of_data();
+        let data = data.start.plus(index as u64);
+        let mut part = Op::of_data(owner, group, data..data.next(), Task::Zero);
         part.service = service;
         part
     })
@@ -149,12 +149,12 @@ fn move_bytes(geometry: &Geometry) -> usize {
 
 impl Operations {
     /// Plans an operation again for a free stripe. It has the lock of that stripe beside its own.
-    pub(crate) fn move_to(&mut self, id: OpId, to: u64) {
+    pub(crate) fn move_to(&mut self, id: OpId, to: StripeId) {
         self.lock_free(id, to);
         let op = &mut self[id];
         let from = op.stripes.start;
         op.location.destination = Destination::Free { from };
-        op.stripes = to..to + 1;
+        op.stripes = to..to.next();
         self.run(id);
     }
 
@@ -167,11 +167,11 @@ impl Operations {
 
     /// An operation does not move after all. Nothing of it is in flight. Returns its group and the free stripe that it
     /// does not use.
-    pub(crate) fn cancel_move(&mut self, id: OpId) -> (u64, u64) {
+    pub(crate) fn cancel_move(&mut self, id: OpId) -> (GroupId, StripeId) {
         let op = &mut self[id];
         let from = op.moves_from().expect("it was to move");
         let to = op.stripes.start;
-        op.stripes = from..from + 1;
+        op.stripes = from..from.next();
         op.location.destination = Destination::Home;
         (op.group, to)
     }
@@ -187,7 +187,7 @@ impl Operations {
 
 #[cfg(test)]
 mod tests {
-    use format::{Entry, HeldIn, MetaPage};
+    use format::{Column, Entry, HeldIn, MetaPage, Sequence};
     use plan::action::{BufferId, Slice};
     use plan::{RequestId, ScratchId, Source};
 
@@ -205,26 +205,26 @@ mod tests {
     }
 
     impl Lab {
-        fn new(task: Task, data: Range<u64>) -> Self {
+        fn new(task: Task, data: Range<DataStripe>) -> Self {
             let change = |regions: &mut plan::Regions| regions.free_stripes = 2;
             let cx = Context::of_test_with("raid6", 6, 256 << 10, change);
             let mut pages = PageCache::new(64);
             let mut maps = StripeMaps::default();
-            for name in maps.pages_lacking(&cx, &pages, 0) {
+            for name in maps.pages_lacking(&cx, &pages, GroupId(0)) {
                 pages.put(name, MetaPage::filled(Entry::UNWRITTEN, 1));
             }
             let entries = MapEntries {
                 overlay: &Overlay::default(),
                 pages: &pages,
-                sequence: 100,
+                sequence: Sequence(100),
             };
-            assert_eq!(maps.load(&cx, entries, 0), Ok(Vec::new()));
-            let op = Op::new(Owner::Request(RequestId(1)), 0, data, task).of_data();
+            assert_eq!(maps.load(&cx, entries, GroupId(0)), Ok(Vec::new()));
+            let op = Op::of_data(Owner::Request(RequestId(1)), GroupId(0), data, task);
             Self { cx, maps, op }
         }
 
         fn read() -> Self {
-            Self::new(Task::Read(Vec::new()), 1..2)
+            Self::new(Task::Read(Vec::new()), DataStripe::range(1..2))
         }
 
         /// A write of so many bytes.
@@ -239,7 +239,10 @@ mod tests {
                 low: 0,
                 slice,
             };
-            Self::new(Task::Write(Prepared::of(vec![source])), 1..2)
+            Self::new(
+                Task::Write(Prepared::of(vec![source])),
+                DataStripe::range(1..2),
+            )
         }
 
         fn whole() -> Self {
@@ -248,14 +251,18 @@ mod tests {
         }
 
         /// Data moves to a free stripe. Returns that stripe.
-        fn data_moves(&mut self, data: u64) -> u64 {
-            let free = self.maps.take_free((0, data), false, |_| true);
+        fn data_moves(&mut self, data: DataStripe) -> StripeId {
+            let from = data.own_place();
+            let free = self.maps.take_free((GroupId(0), from), false, |_| true);
             let crate::maps::Taken::Stripe(to) = free else {
                 panic!("two are free");
             };
-            let number = u32::try_from(to).unwrap();
-            self.maps
-                .moved(&mut self.cx, (0, data), HeldIn::parity(number), 9);
+            self.maps.moved(
+                &mut self.cx,
+                (GroupId(0), data),
+                HeldIn::parity(to),
+                Sequence(9),
+            );
             to
         }
 
@@ -274,7 +281,7 @@ mod tests {
         assert!(!lab.is_located());
         assert_eq!(lab.locate(), Located::Elsewhere { locked: None });
         assert!(lab.is_located());
-        lab.data_moves(5);
+        lab.data_moves(DataStripe(5));
         assert!(!lab.is_located());
         assert_eq!(lab.locate(), Located::Here, "other data has moved");
     }
@@ -285,7 +292,7 @@ mod tests {
         lab.op.data = None;
         assert!(lab.is_located());
         let cx = Context::of_test("raid6", 6);
-        lab.op.data = Some(1);
+        lab.op.data = Some(DataStripe(1));
         assert!(is_located(&cx, &lab.maps, &lab.op));
     }
 
@@ -294,11 +301,11 @@ mod tests {
         let mut lab = Lab::read();
         lab.locate();
         lab.op.lock = Lock::Own;
-        lab.op.found.bad.insert((1, 4));
-        let to = lab.data_moves(1);
-        let locked = Some(1..2);
+        lab.op.found.bad.insert((Column(1), 4));
+        let to = lab.data_moves(DataStripe(1));
+        let locked = Some(StripeId::range(1..2));
         assert_eq!(lab.locate(), Located::Elsewhere { locked });
-        assert_eq!(lab.op.stripes, to..to + 1);
+        assert_eq!(lab.op.stripes, to..to.next());
         assert_eq!(lab.op.lock, Lock::None);
         assert!(lab.op.found.bad.is_empty(), "it was bad where it was");
     }
@@ -308,7 +315,7 @@ mod tests {
         let mut lab = Lab::read();
         lab.locate();
         lab.op.owner = Owner::Hedge(OpId(1));
-        lab.data_moves(1);
+        lab.data_moves(DataStripe(1));
         assert_eq!(lab.locate(), Located::LeftReader);
     }
 
@@ -316,25 +323,25 @@ mod tests {
     fn a_write_to_a_free_stripe_is_where_it_is_planned() {
         let mut lab = Lab::whole();
         lab.locate();
-        lab.op.location.destination = Destination::Free { from: 1 };
-        lab.op.stripes = 7..8;
-        lab.data_moves(5);
+        lab.op.location.destination = Destination::Free { from: StripeId(1) };
+        lab.op.stripes = StripeId::range(7..8);
+        lab.data_moves(DataStripe(5));
         assert_eq!(lab.locate(), Located::Here);
-        assert_eq!(lab.op.stripes, 7..8);
+        assert_eq!(lab.op.stripes, StripeId::range(7..8));
     }
 
     #[test]
     fn a_run_of_which_a_stripe_has_moved_becomes_an_operation_for_each() {
-        let mut lab = Lab::new(Task::Zero, 1..4);
+        let mut lab = Lab::new(Task::Zero, DataStripe::range(1..4));
         assert_eq!(lab.locate(), Located::Elsewhere { locked: None });
-        lab.data_moves(2);
+        lab.data_moves(DataStripe(2));
         assert_eq!(lab.locate(), Located::Split);
         let parts: Vec<Op> = split(&lab.op).collect();
         let stripes: Vec<_> = parts.iter().map(|part| part.stripes.clone()).collect();
-        assert_eq!(stripes, [1..2, 2..3, 3..4]);
+        assert_eq!(stripes, [1..2, 2..3, 3..4].map(StripeId::range));
         let whole = |part: &Op| part.owner == lab.op.owner && part.location.version.is_none();
         assert!(parts.iter().all(whole));
-        assert_eq!(parts[1].data, Some(2));
+        assert_eq!(parts[1].data, Some(DataStripe(2)));
     }
 
     #[test]
@@ -348,7 +355,7 @@ mod tests {
     #[test]
     fn what_stays_moves_or_is_of_no_data_does_not_move() {
         let mut lab = Lab::whole();
-        for destination in [Destination::Home, Destination::Free { from: 1 }] {
+        for destination in [Destination::Home, Destination::Free { from: StripeId(1) }] {
             lab.op.location.destination = destination;
             assert!(!may_move(&lab.cx, &lab.op));
         }
@@ -371,13 +378,19 @@ mod tests {
         let id = ops.begin(&mut cx, op);
         ops.lock(&mut cx, id);
         assert_eq!(ops.next(), Some(id));
-        ops.move_to(id, 7);
+        ops.move_to(id, StripeId(7));
         assert_eq!(ops.next(), Some(id));
-        assert!(ops.has_locked(id, 0, 1..2) && ops.has_locked(id, 0, 7..8));
-        assert_eq!((ops[id].moves_from(), ops[id].stripes.start), (Some(1), 7));
-        assert_eq!(ops.cancel_move(id), (0, 7));
+        assert!(
+            ops.has_locked(id, GroupId(0), StripeId::range(1..2))
+                && ops.has_locked(id, GroupId(0), StripeId::range(7..8))
+        );
+        assert_eq!(
+            (ops[id].moves_from(), ops[id].stripes.start),
+            (Some(StripeId(1)), StripeId(7))
+        );
+        assert_eq!(ops.cancel_move(id), (GroupId(0), StripeId(7)));
         assert_eq!(ops[id].location.destination, Destination::Home);
-        assert_eq!(ops[id].stripes, 1..2);
+        assert_eq!(ops[id].stripes, StripeId::range(1..2));
     }
 
     #[test]

@@ -18,7 +18,7 @@
 use std::collections::BTreeSet;
 
 use block::{BLOCK_BYTES, Fault, Seat};
-use format::PageName;
+use format::{Column, PageName, StripeId};
 use plan::{AssessedRow, Lost, Plan, Scratch, ScratchId, Stripe, SubStripePlans};
 
 use super::hedge::avoided;
@@ -124,8 +124,7 @@ pub(crate) fn closely(
     let blocks = LaneBlocks {
         journaled: journaled && !plain,
         held,
-        leaves_out_lost: held
-            .is_some_and(|held| columns[usize::from(held.column)].source.is_none()),
+        leaves_out_lost: held.is_some_and(|held| columns[held.column.index()].source.is_none()),
         avoid: &op.detour.avoid,
         avoided: &avoided,
         ..LaneBlocks::new(entries, op)
@@ -156,7 +155,7 @@ pub(crate) fn closely(
         return Planned::Pages(missing);
     }
     // Blocks of a readable column should be known: they are repaired when this operation has ended.
-    let here = |&(column, _): &(u16, u64)| columns[usize::from(column)].readable();
+    let here = |&(column, _): &(Column, u64)| columns[column.index()].readable();
     op.found.unknown = unknown.into_iter().filter(here).collect();
     if let Some(convert) = converts {
         op.task = Task::Convert(convert);
@@ -175,7 +174,7 @@ pub(crate) fn closely(
     let again = op.found.read_fault == Some(Fault::Medium) && op.found.retries < READ_RETRIES;
     let gone = op.found.read_fault == Some(Fault::Gone);
     if !(around || again) && decides_by_bad_reads(op, &planned) {
-        let of = |&(column, _): &(u16, u64)| columns[usize::from(column)].source;
+        let of = |&(column, _): &(Column, u64)| columns[column.index()].source;
         let seats = op.found.bad.iter().filter_map(of).map(|cell| cell.seat);
         let seats: BTreeSet<Seat> = seats.filter(|&seat| !cx.view().is_out(seat)).collect();
         // Drives that have gone out since cannot be asked.
@@ -225,7 +224,7 @@ fn plan_convert(
     convert: &Convert,
     name: Scratch,
 ) -> Result<Plan, Lost> {
-    let stripes: Vec<u64> = convert.chosen.iter().map(|&(stripe, _)| stripe).collect();
+    let stripes: Vec<StripeId> = convert.chosen.iter().map(|&(stripe, _)| stripe).collect();
     match convert.to {
         Some(to) => plan::plan_convert(plans, stripe, &stripes, to, name),
         None => Ok(Plan::new(plan::Kind::Convert)),
@@ -308,7 +307,7 @@ pub(crate) fn fault_of_loss(cx: &Context, op: &Op) -> Fault {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use format::{Entry, Form};
+    use format::{Entry, Form, GroupId, Sequence};
     use plan::Kind;
 
     use super::super::lab::{self, Lab};
@@ -323,17 +322,23 @@ pub(super) mod tests {
     }
 
     /// A read of a block of the first data element, and the column of that element.
-    pub(in crate::ops) fn reads() -> (Lab, u16) {
+    pub(in crate::ops) fn reads() -> (Lab, Column) {
         let mut lab = Lab::new(Task::Scrub);
         let slot = slots(&lab.cx)[0];
         lab.op.task = lab::read(slot, 1);
-        let (column, _) = lab.cx.geometry.place(0, 1, Form::Parity, slot);
+        let (column, _) = lab
+            .cx
+            .geometry
+            .place(GroupId(0), StripeId(1), Form::Parity, slot);
         (lab, column)
     }
 
     /// The other columns, in order.
-    fn others(column: u16) -> Vec<u16> {
-        (0..6).filter(|&other| other != column).collect()
+    fn others(column: Column) -> Vec<Column> {
+        (0..6)
+            .map(Column)
+            .filter(|&other| other != column)
+            .collect()
     }
 
     impl Lab {
@@ -363,8 +368,8 @@ pub(super) mod tests {
             }
         }
 
-        fn suspect(&mut self, column: u16) {
-            let seat = self.cx.geometry.layout().cell(0, column).seat;
+        fn suspect(&mut self, column: Column) {
+            let seat = self.cx.geometry.home(GroupId(0), column).seat;
             self.ios.suspect(seat, true);
         }
     }
@@ -509,12 +514,12 @@ pub(super) mod tests {
         let logged = Logged {
             bytes: Bytes::Memory(lab::memory(32, 1)),
             entry: Entry::WRITTEN,
-            sequence: 12,
+            sequence: Sequence(12),
         };
         lab.overlay.insert(block(column, 4), logged);
         let plan = lab.planned();
         assert!(plan.reads.is_empty() && plan.steps.len() == 1);
-        assert_eq!(lab.op.memory.pinned, [12]);
+        assert_eq!(lab.op.memory.pinned, [Sequence(12)]);
     }
 
     #[test]

@@ -136,6 +136,7 @@ pub(crate) fn note_verified(op: &mut Op, blocks: u64, bad: &[BadBlock]) -> bool 
 
 #[cfg(test)]
 mod tests {
+    use format::{Column, DataStripe, GroupId};
     use plan::LostRange;
     use plan::action::IoKind;
 
@@ -146,7 +147,7 @@ mod tests {
     /// A read of so many blocks of columns 1 and 2.
     fn reading(blocks: u64) -> Lab {
         let mut lab = Lab::new(lab::read(0, blocks));
-        for column in [1, 2] {
+        for column in [1, 2].map(Column) {
             let read = lab.transfer(column, IoKind::Read, blocks);
             lab.plan().reads.push(read);
         }
@@ -156,7 +157,7 @@ mod tests {
 
     impl Lab {
         /// The read of a column ends. `out`: its drive is out.
-        fn read_ends(&mut self, column: u16, outcome: Outcome, out: bool) -> AfterRead {
+        fn read_ends(&mut self, column: Column, outcome: Outcome, out: bool) -> AfterRead {
             let mut reads = self.plan().reads.iter();
             let read = *reads.find(|read| read.column == column).unwrap();
             read_ended(&self.cx, &mut self.op, read, outcome, out)
@@ -170,10 +171,10 @@ mod tests {
     /// Block 4 of the stripe's columns is known to be lost.
     fn known(lab: &Lab) -> KnownLosses {
         let slot = lab.cx.geometry.code().data_slots().next().unwrap();
-        let first = lab.cx.geometry.data_block(1, slot, 0).unwrap();
+        let first = lab.cx.geometry.data_block(DataStripe(1), slot, 0).unwrap();
         let mut losses = KnownLosses::default();
         losses.know(&[LostRange {
-            group: 0,
+            group: GroupId(0),
             first,
             blocks: 1,
         }]);
@@ -183,8 +184,8 @@ mod tests {
     #[test]
     fn what_is_read_is_verified_with_the_last_read() {
         let mut lab = reading(1);
-        assert_eq!(lab.read_ends(1, Ok(()), false), AfterRead::Wait);
-        assert_eq!(lab.read_ends(2, Ok(()), false), AfterRead::Verify);
+        assert_eq!(lab.read_ends(Column(1), Ok(()), false), AfterRead::Wait);
+        assert_eq!(lab.read_ends(Column(2), Ok(()), false), AfterRead::Verify);
         assert!(lab.op.found.bad.is_empty());
     }
 
@@ -192,16 +193,17 @@ mod tests {
     fn a_block_that_cannot_be_read_is_planned_around_when_all_have_ended() {
         let mut lab = reading(1);
         let fault = Err(Fault::Medium);
-        assert_eq!(lab.read_ends(1, fault, false), AfterRead::Wait);
-        assert_eq!(lab.read_ends(2, Ok(()), false), AfterRead::Again);
-        assert_eq!(lab.op.found.bad, [(1, 4)].into());
+        assert_eq!(lab.read_ends(Column(1), fault, false), AfterRead::Wait);
+        assert_eq!(lab.read_ends(Column(2), Ok(()), false), AfterRead::Again);
+        assert_eq!(lab.op.found.bad, [(Column(1), 4)].into());
         assert_eq!(lab.op.found.read_fault, Some(Fault::Medium));
     }
 
     #[test]
     fn of_a_range_that_a_drive_cannot_read_both_halves_are_read() {
         let mut lab = reading(3);
-        let AfterRead::Halves([low, high]) = lab.read_ends(1, Err(Fault::Medium), false) else {
+        let AfterRead::Halves([low, high]) = lab.read_ends(Column(1), Err(Fault::Medium), false)
+        else {
             panic!("its blocks are looked for");
         };
         let offset = lab.plan().reads[0].offset;
@@ -211,7 +213,7 @@ mod tests {
         assert_eq!(high.slice, Some(lab::memory(9, 2)));
         assert!(lab.op.found.bad.is_empty(), "it is not known yet which");
         let end = |lab: &mut Lab, part| read_ended(&lab.cx, &mut lab.op, part, Ok(()), false);
-        assert_eq!(lab.read_ends(2, Ok(()), false), AfterRead::Wait);
+        assert_eq!(lab.read_ends(Column(2), Ok(()), false), AfterRead::Wait);
         assert_eq!(end(&mut lab, low), AfterRead::Wait);
         assert_eq!(end(&mut lab, high), AfterRead::Verify);
     }
@@ -219,17 +221,27 @@ mod tests {
     #[test]
     fn what_a_drive_was_asked_that_is_gone_is_bad_as_a_whole() {
         let mut lab = reading(3);
-        assert_eq!(lab.read_ends(1, Err(Fault::Gone), true), AfterRead::Wait);
-        assert_eq!(lab.op.found.bad, [(1, 4), (1, 5), (1, 6)].into());
+        assert_eq!(
+            lab.read_ends(Column(1), Err(Fault::Gone), true),
+            AfterRead::Wait
+        );
+        assert_eq!(
+            lab.op.found.bad,
+            [(Column(1), 4), (Column(1), 5), (Column(1), 6)].into()
+        );
         let out = Err(Fault::Medium);
-        assert_eq!(lab.read_ends(2, out, true), AfterRead::Again, "no halves");
+        assert_eq!(
+            lab.read_ends(Column(2), out, true),
+            AfterRead::Again,
+            "no halves"
+        );
     }
 
     #[test]
     fn that_a_drive_is_gone_is_remembered_before_other_faults() {
         let mut lab = reading(1);
-        lab.read_ends(1, Err(Fault::Gone), false);
-        lab.read_ends(2, Err(Fault::Medium), false);
+        lab.read_ends(Column(1), Err(Fault::Gone), false);
+        lab.read_ends(Column(2), Err(Fault::Medium), false);
         assert_eq!(lab.op.found.read_fault, Some(Fault::Gone));
     }
 
@@ -237,8 +249,8 @@ mod tests {
     fn a_scrub_verifies_the_rest() {
         let mut lab = reading(1);
         lab.op.task = Task::Scrub;
-        lab.read_ends(1, Err(Fault::Medium), false);
-        assert_eq!(lab.read_ends(2, Ok(()), false), AfterRead::Verify);
+        lab.read_ends(Column(1), Err(Fault::Medium), false);
+        assert_eq!(lab.read_ends(Column(2), Ok(()), false), AfterRead::Verify);
     }
 
     #[test]
@@ -283,7 +295,7 @@ mod tests {
         let mut lab = reading(1);
         lab.op.lock = Lock::Own;
         let read = lab.op.plan.as_ref().unwrap().reads.clone();
-        let sums = [7, crate::pages::sum_of(crate::blocks::block(2, 4))];
+        let sums = [7, crate::pages::sum_of(crate::blocks::block(Column(2), 4))];
         let verified = crate::verify::verify(&lab.cx, lab.entries(), &lab.op, &sums);
         let crate::verify::Verified::Blocks(2, bad) = verified else {
             panic!("{read:?} were compared");
@@ -291,7 +303,7 @@ mod tests {
         assert!(!note_verified(&mut lab.op, 2, &bad));
         assert_eq!(
             (lab.op.found.bad.clone(), lab.op.found.verified),
-            ([(1, 4)].into(), 2)
+            ([(Column(1), 4)].into(), 2)
         );
         lab.op.task = Task::Scrub;
         assert!(note_verified(&mut lab.op, 2, &bad));

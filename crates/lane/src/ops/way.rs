@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use format::PageName;
+use format::{PageName, Sequence};
 use plan::action::Action;
 use plan::{Kind, Plan, ScratchId};
 
@@ -36,7 +36,7 @@ pub(crate) fn way(
     cx: &Context,
     ios: &IoTable,
     entries: Entries<'_>,
-    (flushed, moves): (u64, bool),
+    (flushed, moves): (Sequence, bool),
     (op, plan): (&Op, &Plan),
 ) -> Way {
     if plan.kind == Kind::DegradedRead && !op.is_locked() {
@@ -77,6 +77,7 @@ pub(crate) fn provide_memory(cx: &mut Context, op: &mut Op, plan: &Plan, scratch
 
 #[cfg(test)]
 mod tests {
+    use format::{GroupId, StripeId};
     use plan::action::Service;
 
     use super::super::lab::{self, Lab};
@@ -86,7 +87,7 @@ mod tests {
     use crate::pages::PageCache;
 
     /// A write of a whole stripe, as part of a stream, in a pool with free stripes.
-    fn stream(stripe: u64) -> (Lab, Plan) {
+    fn stream(stripe: StripeId) -> (Lab, Plan) {
         let change = |regions: &mut plan::Regions| {
             regions.direct_writes = true;
             regions.free_stripes = 2;
@@ -95,8 +96,8 @@ mod tests {
         let sources = slots(&cx).into_iter().map(|slot| lab::source(slot, 4));
         let task = Task::Write(Prepared::of(sources.collect()));
         let mut lab = Lab::of(cx, task);
-        lab.op.stripes = stripe..stripe + 1;
-        lab.op.data = Some(stripe);
+        lab.op.stripes = stripe..stripe.next();
+        lab.op.data = Some(stripe.own_data());
         lab.op.service = Service::of_client(format::VolumeId(1), true);
         lab.op.lock = Lock::Own;
         let plan = lab.planned();
@@ -104,7 +105,7 @@ mod tests {
     }
 
     impl Lab {
-        fn way(&self, plan: &Plan, flushed: u64, moves: bool) -> Way {
+        fn way(&self, plan: &Plan, flushed: Sequence, moves: bool) -> Way {
             let about = (&self.op, plan);
             way(&self.cx, &self.ios, self.entries(), (flushed, moves), about)
         }
@@ -116,36 +117,48 @@ mod tests {
         lab.out(column);
         let plan = lab.planned();
         assert_eq!(plan.kind, Kind::DegradedRead);
-        assert_eq!(lab.way(&plan, 0, true), Way::Lock);
+        assert_eq!(lab.way(&plan, Sequence(0), true), Way::Lock);
         lab.op.lock = Lock::Borrowed;
-        assert_eq!(lab.way(&plan, 0, true), Way::Straight);
+        assert_eq!(lab.way(&plan, Sequence(0), true), Way::Straight);
     }
 
     #[test]
     fn a_stream_goes_in_place_where_nothing_counts() {
-        let (lab, plan) = stream(2);
-        assert_eq!(lab.way(&plan, 0, true), Way::InPlace);
-        let (mut lab, plan) = stream(2);
+        let (lab, plan) = stream(StripeId(2));
+        assert_eq!(lab.way(&plan, Sequence(0), true), Way::InPlace);
+        let (mut lab, plan) = stream(StripeId(2));
         lab.op.service.bulk = false;
-        assert_eq!(lab.way(&plan, 0, true), Way::Straight, "it is a commit");
+        assert_eq!(
+            lab.way(&plan, Sequence(0), true),
+            Way::Straight,
+            "it is a commit"
+        );
     }
 
     #[test]
     fn a_stream_over_a_whole_stripe_moves_if_it_may() {
-        let (mut lab, plan) = stream(1);
-        assert_eq!(lab.way(&plan, 0, true), Way::Move);
-        assert_eq!(lab.way(&plan, 0, false), Way::Straight, "in recovery");
+        let (mut lab, plan) = stream(StripeId(1));
+        assert_eq!(lab.way(&plan, Sequence(0), true), Way::Move);
+        assert_eq!(
+            lab.way(&plan, Sequence(0), false),
+            Way::Straight,
+            "in recovery"
+        );
         lab.op.location.destination = Destination::Home;
-        assert_eq!(lab.way(&plan, 0, true), Way::Straight);
-        lab.op.location.destination = Destination::Free { from: 3 };
-        assert_eq!(lab.way(&plan, 0, true), Way::CancelMove, "it is not free");
+        assert_eq!(lab.way(&plan, Sequence(0), true), Way::Straight);
+        lab.op.location.destination = Destination::Free { from: StripeId(3) };
+        assert_eq!(
+            lab.way(&plan, Sequence(0), true),
+            Way::CancelMove,
+            "it is not free"
+        );
     }
 
     #[test]
     fn whether_a_stripe_holds_nothing_is_said_by_pages() {
-        let (mut lab, plan) = stream(2);
+        let (mut lab, plan) = stream(StripeId(2));
         lab.pages = PageCache::new(64);
-        let Way::Pages(names) = lab.way(&plan, 0, true) else {
+        let Way::Pages(names) = lab.way(&plan, Sequence(0), true) else {
             panic!("no page is here");
         };
         assert_eq!(names.len(), 6);
@@ -172,28 +185,33 @@ mod tests {
 
     #[test]
     fn a_stream_whose_drive_is_slow_or_that_has_to_read_is_logged() {
-        let (mut lab, plan) = stream(2);
+        let (mut lab, plan) = stream(StripeId(2));
         lab.ios.suspect(plan.writes[0].seat, true);
-        assert_eq!(lab.way(&plan, 0, false), Way::Straight);
-        let (lab, mut plan) = stream(2);
+        assert_eq!(lab.way(&plan, Sequence(0), false), Way::Straight);
+        let (lab, mut plan) = stream(StripeId(2));
         plan.reads.push(plan.writes[0]);
-        assert_eq!(lab.way(&plan, 0, true), Way::Straight);
+        assert_eq!(lab.way(&plan, Sequence(0), true), Way::Straight);
     }
 
     #[test]
     fn a_free_stripe_is_written_when_it_is_flushed_that_nothing_is_there() {
-        let (mut lab, plan) = stream(1);
-        lab.op.location.destination = Destination::Free { from: 3 };
-        lab.overlay.zero(0, 1..2, 7, std::iter::empty());
-        assert_eq!(lab.way(&plan, 6, true), Way::CancelMove);
-        assert_eq!(lab.way(&plan, 7, true), Way::InPlace);
+        let (mut lab, plan) = stream(StripeId(1));
+        lab.op.location.destination = Destination::Free { from: StripeId(3) };
+        lab.overlay.zero(
+            GroupId(0),
+            StripeId::range(1..2),
+            Sequence(7),
+            std::iter::empty(),
+        );
+        assert_eq!(lab.way(&plan, Sequence(6), true), Way::CancelMove);
+        assert_eq!(lab.way(&plan, Sequence(7), true), Way::InPlace);
     }
 
     #[test]
     fn a_write_that_has_to_go_through_the_journal_does_not_need_pages_of_what_it_overwrites() {
-        let (mut lab, plan) = stream(1);
+        let (mut lab, plan) = stream(StripeId(1));
         lab.op.service.bulk = false;
         lab.pages = PageCache::new(64);
-        assert_eq!(lab.way(&plan, 0, true), Way::Straight);
+        assert_eq!(lab.way(&plan, Sequence(0), true), Way::Straight);
     }
 }

@@ -150,7 +150,7 @@ fn is_durable(cx: &Context, op: &Op, plans: &mut SubStripePlans) -> bool {
         let (column, _) = cx
             .geometry
             .place(op.group, op.stripes.start, op.form(), slot);
-        if columns[usize::from(column)].writable() {
+        if columns[column.index()].writable() {
             there.insert(slot);
         }
     }
@@ -160,6 +160,7 @@ fn is_durable(cx: &Context, op: &Op, plans: &mut SubStripePlans) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use format::{Column, GroupId};
     use plan::action::{ComputeStep, IoKind};
     use plan::{Recovered, ScratchId};
 
@@ -183,8 +184,8 @@ mod tests {
 
     fn fill(lab: &Lab) -> Task {
         Task::Fill {
-            column: 2,
-            target: lab.cx.geometry.layout().cell(0, 2),
+            column: Column(2),
+            target: lab.cx.geometry.home(GroupId(0), Column(2)),
             avoid: Vec::new(),
             held: None,
         }
@@ -192,7 +193,7 @@ mod tests {
 
     impl Lab {
         /// The operation writes a block of this column.
-        fn writes(mut self, column: u16) -> Self {
+        fn writes(mut self, column: Column) -> Self {
             let write = self.transfer(column, IoKind::Write, 1);
             self.plan().writes.push(write);
             self
@@ -236,18 +237,18 @@ mod tests {
 
     #[test]
     fn the_blocks_of_a_write_are_summed_with_its_steps() {
-        let mut lab = Lab::new(write()).writes(1).writes(5);
+        let mut lab = Lab::new(write()).writes(Column(1)).writes(Column(5));
         lab.plan().steps.push(step());
         assert_eq!(lab.begins(), (1, 2));
     }
 
     #[test]
     fn what_is_reconstructed_is_summed_before_the_rest_is_computed() {
-        let mut lab = Lab::new(write()).writes(1);
+        let mut lab = Lab::new(write()).writes(Column(1));
         lab.plan().steps = vec![step(), step(), step()];
         lab.plan().first_steps = 2;
         lab.plan().recovered.push(Recovered {
-            column: 3,
+            column: Column(3),
             offset: 4 * block::BLOCK_BYTES,
             slice: lab::memory(0, 1),
             row: lab::ROW,
@@ -298,24 +299,24 @@ mod tests {
         lab.op.owner = Owner::Job(JobId(1));
         assert_eq!(lab.computed(), AfterComputation::Fill);
         assert!(!lacks_target(&lab.cx, &lab.op));
-        lab.out(2);
+        lab.out(Column(2));
         assert!(lacks_target(&lab.cx, &lab.op));
         assert!(!lacks_target(&lab.cx, &Lab::new(write()).op));
     }
 
     #[test]
     fn nothing_is_written_to_a_drive_that_is_out() {
-        let mut lab = Lab::new(Task::Resync).writes(1).writes(2);
-        lab.out(1);
+        let mut lab = Lab::new(Task::Resync).writes(Column(1)).writes(Column(2));
+        lab.out(Column(1));
         let columns = begin_writes(&lab.cx, &mut lab.op).into_iter();
-        let columns: Vec<u16> = columns.map(|write| write.column).collect();
-        assert_eq!(columns, [2]);
+        let columns: Vec<Column> = columns.map(|write| write.column).collect();
+        assert_eq!(columns, [Column(2)]);
         assert!(lab.op.is_in_flight());
     }
 
     #[test]
     fn what_is_written_well_ends_well_and_a_fault_is_its_outcome() {
-        let mut lab = Lab::new(Task::Resync).writes(1);
+        let mut lab = Lab::new(Task::Resync).writes(Column(1));
         assert_eq!(lab.written(), AfterWrites::End(Ok(())));
         lab.op.fault = Some(Fault::Full);
         assert_eq!(lab.written(), AfterWrites::End(Err(Fault::Full)));
@@ -335,11 +336,11 @@ mod tests {
 
     #[test]
     fn what_was_written_to_drives_that_have_left_since_is_there_if_the_rest_suffices() {
-        let mut lab = Lab::new(Task::Resync).writes(1).writes(2);
-        lab.out(1);
-        lab.out(2);
+        let mut lab = Lab::new(Task::Resync).writes(Column(1)).writes(Column(2));
+        lab.out(Column(1));
+        lab.out(Column(2));
         assert_eq!(lab.written(), AfterWrites::End(Ok(())));
-        lab.out(3);
+        lab.out(Column(3));
         assert_eq!(lab.written(), AfterWrites::End(Err(Fault::Lost)));
     }
 }

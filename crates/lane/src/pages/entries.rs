@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
-use format::{BlockName, ENTRIES_PER_META_PAGE, Entry, MetaPage, PageName};
+use format::{BlockName, ENTRIES_PER_META_PAGE, Entry, Generation, GroupId, MetaPage, PageName};
 
 use super::place::page_places;
 use super::{CheckpointPages, PageCache};
@@ -209,7 +209,11 @@ impl PageCache {
 
     /// Columns of one group, or of any, can be read again: drives are there that may have pages that no drive had.
     /// Drops these pages, so that they are read again.
-    pub(crate) fn forget_nowhere(&mut self, checkpoint: &CheckpointPages<'_>, group: Option<u64>) {
+    pub(crate) fn forget_nowhere(
+        &mut self,
+        checkpoint: &CheckpointPages<'_>,
+        group: Option<GroupId>,
+    ) {
         let unknown = &mut self.unknown;
         let left = &mut self.some_nowhere;
         *left = false;
@@ -233,7 +237,7 @@ impl PageCache {
         cx: &mut Context,
         ios: &mut IoTable,
         checkpoint: &CheckpointPages<'_>,
-        group: u64,
+        group: GroupId,
     ) {
         self.reads.drop_group(group);
         let clean = self.clean(group).into_iter();
@@ -260,7 +264,7 @@ impl PageCache {
     }
 
     /// The group is being reused: drops its pages.
-    pub(crate) fn drop_group(&mut self, group: u64) {
+    pub(crate) fn drop_group(&mut self, group: GroupId) {
         self.owed.retain(|name, _| name.group != group);
         self.reads.drop_group(group);
         let unknown = &mut self.unknown;
@@ -274,14 +278,14 @@ impl PageCache {
     }
 
     /// Groups from `first` on that have a page here.
-    pub(crate) fn groups_from(&self, first: u64) -> BTreeSet<u64> {
+    pub(crate) fn groups_from(&self, first: GroupId) -> BTreeSet<GroupId> {
         let names = self.owed.keys().chain(self.cached.keys());
         let groups = names.map(|name| name.group);
         groups.filter(|&group| group >= first).collect()
     }
 
     /// Pages of the group that are on the drives as they are here.
-    pub(super) fn clean(&self, group: u64) -> Vec<PageName> {
+    pub(super) fn clean(&self, group: GroupId) -> Vec<PageName> {
         let cached = self.cached.iter();
         cached
             .filter(|(name, cached)| name.group == group && !cached.dirty)
@@ -359,7 +363,7 @@ impl PageCache {
     #[cfg(test)]
     pub(crate) fn all_written(columns: u16) -> Self {
         let mut pages = Self::new(64);
-        for column in 0..columns {
+        for column in (0..columns).map(format::Column) {
             let first = crate::blocks::block(column, 0);
             pages.put(first.page(), MetaPage::filled(Entry::WRITTEN, 1));
         }
@@ -382,8 +386,8 @@ impl PageCache {
     }
 
     /// Pages of this incarnation of the pool are later than those of all before.
-    pub(crate) const fn begin_clock(&mut self, incarnation: u64) {
-        self.clock = incarnation << 32;
+    pub(crate) const fn begin_clock(&mut self, incarnation: Generation) {
+        self.clock = incarnation.0 << 32;
     }
 
     /// A page of blocks that were not written, later than all that there were.

@@ -25,7 +25,7 @@ mod reads;
 use std::collections::{BTreeMap, BTreeSet};
 
 use block::{Fault, Outcome, Seat};
-use format::{Entry, Merged, MetaPage, PageName};
+use format::{Column, Entry, GroupId, Merged, MetaPage, PageName};
 use plan::action::{Computed, Event};
 
 use self::entries::{Cached, Found};
@@ -131,7 +131,7 @@ impl PageCache {
     }
 
     /// True while a page of the group is being read.
-    pub(super) fn reads_group(&self, group: u64) -> bool {
+    pub(super) fn reads_group(&self, group: GroupId) -> bool {
         self.reads.is_loading_of(group)
     }
 
@@ -189,7 +189,7 @@ impl PageCache {
         &mut self,
         cx: &Context,
         checkpoint: &CheckpointPages<'_>,
-        group: u64,
+        group: GroupId,
         page: &MetaPage,
     ) {
         if cx.trusted {
@@ -202,7 +202,7 @@ impl PageCache {
         );
         let keep = self.kept(checkpoint);
         let pages = u32::try_from(cx.geometry.pages_per_cell()).expect("few pages");
-        for column in 0..cx.geometry.layout().columns() {
+        for column in cx.geometry.columns() {
             for index in 0..pages {
                 let name = PageName {
                     group,
@@ -289,7 +289,7 @@ impl PageCache {
         cx: &mut Context,
         ios: &mut IoTable,
         checkpoint: &CheckpointPages<'_>,
-        group: u64,
+        group: GroupId,
     ) {
         let names = self.clean(group);
         self.compare_clean(cx, ios, checkpoint, names);
@@ -472,7 +472,7 @@ impl PageCache {
 
     /// True if a group has lost more columns than the code survives, and with them all copies of a page that has one
     /// beside this column. A fill of the column would write a page there in which nothing is known.
-    pub(super) fn lacks_beside(&self, cx: &Context, group: u64, column: u16) -> bool {
+    pub(super) fn lacks_beside(&self, cx: &Context, group: GroupId, column: Column) -> bool {
         let nowhere = |(column, index)| {
             let name = PageName {
                 group,
@@ -515,7 +515,7 @@ fn report_mended(cx: &mut Context, loading: &Loading, name: PageName, merged: Me
 /// The checksum that tests of single machines give to a block.
 #[cfg(test)]
 pub(super) fn sum_of(name: format::BlockName) -> u32 {
-    1000 * name.block + u32::from(name.column)
+    1000 * name.block + u32::from(name.column.0)
 }
 
 #[cfg(test)]
@@ -525,11 +525,15 @@ impl PageCache {
     pub(super) fn of_test(cx: &Context) -> Self {
         let pool = cx.geometry.regions().expect("it has a journal").pool;
         let mut pages = Self::new(64);
-        for column in 0..6 {
+        for column in (0..6).map(format::Column) {
             let mut page = MetaPage::filled(Entry::UNWRITTEN, 1);
             for at in 4..8 {
                 let name = super::blocks::block(column, at);
-                page.set(name.entry(), Entry::new(pool, name, sum_of(name), 9), 2);
+                page.set(
+                    name.entry(),
+                    Entry::new(pool, name, sum_of(name), format::Sequence(9)),
+                    2,
+                );
             }
             pages.put(super::blocks::block(column, 0).page(), page);
         }

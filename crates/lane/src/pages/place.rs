@@ -1,7 +1,7 @@
 //! Where the copies of a page lie, and whether a group can do without them.
 
 use block::Seat;
-use format::PageName;
+use format::{Column, GroupId, PageName};
 
 use crate::context::Context;
 
@@ -12,7 +12,7 @@ pub(crate) struct PagePlace {
     /// First byte on the drive.
     pub(crate) offset: u64,
     /// The column whose cell it lies beside.
-    pub(crate) column: u16,
+    pub(crate) column: Column,
     /// True if this copy is read: its cell is not just being filled.
     pub(crate) counts: bool,
 }
@@ -26,8 +26,8 @@ pub(crate) fn page_places(cx: &Context, name: PageName, sources: bool) -> Vec<Pa
     let columns = u64::from(cx.geometry.layout().columns());
     let mut places = Vec::new();
     for distance in 0..cx.geometry.page_copies() {
-        let column = (u64::from(name.column) + distance) % columns;
-        let column = u16::try_from(column).expect("below the number of columns");
+        let column = (u64::from(name.column.0) + distance) % columns;
+        let column = Column(u16::try_from(column).expect("below the number of columns"));
         let state = cx.view().column(&cx.geometry, name.group, column);
         let target = state.target.filter(|_| !sources);
         let cells = state.source.map(|cell| (cell, true)).into_iter();
@@ -58,7 +58,7 @@ pub(crate) fn is_away(cx: &Context, name: PageName) -> bool {
 }
 
 /// True if all stripes of a group have lost more columns than the code survives.
-pub(super) fn is_beyond_reading(cx: &Context, group: u64) -> bool {
+pub(super) fn is_beyond_reading(cx: &Context, group: GroupId) -> bool {
     if cx.geometry.regions().is_none() || !cx.geometry.stripes_use_all_columns() {
         return false;
     }
@@ -69,7 +69,7 @@ pub(super) fn is_beyond_reading(cx: &Context, group: u64) -> bool {
 
 /// True if a group has lost more columns than the code survives, and the columns that were lost last will return with
 /// their drives as they are.
-pub(super) fn comes_back_as_it_is(cx: &Context, group: u64) -> bool {
+pub(super) fn comes_back_as_it_is(cx: &Context, group: GroupId) -> bool {
     // Where columns may lie in spare space no column returns without a fill.
     !cx.geometry.layout().has_spare_space() && is_beyond_reading(cx, group)
 }

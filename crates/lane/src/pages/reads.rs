@@ -22,7 +22,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use block::{Fault, Outcome, Seat};
-use format::{PAGE_BYTES, PageName};
+use format::{Column, GroupId, PAGE_BYTES, PageName};
 use plan::ScratchId;
 use plan::action::{Action, BufferId, Compute, IoId, IoKind, Origin, Service, Slice};
 
@@ -120,10 +120,10 @@ impl PageReads {
     }
 
     /// True while a page of the group is being read.
-    pub(super) fn is_loading_of(&self, group: u64) -> bool {
+    pub(super) fn is_loading_of(&self, group: GroupId) -> bool {
         let first = PageName {
             group,
-            column: 0,
+            column: Column(0),
             index: 0,
         };
         let next = self.loading.range(first..).next();
@@ -131,7 +131,7 @@ impl PageReads {
     }
 
     /// The group is being reused, or one of its columns is back: copies of its pages that are being read do not count.
-    pub(super) fn drop_group(&mut self, group: u64) {
+    pub(super) fn drop_group(&mut self, group: GroupId) {
         for (name, loading) in &mut self.loading {
             loading.void |= name.group == group;
         }
@@ -442,11 +442,13 @@ fn join(copies: &BTreeMap<(Seat, u64), Part>) -> Vec<(Seat, u64, usize, Vec<Part
 
 #[cfg(test)]
 mod tests {
+    use format::Column;
+
     use super::*;
 
-    fn part(column: u16, index: u32) -> Part {
+    fn part(column: Column, index: u32) -> Part {
         let name = PageName {
-            group: 0,
+            group: GroupId(0),
             column,
             index,
         };
@@ -456,7 +458,8 @@ mod tests {
     /// Runs of copies at these places (seat, page), as (seat, first page, number in memory, copies).
     fn runs(places: impl IntoIterator<Item = (u16, u64)>) -> Vec<(u16, u64, usize, usize)> {
         let copies = places.into_iter();
-        let copies = copies.map(|(seat, page)| ((Seat(seat), page * PAGE_BYTES), part(seat, 0)));
+        let copies =
+            copies.map(|(seat, page)| ((Seat(seat), page * PAGE_BYTES), part(Column(seat), 0)));
         let runs = join(&copies.collect());
         let short = |(seat, offset, first, parts): (Seat, u64, usize, Vec<Part>)| {
             (seat.0, offset / PAGE_BYTES, first, parts.len())

@@ -222,7 +222,7 @@ impl Recovery {
         let next = found.position + found.header.length();
         lent.overlay.unpin(found.header.sequence);
         if seeded::is(SeededFault::PastTorn) {
-            self.expected += 1;
+            self.expected = self.expected.next();
             return self.read_headers(lent, next, Seek::Next);
         }
         self.read_headers(lent, next, Seek::Proof)
@@ -329,7 +329,7 @@ impl Recovery {
         self.batches += 1;
         self.failed.clear();
         self.flushed = self.flushed.max(header.flushed);
-        self.expected = header.sequence + 1;
+        self.expected = header.sequence.next();
         Next::Found(header, found.buffer)
     }
 }

@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use block::{BLOCK_BYTES, Outcome, Seat};
 use erasure::ElementSet;
 use format::seeded::{self, SeededFault};
-use format::{BlockName, Entry, Form};
+use format::{BlockName, Entry, Form, GroupId, Sequence, StripeId};
 use plan::ScratchId;
 use plan::action::{Action, BufferId, Compute, Slice};
 
@@ -48,18 +48,18 @@ pub(super) struct Comparison {
     /// The drives that were there when it began.
     seats: Vec<Seat>,
     /// Blocks in place by group and stripe.
-    stripes: VecDeque<((u64, u64), BTreeSet<BlockName>)>,
+    stripes: VecDeque<((GroupId, StripeId), BTreeSet<BlockName>)>,
     /// The stripes of this round.
-    round: Vec<((u64, u64), BTreeSet<BlockName>)>,
+    round: Vec<((GroupId, StripeId), BTreeSet<BlockName>)>,
     /// The reads of this round, in order: first block, and memory.
     reads: Vec<(BlockName, Slice)>,
     failed: BTreeSet<usize>,
     scratch: Option<ScratchId>,
     in_flight: u64,
     /// The first batch with a stripe that cannot be made whole.
-    limit: Option<u64>,
+    limit: Option<Sequence>,
     /// Blocks that do not match their records, by group and stripe.
-    torn: BTreeMap<(u64, u64), Vec<BlockName>>,
+    torn: BTreeMap<(GroupId, StripeId), Vec<BlockName>>,
     /// Stripes that are being repaired.
     repairing: u64,
     /// Some stripes could not be repaired: blocks that the repair needs could not be read.
@@ -72,7 +72,7 @@ impl Recovery {
         self.comparisons += 1;
         self.failed.clear();
         let seats = lent.cx.live_seats();
-        let mut stripes: BTreeMap<(u64, u64), BTreeSet<BlockName>> = BTreeMap::new();
+        let mut stripes: BTreeMap<(GroupId, StripeId), BTreeSet<BlockName>> = BTreeMap::new();
         if !seeded::is(SeededFault::DirectUncompared) {
             let mut names = lent.overlay.in_place(|sequence| sequence > self.flushed);
             names.retain(|&name| {
@@ -330,7 +330,7 @@ impl Comparison {
 
 /// The form of a stripe that has blocks in place by its records. Such records have the stripe's parity or copies beside
 /// its data, and a later record of another form would have given these up.
-fn form_logged(lent: &Lent<'_>, (group, stripe): (u64, u64)) -> Form {
+fn form_logged(lent: &Lent<'_>, (group, stripe): (GroupId, StripeId)) -> Form {
     let logged = |&&form: &&Form| {
         let mut names = lent.cx.geometry.blocks_only_of(group, stripe, form);
         names.any(|name| {

@@ -27,7 +27,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use block::{BLOCK_BYTES, Fault, Outcome, PAGE_BYTES, Seat};
 use format::seeded::{self, SeededFault};
-use format::{Anchor, BatchHeader, BlockName, RING_HEAD_BYTES};
+use format::{Anchor, BatchHeader, BlockName, Generation, RING_HEAD_BYTES, Sequence};
 use plan::ScratchId;
 use plan::action::{Action, BufferId, Compute, Computed, Event, IoKind, Origin, Service, Slice};
 
@@ -110,7 +110,7 @@ pub(super) enum Next {
 #[derive(Clone, Debug)]
 pub(super) struct Recovery {
     phase: Phase,
-    incarnation: u64,
+    incarnation: Generation,
     anchor: Anchor,
     /// The batches found, by place.
     ring: Ring,
@@ -125,15 +125,15 @@ pub(super) struct Recovery {
     writes: Writes,
     /// Columns are being written again.
     restoring: bool,
-    expected: u64,
+    expected: Sequence,
     /// A batch of an earlier incarnation, and its position. A later incarnation may have left this batch out of the
     /// log.
     candidate: Option<(BatchHeader, u64)>,
     batches: u64,
     /// By some header, batches up to this one are flushed.
-    flushed: u64,
+    flushed: Sequence,
     /// The log ends before this batch, even if later ones are found.
-    limit: Option<u64>,
+    limit: Option<Sequence>,
     /// How often the blocks in place have been compared.
     comparisons: u32,
     /// Blocks that repairs needed and found damaged or unreadable.
@@ -150,14 +150,14 @@ impl Recovery {
     /// A recovery of a lane with a ring of `ring_bytes`.
     pub(super) fn new(
         ring_bytes: u64,
-        incarnation: u64,
+        incarnation: Generation,
         (gone, sources): (Vec<Seat>, Vec<Seat>),
     ) -> Self {
         Self {
             phase: Phase::Anchors,
             incarnation,
             anchor: Anchor {
-                first: 1,
+                first: Sequence(1),
                 ..Anchor::default()
             },
             ring: Ring::new((ring_bytes - RING_HEAD_BYTES) / BLOCK_BYTES),
@@ -168,10 +168,10 @@ impl Recovery {
             seats: Vec::new(),
             writes: Writes::default(),
             restoring: false,
-            expected: 1,
+            expected: Sequence(1),
             candidate: None,
             batches: 0,
-            flushed: 0,
+            flushed: Sequence(0),
             limit: None,
             comparisons: 0,
             bad: BTreeSet::new(),
@@ -446,7 +446,7 @@ impl Recovery {
     fn write_anchor(&mut self) -> Next {
         self.phase = Phase::Anchoring;
         let next = match seeded::is(SeededFault::SequencesAnew) {
-            true => 1,
+            true => Sequence(1),
             false => self.expected,
         };
         Next::Anchor(Recovered {

@@ -1,6 +1,6 @@
 use std::collections::BTreeSet;
 
-use format::{BlockName, Descriptor, Entry};
+use format::{BlockName, Column, Descriptor, Entry, Generation, GroupId, Sequence, StripeId};
 use plan::action::ComputeStep;
 
 use super::*;
@@ -23,36 +23,36 @@ const LOST: Result<u64, Fault> = Err(Fault::Lost);
 
 /// Number 5, of incarnation 3: batches up to 8 are those of earlier ones, and 7 is the oldest that counts.
 const ANCHOR: Anchor = Anchor {
-    incarnation: 3,
-    first: 7,
+    incarnation: Generation(3),
+    first: Sequence(7),
     position: 0,
-    inherited: 8,
+    inherited: Sequence(8),
     number: 5,
 };
 
 /// A batch of one block and two copies, on drives 0, 1 and 2.
-fn mirrored(sequence: u64) -> BatchHeader {
-    let crc = u32::try_from(sequence).unwrap();
+fn mirrored(sequence: Sequence) -> BatchHeader {
+    let crc = u32::try_from(sequence.0).unwrap();
     BatchHeader {
-        incarnation: 3,
+        incarnation: Generation(3),
         sequence,
-        flushed: 0,
+        flushed: Sequence(0),
         seats: (0..3).map(Seat).collect(),
         data_columns: 1,
         rows: 1,
         parity_crcs: vec![crc; 2],
         descriptors: vec![Descriptor::Content {
-            name: block(1, crc),
+            name: block(Column(1), crc),
             crc,
         }],
     }
 }
 
 /// A batch of two blocks with P and Q, on drives 0 to 3.
-fn spread(sequence: u64) -> BatchHeader {
-    let crc = |column: u32| u32::try_from(sequence).unwrap() + column;
+fn spread(sequence: Sequence) -> BatchHeader {
+    let crc = |column: u32| u32::try_from(sequence.0).unwrap() + column;
     let content = |column: u32| Descriptor::Content {
-        name: block(1, crc(column)),
+        name: block(Column(1), crc(column)),
         crc: crc(column),
     };
     BatchHeader {
@@ -65,7 +65,7 @@ fn spread(sequence: u64) -> BatchHeader {
 }
 
 /// A batch whose two blocks are in place, of which nothing but checksums is logged.
-fn direct(sequence: u64, first: BlockName) -> BatchHeader {
+fn direct(sequence: Sequence, first: BlockName) -> BatchHeader {
     BatchHeader {
         rows: 0,
         parity_crcs: Vec::new(),
@@ -80,7 +80,7 @@ fn direct(sequence: u64, first: BlockName) -> BatchHeader {
 impl Lab {
     fn new() -> Self {
         Self {
-            recovery: Recovery::new(RING_BYTES, 4, (Vec::new(), Vec::new())),
+            recovery: Recovery::new(RING_BYTES, Generation(4), (Vec::new(), Vec::new())),
             cx: Context::of_test("raid6", 6),
             ios: IoTable::new(6),
             overlay: Overlay::default(),
@@ -193,7 +193,7 @@ impl Lab {
     /// No earlier recovery has found a batch that counts.
     fn not_inherited() -> Self {
         Self::anchored_at(Anchor {
-            inherited: 6,
+            inherited: Sequence(6),
             ..ANCHOR
         })
     }
@@ -316,12 +316,15 @@ fn a_fresh_lane_reads_nothing_and_begins_with_batch_1() {
     let Next::Anchor(recovered) = lab.step(|recovery, lent| recovery.begin(lent, true)) else {
         panic!("nothing is to be read");
     };
-    assert_eq!((recovered.first, recovered.next), (1, 1));
+    assert_eq!(
+        (recovered.first, recovered.next),
+        (Sequence(1), Sequence(1))
+    );
     assert!(recovered.ring.is_empty() && lab.cx.take_actions().is_empty());
     let blocks = (RING_BYTES - RING_HEAD_BYTES) / BLOCK_BYTES;
     assert_eq!(
         (recovered.ring.blocks(), recovered.incarnation),
-        (blocks, 4)
+        (blocks, Generation(4))
     );
 }
 
@@ -358,7 +361,10 @@ fn an_empty_log_goes_on_where_its_anchor_says() {
     let mut lab = Lab::anchored();
     let next = lab.header(None);
     let recovered = lab.recovered(&next);
-    assert_eq!((recovered.first, recovered.next), (7, 7));
+    assert_eq!(
+        (recovered.first, recovered.next),
+        (Sequence(7), Sequence(7))
+    );
     let scratch = ScratchId(900);
     let step = lab.step(|recovery, lent| recovery.anchor_submitted(lent, scratch, 2));
     assert!(matches!(step, Next::Wait));
@@ -370,7 +376,7 @@ fn an_empty_log_goes_on_where_its_anchor_says() {
 #[test]
 fn what_a_drive_that_stays_does_not_flush_is_not_called_durable() {
     let mut lab = Lab::anchored();
-    lab.find(&mirrored(7));
+    lab.find(&mirrored(Sequence(7)));
     assert!(matches!(lab.end_of_log(), Next::Repair(ops) if ops.is_empty()));
     assert!(matches!(lab.repaired(true), Next::Cover));
     is_end(&lab.flushed(Err(Fault::Medium)), Err(Fault::Medium));
@@ -379,14 +385,20 @@ fn what_a_drive_that_stays_does_not_flush_is_not_called_durable() {
 #[test]
 fn batches_follow_one_another_to_the_first_that_is_not_there() {
     let mut lab = Lab::anchored();
-    for sequence in 7..10 {
+    for sequence in (7..10).map(Sequence) {
         lab.find(&mirrored(sequence));
     }
     let next = lab.end_of_log();
     let recovered = lab.recovered(&next);
-    assert_eq!((recovered.first, recovered.next), (7, 10));
     assert_eq!(
-        (recovered.ring.position_of(9), recovered.ring.head()),
+        (recovered.first, recovered.next),
+        (Sequence(7), Sequence(10))
+    );
+    assert_eq!(
+        (
+            recovered.ring.position_of(Sequence(9)),
+            recovered.ring.head()
+        ),
         (4, 6)
     );
     let step = lab.step(|recovery, lent| recovery.anchor_submitted(lent, ScratchId(900), 1));
@@ -398,56 +410,60 @@ fn batches_follow_one_another_to_the_first_that_is_not_there() {
 #[test]
 fn a_batch_that_had_no_room_at_the_end_is_at_the_start_of_the_ring() {
     let mut lab = Lab::anchored_at_the_end();
-    lab.find(&mirrored(7));
+    lab.find(&mirrored(Sequence(7)));
     assert!(matches!(lab.header(None), Next::Wait));
-    lab.find(&mirrored(8));
-    assert_eq!(lab.recovery.ring.position_of(8), 0);
+    lab.find(&mirrored(Sequence(8)));
+    assert_eq!(lab.recovery.ring.position_of(Sequence(8)), 0);
 }
 
 #[test]
 fn a_batch_that_had_room_elsewhere_is_not_at_the_start_of_the_ring() {
     let mut lab = Lab::anchored();
-    lab.find(&mirrored(7));
+    lab.find(&mirrored(Sequence(7)));
     assert!(matches!(lab.header(None), Next::Wait));
-    let next = lab.header(Some(&mirrored(8)));
-    assert_eq!(lab.recovered(&next).next, 8, "a drive wrote it astray");
+    let next = lab.header(Some(&mirrored(Sequence(8))));
+    assert_eq!(
+        lab.recovered(&next).next,
+        Sequence(8),
+        "a drive wrote it astray"
+    );
 }
 
 #[test]
 fn what_an_earlier_incarnation_has_left_behind_does_not_count() {
     let mut lab = Lab::anchored();
-    for sequence in [7, 8] {
+    for sequence in [7, 8].map(Sequence) {
         lab.find(&mirrored(sequence));
     }
     let superseded = BatchHeader {
-        incarnation: 2,
-        ..mirrored(9)
+        incarnation: Generation(2),
+        ..mirrored(Sequence(9))
     };
     assert!(matches!(lab.header(Some(&superseded)), Next::Wait));
     let next = lab.header(Some(&superseded));
-    assert_eq!(lab.recovered(&next).next, 9);
+    assert_eq!(lab.recovered(&next).next, Sequence(9));
 }
 
 #[test]
 fn of_two_incarnations_that_have_written_a_batch_the_later_one_counts() {
     let mut lab = Lab::anchored_at_the_end();
-    lab.find(&mirrored(7));
+    lab.find(&mirrored(Sequence(7)));
     let of = |incarnation, header| BatchHeader {
         incarnation,
         ..header
     };
-    let short = of(1, direct(8, block(1, 0)));
+    let short = of(Generation(1), direct(Sequence(8), block(Column(1), 0)));
     assert!(matches!(lab.header(Some(&short)), Next::Wait), "inherited");
-    lab.find(&of(2, mirrored(8)));
-    assert_eq!(lab.recovery.ring.position_of(8), 0);
+    lab.find(&of(Generation(2), mirrored(Sequence(8))));
+    assert_eq!(lab.recovery.ring.position_of(Sequence(8)), 0);
 }
 
 #[test]
 fn of_a_relocated_batch_the_header_counts_of_which_more_drives_have_a_column() {
-    let before = mirrored(7);
+    let before = mirrored(Sequence(7));
     let after = BatchHeader {
         seats: (3..6).map(Seat).collect(),
-        ..mirrored(7)
+        ..mirrored(Sequence(7))
     };
     let (a, b) = (&before, &after);
     for (found, counts) in [
@@ -466,7 +482,7 @@ fn of_a_relocated_batch_the_header_counts_of_which_more_drives_have_a_column() {
 #[test]
 fn a_column_that_cannot_be_read_is_written_again() {
     let mut lab = Lab::anchored();
-    let header = mirrored(7);
+    let header = mirrored(Sequence(7));
     lab.header(Some(&header));
     let sums = lab.sums(&header);
     let next = lab.columns(&[1], sums);
@@ -489,7 +505,7 @@ fn a_column_that_cannot_be_read_is_written_again() {
 #[test]
 fn a_column_that_a_drive_refuses_waits_for_the_verdict() {
     let mut lab = Lab::anchored();
-    let header = mirrored(7);
+    let header = mirrored(Sequence(7));
     lab.header(Some(&header));
     let sums = lab.sums(&header);
     lab.columns(&[1], sums);
@@ -506,7 +522,7 @@ fn a_column_that_a_drive_refuses_waits_for_the_verdict() {
 #[test]
 fn a_drive_that_is_out_lacks_nothing() {
     let mut lab = Lab::anchored();
-    let header = mirrored(7);
+    let header = mirrored(Sequence(7));
     lab.header(Some(&header));
     lab.seat_out(1);
     let sums = lab.sums(&header);
@@ -518,7 +534,7 @@ fn a_drive_that_is_out_lacks_nothing() {
 #[test]
 fn a_header_that_is_missing_before_a_column_is_written_again() {
     let mut lab = Lab::anchored();
-    let header = mirrored(7);
+    let header = mirrored(Sequence(7));
     lab.header(Some(&header));
     let mut sums = lab.sums(&header);
     *sums.last_mut().unwrap() ^= 1;
@@ -529,7 +545,7 @@ fn a_header_that_is_missing_before_a_column_is_written_again() {
 #[test]
 fn data_is_computed_from_parity_and_compared_once_more() {
     let mut lab = Lab::anchored();
-    let header = spread(7);
+    let header = spread(Sequence(7));
     lab.header(Some(&header));
     let mut torn = lab.sums(&header);
     torn[0] ^= 1;
@@ -548,7 +564,7 @@ fn data_is_computed_from_parity_and_compared_once_more() {
 #[test]
 fn data_that_is_not_right_after_it_was_computed_is_not_computed_again() {
     let mut lab = Lab::anchored();
-    let header = spread(7);
+    let header = spread(Sequence(7));
     lab.header(Some(&header));
     let mut torn = lab.sums(&header);
     torn[0] ^= 1;
@@ -564,34 +580,34 @@ fn data_that_is_not_right_after_it_was_computed_is_not_computed_again() {
 }
 
 /// A batch that cannot be reconstructed, before a header by which batches up to `flushed` are flushed.
-fn torn_before(flushed: u64) -> Next {
+fn torn_before(flushed: Sequence) -> Next {
     let mut lab = Lab::anchored();
-    let header = spread(7);
+    let header = spread(Sequence(7));
     lab.header(Some(&header));
     let sums = lab.sums(&header);
     let torn = sums.iter().map(|sum| sum ^ 1).collect();
     assert!(matches!(lab.columns(&[], torn), Next::Wait));
     let proof = BatchHeader {
         flushed,
-        ..mirrored(8)
+        ..mirrored(Sequence(8))
     };
     lab.header(Some(&proof))
 }
 
 #[test]
 fn the_log_ends_before_a_torn_batch_unless_it_was_flushed() {
-    let next = torn_before(6);
+    let next = torn_before(Sequence(6));
     assert!(
         matches!(&next, Next::Repair(ops) if ops.is_empty()),
         "{next:?}"
     );
-    is_end(&torn_before(7), LOST);
+    is_end(&torn_before(Sequence(7)), LOST);
 }
 
 /// By batch 7, two blocks of the first stripe are in place; these are their checksums.
 fn compared(sums: [u32; 2]) -> (Lab, Next) {
     let mut lab = Lab::not_inherited();
-    lab.find(&direct(7, block(1, 0)));
+    lab.find(&direct(Sequence(7), block(Column(1), 0)));
     assert!(matches!(lab.end_of_log(), Next::Wait));
     let next = lab.columns(&[], sums.to_vec());
     (lab, next)
@@ -600,24 +616,24 @@ fn compared(sums: [u32; 2]) -> (Lab, Next) {
 #[test]
 fn what_an_earlier_recovery_has_found_or_a_flush_has_covered_is_not_compared() {
     let mut lab = Lab::anchored();
-    lab.find(&direct(7, block(1, 0)));
+    lab.find(&direct(Sequence(7), block(Column(1), 0)));
     let next = lab.end_of_log();
-    assert_eq!(lab.recovered(&next).next, 8);
+    assert_eq!(lab.recovered(&next).next, Sequence(8));
     let mut lab = Lab::not_inherited();
-    lab.find(&direct(7, block(1, 0)));
-    let flushed = 7;
+    lab.find(&direct(Sequence(7), block(Column(1), 0)));
+    let flushed = Sequence(7);
     lab.find(&BatchHeader {
         flushed,
-        ..mirrored(8)
+        ..mirrored(Sequence(8))
     });
     let next = lab.end_of_log();
-    assert_eq!(lab.recovered(&next).next, 9);
+    assert_eq!(lab.recovered(&next).next, Sequence(9));
 }
 
 #[test]
 fn what_is_in_place_and_right_is_left_as_it_is() {
     let (mut lab, next) = compared([20, 21]);
-    assert_eq!(lab.recovered(&next).next, 8);
+    assert_eq!(lab.recovered(&next).next, Sequence(8));
 }
 
 #[test]
@@ -631,7 +647,7 @@ fn a_torn_stripe_is_repaired_before_the_log_goes_on() {
     };
     assert_eq!(
         (op.owner, op.group, op.stripes.clone()),
-        (Owner::Recovery, 0, 0..1)
+        (Owner::Recovery, GroupId(0), StripeId::range(0..1))
     );
     let Task::Repair(repair) = &op.task else {
         panic!("it is a repair");
@@ -647,7 +663,7 @@ fn a_stripe_that_could_not_be_repaired_is_compared_again() {
     lab.repaired(true);
     assert!(matches!(lab.repaired(false), Next::Wait));
     let next = lab.columns(&[], vec![20, 21]);
-    assert_eq!(lab.recovered(&next).next, 8);
+    assert_eq!(lab.recovered(&next).next, Sequence(8));
 }
 
 #[test]
@@ -655,7 +671,7 @@ fn the_log_ends_before_a_torn_stripe_whose_other_blocks_are_damaged() {
     for (damaged, survives) in [(1, true), (2, false)] {
         let (mut lab, _) = compared([20, 7]);
         lab.repaired(true);
-        let bad = [block(2, 1), block(3, 1)];
+        let bad = [block(Column(2), 1), block(Column(3), 1)];
         let next = lab.repaired_without(false, &bad[..damaged]);
         assert!(matches!(next, Next::Wait), "all is compared again");
         let next = lab.columns(&[], vec![20, 7]);
@@ -673,14 +689,14 @@ fn all_is_compared_again_without_a_drive_that_leaves_meanwhile() {
     lab.seat_out(4);
     assert!(matches!(lab.repaired(true), Next::Wait));
     let next = lab.columns(&[], vec![20, 21]);
-    assert_eq!(lab.recovered(&next).next, 8);
+    assert_eq!(lab.recovered(&next).next, Sequence(8));
 }
 
 #[test]
 fn the_log_ends_before_a_stripe_that_cannot_be_made_whole() {
     let mut lab = Lab::not_inherited();
-    lab.find(&mirrored(7));
-    lab.find(&direct(8, block(1, 0)));
+    lab.find(&mirrored(Sequence(7)));
+    lab.find(&direct(Sequence(8), block(Column(1), 0)));
     lab.seat_out(4);
     lab.seat_out(5);
     // Four drives are left to be read.
@@ -698,21 +714,24 @@ fn the_log_ends_before_a_stripe_that_cannot_be_made_whole() {
     assert!(matches!(empty(&mut lab), Next::Wait));
     let next = lab.columns(&[], vec![6, 7]);
     assert!(matches!(next, Next::ReadAgain), "{next:?}");
-    assert!(lab.overlay.get(block(1, 0)).is_none());
-    assert_eq!((lab.recovery.expected, lab.recovery.limit), (7, Some(8)));
+    assert!(lab.overlay.get(block(Column(1), 0)).is_none());
+    assert_eq!(
+        (lab.recovery.expected, lab.recovery.limit),
+        (Sequence(7), Some(Sequence(8)))
+    );
     assert!(matches!(lab.step(Recovery::read_next), Next::Wait));
     lab.answer_reads(&[]);
     lab.compute();
     let pool = lab.cx.geometry.regions().unwrap().pool;
-    let bytes = vec![mirrored(7).encode(pool, 0); 4];
+    let bytes = vec![mirrored(Sequence(7)).encode(pool, 0); 4];
     lab.computed(&Computed {
         bytes,
         ..Computed::default()
     });
-    let sums = lab.sums(&mirrored(7));
+    let sums = lab.sums(&mirrored(Sequence(7)));
     assert!(matches!(lab.columns(&[], sums), Next::Found(..)));
     let next = lab.step(Recovery::read_next);
-    assert_eq!(lab.recovered(&next).next, 8, "whatever is there");
+    assert_eq!(lab.recovered(&next).next, Sequence(8), "whatever is there");
 }
 
 #[test]

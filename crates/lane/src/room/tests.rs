@@ -1,7 +1,7 @@
 //! Charges, waits and reports of one lane.
 
 use block::Request;
-use format::VolumeId;
+use format::{GroupId, VolumeId};
 
 use super::*;
 
@@ -10,7 +10,7 @@ const MIB: u64 = 1 << 20;
 
 fn request(kind: RequestKind, offset: u64, length: u64) -> GroupRequest {
     GroupRequest {
-        group: 0,
+        group: GroupId(0),
         request: Request {
             kind,
             offset,

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use block::{BLOCK_BYTES, Fault, Instant, Outcome, Seat};
 use format::seeded::{self, SeededFault};
+use format::{GroupId, Sequence};
 use plan::action::Event;
 use plan::{ScratchId, Transfer};
 
@@ -183,7 +184,7 @@ impl Lane {
     }
 
     /// Writes an anchor to all drives in use: the log begins with batch `first`.
-    pub(crate) fn push_anchor(&mut self, first: u64) {
+    pub(crate) fn push_anchor(&mut self, first: Sequence) {
         let anchor = self.log.next_anchor(first);
         lay_anchor(&mut self.cx, &anchor);
     }
@@ -340,7 +341,7 @@ impl Lane {
     }
 
     /// Groups that jobs are about to make blank, and that wait for this checkpoint.
-    fn groups_forgotten(&mut self) -> BTreeSet<u64> {
+    fn groups_forgotten(&mut self) -> BTreeSet<GroupId> {
         let running = self.checkpoints.running();
         let groups = running.waiters().iter().filter_map(|waiter| match *waiter {
             CheckpointWaiter::Job(job) => self.jobs.zeroes(job),
@@ -385,7 +386,7 @@ impl Lane {
         let ops = &self.ops;
         let is_free = |group, stripe| ops.is_free(group, stripe);
         for relog in { &mut self.preserved }.relog(&self.cx, &self.overlay, room, is_free) {
-            let stripes = relog.stripe..relog.stripe + 1;
+            let stripes = relog.stripe..relog.stripe.next();
             let task = Task::Relog(relog.names);
             self.start(Op::new(Owner::Background, relog.group, stripes, task));
         }
@@ -397,7 +398,7 @@ impl Lane {
     /// The log goes on when preserved blocks of locked stripes are logged again. Operations in the groups of these stripes
     /// end if they wait for the log, because the locks may wait for them.
     fn refuse_lock_holders(&mut self) {
-        let groups: BTreeSet<u64> = self.preserved.locked().map(|(group, _)| group).collect();
+        let groups: BTreeSet<GroupId> = self.preserved.locked().map(|(group, _)| group).collect();
         let waits = |op: &Op| groups.contains(&op.group) && !matches!(op.task, Task::Relog(_));
         let waiting = self.ops.iter().filter(|(_, op)| waits(op));
         let waiting: BTreeSet<OpId> = waiting.map(|(id, _)| id).collect();

@@ -1,6 +1,7 @@
 //! Handling of the pool's commands.
 
 use block::{Fault, Instant};
+use format::GroupId;
 use format::seeded::{self, SeededFault};
 use plan::action::{Command, Event};
 
@@ -15,7 +16,7 @@ pub enum CommandError {
     #[error("group {group} is not on lane {lane}")]
     NotHere {
         /// Which group.
-        group: u64,
+        group: GroupId,
         /// This lane.
         lane: u16,
     },
@@ -122,7 +123,7 @@ impl Lane {
                     self.cx.events.push_back(Event::Zeroed { group, outcome });
                     return Ok(());
                 }
-                self.discards.forget(group..group + 1);
+                self.discards.forget(group..group.next());
                 self.cx.change_view(|view, _| view.begin_life(group));
                 self.begin_job(Job::zero(group));
             }
@@ -208,7 +209,7 @@ impl Lane {
         Ok(())
     }
 
-    pub(crate) fn check_here(&self, group: u64) -> Result<(), CommandError> {
+    pub(crate) fn check_here(&self, group: GroupId) -> Result<(), CommandError> {
         match self.cx.has_group(group) {
             true => Ok(()),
             false => Err(CommandError::NotHere {

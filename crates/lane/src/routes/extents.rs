@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use block::Extent;
-use format::{Form, PageName};
+use format::{DataStripe, Form, GroupId, PageName, StripeId};
 
 use crate::Lane;
 use crate::extents::Extents;
@@ -13,7 +13,7 @@ use crate::maps::MapEntries;
 impl Lane {
     /// The parts of these bytes of a group's data that hold nothing, as far as is known without I/O.
     #[must_use]
-    pub fn extents(&self, group: u64, bytes: Range<u64>) -> Vec<Extent> {
+    pub fn extents(&self, group: GroupId, bytes: Range<u64>) -> Vec<Extent> {
         let length = bytes.end - bytes.start;
         let hole = self.uninitialized.contains(group);
         if hole || !self.knows_blocks(group) {
@@ -24,35 +24,35 @@ impl Lane {
 
     /// True if reading the pages of these bytes would make the answer of [`extents`](Self::extents) more precise.
     #[must_use]
-    pub fn lacks_pages(&self, group: u64, bytes: Range<u64>) -> bool {
+    pub fn lacks_pages(&self, group: GroupId, bytes: Range<u64>) -> bool {
         !self.pages_lacking(group, bytes).is_empty()
     }
 
     /// True while pages of the group are being read.
     #[must_use]
-    pub fn reads_pages(&self, group: u64) -> bool {
+    pub fn reads_pages(&self, group: GroupId) -> bool {
         self.pages.reads_group(group)
     }
 
     /// The stripe of a group's data that a stripe holds, as far as is known without I/O; `None` also if it holds none.
     #[must_use]
-    pub fn data_of_stripe(&self, group: u64, stripe: u64) -> Option<u64> {
+    pub fn data_of_stripe(&self, group: GroupId, stripe: StripeId) -> Option<DataStripe> {
         self.known_extents().map_of(group).data_held_by(stripe)
     }
 
     /// The form of a stripe, as far as is known without I/O.
     #[must_use]
-    pub fn form_of_stripe(&self, group: u64, stripe: u64) -> Option<Form> {
+    pub fn form_of_stripe(&self, group: GroupId, stripe: StripeId) -> Option<Form> {
         self.known_extents().map_of(group).form(stripe)
     }
 
     /// For [`Command::ReadPages`](plan::Command::ReadPages).
-    pub(crate) fn read_pages(&mut self, group: u64, bytes: Range<u64>) {
+    pub(crate) fn read_pages(&mut self, group: GroupId, bytes: Range<u64>) {
         let names = self.pages_lacking(group, bytes);
         self.load_pages(names);
     }
 
-    fn pages_lacking(&self, group: u64, bytes: Range<u64>) -> BTreeSet<PageName> {
+    fn pages_lacking(&self, group: GroupId, bytes: Range<u64>) -> BTreeSet<PageName> {
         if self.uninitialized.contains(group) || !self.knows_blocks(group) {
             return BTreeSet::new();
         }
@@ -61,7 +61,7 @@ impl Lane {
 
     /// True if pages and overlay describe the group's blocks. They do not in a pool without them, nor before recovery
     /// has found everything that is logged.
-    fn knows_blocks(&self, group: u64) -> bool {
+    fn knows_blocks(&self, group: GroupId) -> bool {
         let journaled = self.cx.geometry.regions().is_some() && !self.cx.trusted;
         journaled && self.recovery.is_none() && self.check_here(group).is_ok()
     }

@@ -1,6 +1,7 @@
 //! Routes for flushes: continues what has waited for a flush.
 
 use block::Outcome;
+use format::Sequence;
 
 use crate::Lane;
 use crate::backoff::Work;
@@ -53,7 +54,7 @@ impl Lane {
     }
 
     /// A flush has covered batches up to this one.
-    pub(crate) fn flush_covered(&mut self, sequence: u64) {
+    pub(crate) fn flush_covered(&mut self, sequence: Sequence) {
         for sequence in self.log.flush_covered(sequence) {
             self.overlay.unpin(sequence);
         }

@@ -1,8 +1,8 @@
 //! Routes for jobs of groups: their steps are operations, and jobs wait for checkpoints and flushes.
 
 use block::Outcome;
-use format::BlockName;
 use format::seeded::{self, SeededFault};
+use format::{BlockName, GroupId, Sequence};
 use plan::action::Event;
 
 use crate::checkpoint::CheckpointWaiter;
@@ -26,7 +26,7 @@ impl Lane {
 
     /// Begins a scrub of a group. Copies of pages are compared when they are read, and pages in memory would hide a bad
     /// copy: theirs are read and compared first.
-    pub(crate) fn begin_scrub(&mut self, group: u64) {
+    pub(crate) fn begin_scrub(&mut self, group: GroupId) {
         let (cx, ios) = (&mut self.cx, &mut self.ios);
         if !seeded::is(SeededFault::ScrubKeepsPages) {
             let checkpoint = self.checkpoints.pages(self.log.anchor());
@@ -40,7 +40,7 @@ impl Lane {
     }
 
     /// A page of a group has been read: a scrub of the group may have waited for its comparison.
-    pub(crate) fn begin_compared_scrub(&mut self, group: u64) {
+    pub(crate) fn begin_compared_scrub(&mut self, group: GroupId) {
         if !self.pages.reads_group(group)
             && let Some(id) = self.jobs.scrub_to_begin(group)
         {
@@ -55,7 +55,7 @@ impl Lane {
             return false;
         };
         let records_end = match seeded::is(SeededFault::BlankUnderRecords) {
-            true => 0,
+            true => Sequence(0),
             false => self.uninitialized.records_end(),
         };
         self.uninitialized.contains(group)

@@ -1,7 +1,7 @@
 //! Routes for the log: what happens to units that wait for it, and what follows when its batches end.
 
 use block::{Fault, Outcome, Seat};
-use format::BatchHeader;
+use format::{BatchHeader, Sequence};
 
 use crate::backoff::Work;
 use crate::direct::IN_PLACE_MAX;
@@ -111,7 +111,7 @@ impl Lane {
     }
 
     /// A batch is ready to be written.
-    pub(crate) fn batch_headed(&mut self, sequence: u64) {
+    pub(crate) fn batch_headed(&mut self, sequence: Sequence) {
         let early = { &mut self.log }.headed(&mut self.cx, &mut self.ios, sequence);
         for op in early {
             self.unit_ended(op, Ok(()));
@@ -122,7 +122,7 @@ impl Lane {
     /// The write of a column of a batch has ended.
     pub(crate) fn batch_written(
         &mut self,
-        sequence: u64,
+        sequence: Sequence,
         (seat, offset): (Seat, u64),
         outcome: Outcome,
     ) {

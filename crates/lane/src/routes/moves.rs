@@ -100,7 +100,7 @@ impl Lane {
     /// An operation does not move after all: it is planned again where it was.
     pub(crate) fn cancel_move(&mut self, id: OpId) {
         let (group, to) = self.ops.cancel_move(id);
-        self.give_back(id, group, to..to + 1);
+        self.give_back(id, group, to..to.next());
         self.ops.run_all(self.maps.move_ended(group, to));
         self.ops.run(id);
     }
@@ -111,7 +111,7 @@ impl Lane {
         let Some(from) = op.moves_from() else {
             return;
         };
-        self.give_back(id, op.group, from..from + 1);
+        self.give_back(id, op.group, from..from.next());
         let next = self.maps.move_ended(op.group, op.stripes.start);
         self.ops.run_all(next);
     }

@@ -4,8 +4,8 @@
 use std::ops::Range;
 
 use block::{Fault, Outcome};
-use format::BlockName;
 use format::seeded::{self, SeededFault};
+use format::{BlockName, GroupId, StripeId};
 use plan::Transfer;
 use plan::action::{Compute, Computed, IoKind};
 
@@ -42,7 +42,7 @@ impl Lane {
     }
 
     /// Releases stripes that an operation has locked.
-    pub(crate) fn give_back(&mut self, id: OpId, group: u64, stripes: Range<u64>) {
+    pub(crate) fn give_back(&mut self, id: OpId, group: GroupId, stripes: Range<StripeId>) {
         self.ops.unlock(id, group, stripes.clone());
         if self.preserved.unlocked(group, stripes) {
             self.checkpoints.want();
@@ -280,7 +280,7 @@ impl Lane {
             Owner::Request(request) => match op.parts.take() {
                 None => self.request_op_ended(request, outcome),
                 Some(parts) => {
-                    let stripe = op.data.unwrap_or(op.stripes.start);
+                    let stripe = op.data.unwrap_or(op.stripes.start.own_data());
                     self.parts_ended((op.group, stripe), parts, outcome);
                 }
             },

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use block::Fault;
-use format::PageName;
+use format::{GroupId, PageName};
 use plan::action::Computed;
 
 use crate::Lane;
@@ -81,7 +81,7 @@ impl Lane {
     }
 
     /// Brings the map of a group into memory. Fails with the pages that must be read first.
-    pub(crate) fn load_map(&mut self, group: u64) -> Result<(), BTreeSet<PageName>> {
+    pub(crate) fn load_map(&mut self, group: GroupId) -> Result<(), BTreeSet<PageName>> {
         let entries = MapEntries {
             overlay: &self.overlay,
             pages: &self.pages,
@@ -94,7 +94,7 @@ impl Lane {
     }
 
     /// Columns can be read again: of one group, or of any group.
-    pub(crate) fn forget_nowhere(&mut self, group: Option<u64>) {
+    pub(crate) fn forget_nowhere(&mut self, group: Option<GroupId>) {
         if self.pages.has_nowhere() {
             let checkpoint = self.checkpoints.pages(self.log.anchor());
             self.pages.forget_nowhere(&checkpoint, group);

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use block::{BLOCK_BYTES, Fault, Outcome, RequestKind, Seat};
-use format::{BlockName, ENTRIES_PER_META_PAGE};
+use format::{BlockName, ENTRIES_PER_META_PAGE, GroupId};
 use plan::action::{Action, BufferId, Event, IoKind, Origin, Service, Slice};
 use plan::{Plan, ScratchId};
 
@@ -154,7 +154,7 @@ impl Lane {
     }
 
     /// True if no block of a group is logged.
-    fn is_unlogged(&self, group: u64) -> bool {
+    fn is_unlogged(&self, group: GroupId) -> bool {
         let pages = u32::try_from(self.cx.geometry.pages_per_cell()).expect("few pages");
         let logged = |column| {
             let block = 0;
@@ -165,7 +165,7 @@ impl Lane {
             };
             self.overlay.holds(first, pages * ENTRIES_PER_META_PAGE)
         };
-        !self.overlay.has_zeroed(group) && !(0..self.cx.geometry.layout().columns()).any(logged)
+        !self.overlay.has_zeroed(group) && !self.cx.geometry.columns().any(logged)
     }
 
     /// Makes a whole group blank.

@@ -1,7 +1,7 @@
 //! Routes for recovery: its results become the state of journal and memory, and the log continues behind them.
 
 use block::{Fault, Outcome, Seat};
-use format::BlockName;
+use format::{BlockName, Generation, Sequence};
 use plan::ScratchId;
 use plan::action::{Computed, Event};
 
@@ -14,7 +14,7 @@ impl Lane {
     /// list have no part of the log, and those of the second list are read.
     pub(crate) fn begin_recovery(
         &mut self,
-        incarnation: u64,
+        incarnation: Generation,
         fresh: bool,
         out: (Vec<Seat>, Vec<Seat>),
     ) {
@@ -47,7 +47,7 @@ impl Lane {
                 self.recover(Recovery::read_next);
             }
             Next::ReadAgain => {
-                self.direct.flushed(u64::MAX);
+                self.direct.flushed(Sequence(u64::MAX));
                 self.recover(Recovery::read_next);
             }
             Next::Repair(ops) => {

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use block::{Fault, Outcome, RequestKind};
 use format::seeded::{self, SeededFault};
+use format::{DataStripe, GroupId};
 use plan::action::{BufferId, Compute, ComputeStep, Slice};
 use plan::{GroupRequest, RequestId};
 
@@ -124,7 +125,7 @@ impl Lane {
     }
 
     /// Begins one operation for all parts, if there are any.
-    fn begin_parts(&mut self, (group, stripe): (u64, u64), parts: Vec<Part>) {
+    fn begin_parts(&mut self, (group, stripe): (GroupId, DataStripe), parts: Vec<Part>) {
         let Some(first) = parts.first() else {
             return;
         };
@@ -137,7 +138,7 @@ impl Lane {
     /// An operation of several parts has ended.
     pub(crate) fn parts_ended(
         &mut self,
-        (group, stripe): (u64, u64),
+        (group, stripe): (GroupId, DataStripe),
         parts: Box<[Part]>,
         outcome: Outcome,
     ) {
@@ -182,7 +183,7 @@ impl Lane {
     /// These groups belong to a new volume.
     pub(crate) fn leave_uninitialized(&mut self, runs: &[(u64, u64)]) {
         for &(first, count) in runs {
-            self.discards.forget(first..first + count);
+            self.discards.forget(GroupId::range(first..first + count));
         }
         let next = self.log.next_sequence();
         for (id, _) in self.uninitialized.insert(runs, next) {
@@ -191,7 +192,7 @@ impl Lane {
     }
 
     /// Groups have been made blank, or could not be made blank.
-    pub(crate) fn initialized(&mut self, groups: &Range<u64>, outcome: Outcome) {
+    pub(crate) fn initialized(&mut self, groups: &Range<GroupId>, outcome: Outcome) {
         if outcome.is_ok() && self.check_here(groups.start).is_ok() {
             self.uninitialized.mark(&self.cx, groups.start);
         }

@@ -1,6 +1,7 @@
 //! Routes for room: writes that wait for room, and the pool's questions and grants.
 
 use block::{BLOCK_BYTES, Fault, RequestKind, Seat};
+use format::Sequence;
 use plan::action::Event;
 use plan::{GroupRequest, RequestId};
 
@@ -72,7 +73,7 @@ impl Lane {
     /// The bytes that are logged and have a place, on each drive.
     pub(crate) fn still_to_be_put_in_place(&self) -> Needs {
         let mut needs = std::collections::BTreeMap::<Seat, u64>::new();
-        for (name, logged) in self.overlay.up_to(u64::MAX) {
+        for (name, logged) in self.overlay.up_to(Sequence(u64::MAX)) {
             if logged.bytes.memory().is_none() || self.cx.geometry.is_of_map(name) {
                 continue;
             }

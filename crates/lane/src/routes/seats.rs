@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use block::Seat;
+use format::{Column, GroupId, Sequence};
 use plan::Geometry;
 use plan::action::Event;
 
@@ -45,7 +46,7 @@ impl Lane {
     /// is decided by what the journal holds.
     pub(crate) fn log_has_end(&self) -> bool {
         let journaled = self.cx.geometry.regions().is_some();
-        journaled && self.recovery.is_none() && self.log.next_sequence() > 0
+        journaled && self.recovery.is_none() && self.log.next_sequence() > Sequence(0)
     }
 
     /// A drive leaves the pool: batches that have begun by now may be on it, and no other ones will be.
@@ -72,7 +73,7 @@ impl Lane {
     }
 
     /// The journal holds no batch before this one any more.
-    pub(crate) fn journal_begins_at(&mut self, first: u64) {
+    pub(crate) fn journal_begins_at(&mut self, first: Sequence) {
         let lane = self.cx.lane;
         let left = self.out_in_journal.extract_if(.., |_, next| *next <= first);
         let left = left.map(|(seat, _)| Event::JournalLeft { lane, seat });
@@ -98,7 +99,7 @@ impl Lane {
         &mut self,
         seat: Seat,
         with: Seat,
-        filled: Option<&BTreeSet<(u64, u16)>>,
+        filled: Option<&BTreeSet<(GroupId, Column)>>,
     ) {
         self.ios.end_twin(seat, with);
         if let Some(filled) = filled {
@@ -141,7 +142,7 @@ impl Lane {
         let before = self.cx.geometry.layout().drives();
         let after = geometry.layout().drives();
         // Groups that are given up belong to no volume, and nothing of them is logged or under way.
-        let first = geometry.groups();
+        let first = GroupId(geometry.groups());
         assert!(
             self.ops.iter().all(|(_, op)| op.group < first) && !self.overlay.has_groups_from(first),
             "no group goes that is in use"
@@ -151,7 +152,7 @@ impl Lane {
             self.maps.drop_group(group);
             self.losses.forget(group);
         }
-        self.discards.forget(first..u64::MAX);
+        self.discards.forget(first..GroupId(u64::MAX));
         self.cx.change_geometry(geometry);
         self.ios.measure(after);
         for seat in (before..after).map(Seat) {

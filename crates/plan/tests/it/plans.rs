@@ -3,9 +3,9 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use format::Form;
+use format::{Column, Form, GroupId, StripeId};
 use layout::{Cell, Scheme};
-use plan::view::Column;
+use plan::view::ColumnState;
 use plan::{
     AllOnDrive, BufferId, Geometry, Piece, RequestId, Scratch, ScratchId, Slice, Source, Stripe,
     SubStripePlans, plan_fill, plan_read, plan_write,
@@ -31,10 +31,11 @@ fn geometry(scheme: &str, drives: u16) -> Geometry {
 }
 
 /// The columns of a group with some of them absent.
-fn columns(geometry: &Geometry, group: u64, absent: &[u16]) -> Vec<Column> {
-    (0..geometry.layout().columns())
-        .map(|column| Column {
-            source: (!absent.contains(&column)).then(|| geometry.layout().cell(group, column)),
+fn columns(geometry: &Geometry, group: GroupId, absent: &[u16]) -> Vec<ColumnState> {
+    geometry
+        .columns()
+        .map(|column| ColumnState {
+            source: (!absent.contains(&column.0)).then(|| geometry.home(group, column)),
             target: None,
         })
         .collect()
@@ -64,11 +65,11 @@ fn render_writes(scheme: &str, drives: u16, cases: &[Case<'_>]) -> String {
     let geometry = geometry(scheme, drives);
     let mut text = String::new();
     for case in cases {
-        let columns = columns(&geometry, 0, case.absent);
+        let columns = columns(&geometry, GroupId(0), case.absent);
         let stripe = Stripe {
             geometry: &geometry,
-            group: 0,
-            stripe: 0,
+            group: GroupId(0),
+            stripe: StripeId(0),
             columns: &columns,
             form: Form::Parity,
             blocks: &AllOnDrive,
@@ -194,11 +195,11 @@ fn reads_go_where_the_bytes_are_and_around_what_is_lost() {
         ("a few bytes of two blocks", &[], 4000, 200),
         ("lost", &[3], 4096, 8192),
     ] {
-        let columns = columns(&geometry, 5, absent);
+        let columns = columns(&geometry, GroupId(5), absent);
         let stripe = Stripe {
             geometry: &geometry,
-            group: 5,
-            stripe: 2,
+            group: GroupId(5),
+            stripe: StripeId(2),
             columns: &columns,
             form: Form::Parity,
             blocks: &AllOnDrive,
@@ -217,16 +218,16 @@ fn reads_go_where_the_bytes_are_and_around_what_is_lost() {
 #[test]
 fn a_fill_moves_a_run_of_stripes_with_one_operation_per_drive() {
     let geometry = geometry("pddl2:4d:13c:1s", 13);
-    let home = geometry.layout().cell(5, 3);
+    let home = geometry.home(GroupId(5), Column(3));
     let target = Cell {
         seat: geometry.layout().spare(home.row, 0),
         row: home.row,
     };
-    let columns = columns(&geometry, 5, &[3]);
+    let columns = columns(&geometry, GroupId(5), &[3]);
     let first = Stripe {
         geometry: &geometry,
-        group: 5,
-        stripe: 0,
+        group: GroupId(5),
+        stripe: StripeId(0),
         columns: &columns,
         form: Form::Parity,
         blocks: &AllOnDrive,
@@ -234,9 +235,9 @@ fn a_fill_moves_a_run_of_stripes_with_one_operation_per_drive() {
     let plan = plan_fill(
         &mut SubStripePlans::default(),
         first,
-        0..4,
-        (3, target),
-        &[4],
+        StripeId::range(0..4),
+        (Column(3), target),
+        &[Column(4)],
         SCRATCH,
     )
     .unwrap();
@@ -252,21 +253,21 @@ fn a_column_of_an_array_code_is_rebuilt_from_the_fewest_elements() {
     for (scheme, drives, fewest) in [("raid6:dcode", 5, 12), ("raid6:dcode", 7, 26)] {
         let geometry = geometry(scheme, drives);
         for column in 0..drives {
-            let columns = columns(&geometry, 0, &[column]);
+            let columns = columns(&geometry, GroupId(0), &[column]);
             let first = Stripe {
                 geometry: &geometry,
-                group: 0,
-                stripe: 0,
+                group: GroupId(0),
+                stripe: StripeId(0),
                 columns: &columns,
                 form: Form::Parity,
                 blocks: &AllOnDrive,
             };
-            let target = geometry.layout().cell(0, column);
+            let target = geometry.home(GroupId(0), Column(column));
             let plan = plan_fill(
                 &mut SubStripePlans::default(),
                 first,
-                0..1,
-                (column, target),
+                StripeId::range(0..1),
+                (Column(column), target),
                 &[],
                 SCRATCH,
             )
@@ -280,11 +281,11 @@ fn a_column_of_an_array_code_is_rebuilt_from_the_fewest_elements() {
 #[test]
 fn a_small_write_to_dcode_touches_two_parities() {
     let geometry = geometry("raid6:dcode", 7);
-    let columns = columns(&geometry, 0, &[]);
+    let columns = columns(&geometry, GroupId(0), &[]);
     let stripe = Stripe {
         geometry: &geometry,
-        group: 0,
-        stripe: 0,
+        group: GroupId(0),
+        stripe: StripeId(0),
         columns: &columns,
         form: Form::Parity,
         blocks: &AllOnDrive,

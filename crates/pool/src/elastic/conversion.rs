@@ -43,7 +43,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use format::Form;
+use format::{Form, GroupId};
 use plan::action::FormCounts;
 
 /// Groups in flight at a time, over all lanes.
@@ -63,7 +63,7 @@ pub(super) enum Space {
 /// What is done to a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Step {
-    pub(super) group: u64,
+    pub(super) group: GroupId,
     /// `None`: it is only counted.
     pub(super) to: Option<Form>,
     /// Stripes that are converted at most.
@@ -74,16 +74,16 @@ pub(super) struct Step {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Conversion {
     /// Stripes that are written and stripes that are copies, by group.
-    counts: BTreeMap<u64, (u64, u64)>,
+    counts: BTreeMap<GroupId, (u64, u64)>,
     /// Groups of which the counts may have changed.
-    stale: BTreeSet<u64>,
+    stale: BTreeSet<GroupId>,
     /// Those of them that are counted in any case.
-    wanted: BTreeSet<u64>,
-    in_flight: BTreeMap<u64, Step>,
+    wanted: BTreeSet<GroupId>,
+    in_flight: BTreeMap<GroupId, Step>,
     /// Groups that have been tried since they last changed, by the form that they were to have.
-    tried: [BTreeSet<u64>; 2],
+    tried: [BTreeSet<GroupId>; 2],
     /// Groups of which stripes could not become copies, because there was no room for them.
-    short: BTreeSet<u64>,
+    short: BTreeSet<GroupId>,
     written: u64,
     copies: u64,
     converted: u64,
@@ -108,7 +108,7 @@ impl Conversion {
     }
 
     /// If no copy is wanted, groups that are known to have none need not be counted: writes make no copies.
-    fn matters(&self, group: u64, wanted: u64) -> bool {
+    fn matters(&self, group: GroupId, wanted: u64) -> bool {
         let no_copies = self
             .counts
             .get(&group)
@@ -116,7 +116,7 @@ impl Conversion {
         wanted > 0 || !no_copies || self.wanted.contains(&group)
     }
 
-    pub(super) fn is_in_flight(&self, group: u64) -> bool {
+    pub(super) fn is_in_flight(&self, group: GroupId) -> bool {
         self.in_flight.contains_key(&group)
     }
 
@@ -125,7 +125,7 @@ impl Conversion {
     }
 
     /// Something of these groups has been put in place.
-    pub(super) fn changed(&mut self, groups: impl IntoIterator<Item = u64>) {
+    pub(super) fn changed(&mut self, groups: impl IntoIterator<Item = GroupId>) {
         for group in groups {
             self.stale.insert(group);
             for tried in &mut self.tried {
@@ -135,7 +135,7 @@ impl Conversion {
     }
 
     /// These groups are counted, whatever is known of them.
-    pub(super) fn count(&mut self, groups: impl IntoIterator<Item = u64>) {
+    pub(super) fn count(&mut self, groups: impl IntoIterator<Item = GroupId>) {
         for group in groups {
             self.changed([group]);
             self.wanted.insert(group);
@@ -156,7 +156,7 @@ impl Conversion {
     }
 
     /// These groups belong to no volume any more.
-    pub(super) fn forget(&mut self, freed: impl Fn(u64) -> bool) {
+    pub(super) fn forget(&mut self, freed: impl Fn(GroupId) -> bool) {
         self.stale.retain(|&group| !freed(group));
         self.wanted.retain(|&group| !freed(group));
         self.short.retain(|&group| !freed(group));
@@ -193,7 +193,7 @@ impl Conversion {
     }
 
     fn count_next(&mut self, wanted: u64) -> Option<Step> {
-        let free = |&&group: &&u64| !self.in_flight.contains_key(&group);
+        let free = |&&group: &&GroupId| !self.in_flight.contains_key(&group);
         let mut waiting = self.stale.iter().filter(free);
         let group = *waiting.find(|&&group| self.matters(group, wanted))?;
         self.stale.remove(&group);
@@ -215,7 +215,7 @@ impl Conversion {
         };
         let more = wanted.saturating_sub(self.copies + under_way(Form::Copies));
         let less = self.copies.saturating_sub(wanted + under_way(Form::Parity));
-        let may = |group: u64, to: Form| {
+        let may = |group: GroupId, to: Form| {
             !self.in_flight.contains_key(&group) && !self.tried[to.index()].contains(&group)
         };
         if space == Space::Short || less > 0 {
@@ -249,7 +249,7 @@ impl Conversion {
     }
 
     /// A step has ended. `whole`: its counts are those of the whole group.
-    pub(super) fn ended(&mut self, group: u64, forms: FormCounts, whole: bool) -> Option<Step> {
+    pub(super) fn ended(&mut self, group: GroupId, forms: FormCounts, whole: bool) -> Option<Step> {
         let step = self.in_flight.remove(&group)?;
         if let Some(to) = step.to {
             self.tried[to.index()].insert(group);
@@ -289,8 +289,8 @@ mod tests {
     /// Groups 0 to 3 with ten written stripes each, of which so many are copies.
     fn counted(copies: [u64; 4]) -> Conversion {
         let mut conversion = Conversion::default();
-        conversion.changed(0..4);
-        for (group, copies) in (0..).zip(copies) {
+        conversion.changed((0..4).map(GroupId));
+        for (group, copies) in (0..).map(GroupId).zip(copies) {
             let step = conversion.next(1, FREE).unwrap();
             assert_eq!((step.group, step.to), (group, None));
             conversion.ended(group, forms(copies, 0), true);
@@ -309,7 +309,7 @@ mod tests {
         }
     }
 
-    fn step(group: u64, to: Form, most: u64) -> Step {
+    fn step(group: GroupId, to: Form, most: u64) -> Step {
         Step {
             group,
             to: Some(to),
@@ -320,31 +320,40 @@ mod tests {
     #[test]
     fn all_groups_are_counted_before_one_is_converted() {
         let mut conversion = Conversion::default();
-        conversion.changed([2, 7]);
+        conversion.changed([GroupId(2), GroupId(7)]);
         assert!(!conversion.is_counted(5));
         let first = conversion.next(5, FREE).unwrap();
         let second = conversion.next(5, FREE).unwrap();
-        assert_eq!((first.group, second.group), (2, 7));
+        assert_eq!((first.group, second.group), (GroupId(2), GroupId(7)));
         assert_eq!(
             conversion.next(5, FREE),
             None,
             "while they are being counted"
         );
-        conversion.ended(2, forms(0, 0), true);
+        conversion.ended(GroupId(2), forms(0, 0), true);
         assert_eq!(conversion.next(5, FREE), None);
-        conversion.ended(7, forms(0, 0), true);
+        conversion.ended(GroupId(7), forms(0, 0), true);
         assert!(conversion.is_counted(5));
-        assert_eq!(conversion.next(5, FREE), Some(step(2, Form::Copies, 5)));
+        assert_eq!(
+            conversion.next(5, FREE),
+            Some(step(GroupId(2), Form::Copies, 5))
+        );
     }
 
     #[test]
     fn stripes_become_copies_in_the_order_of_addresses_and_no_more_than_wanted() {
         let mut conversion = counted([0; 4]);
-        assert_eq!(conversion.next(13, FREE), Some(step(0, Form::Copies, 10)));
-        assert_eq!(conversion.next(13, FREE), Some(step(1, Form::Copies, 3)));
+        assert_eq!(
+            conversion.next(13, FREE),
+            Some(step(GroupId(0), Form::Copies, 10))
+        );
+        assert_eq!(
+            conversion.next(13, FREE),
+            Some(step(GroupId(1), Form::Copies, 3))
+        );
         assert_eq!(conversion.next(13, FREE), None);
-        conversion.ended(0, forms(10, 10), true);
-        conversion.ended(1, forms(3, 3), true);
+        conversion.ended(GroupId(0), forms(10, 10), true);
+        conversion.ended(GroupId(1), forms(3, 3), true);
         assert_eq!(conversion.totals(), (40, 13));
         assert_eq!(conversion.next(13, FREE), None);
         assert_eq!(conversion.converted(), 13);
@@ -353,27 +362,48 @@ mod tests {
     #[test]
     fn groups_for_whose_copies_there_was_no_room_are_tried_again_and_others_are_not() {
         let mut conversion = counted([0; 4]);
-        assert_eq!(conversion.next(10, FREE), Some(step(0, Form::Copies, 10)));
+        assert_eq!(
+            conversion.next(10, FREE),
+            Some(step(GroupId(0), Form::Copies, 10))
+        );
         let short = FormCounts {
             left: 6,
             short: 6,
             ..forms(4, 4)
         };
-        conversion.ended(0, short, true);
-        assert_eq!(conversion.next(10, FREE), Some(step(1, Form::Copies, 6)));
-        conversion.ended(1, forms(0, 0), true);
+        conversion.ended(GroupId(0), short, true);
+        assert_eq!(
+            conversion.next(10, FREE),
+            Some(step(GroupId(1), Form::Copies, 6))
+        );
+        conversion.ended(GroupId(1), forms(0, 0), true);
         assert_eq!(conversion.next(4, FREE), None);
         conversion.try_short_again();
-        assert_eq!(conversion.next(10, FREE), Some(step(0, Form::Copies, 6)));
-        assert_eq!(conversion.next(30, FREE), Some(step(2, Form::Copies, 10)));
+        assert_eq!(
+            conversion.next(10, FREE),
+            Some(step(GroupId(0), Form::Copies, 6))
+        );
+        assert_eq!(
+            conversion.next(30, FREE),
+            Some(step(GroupId(2), Form::Copies, 10))
+        );
     }
 
     #[test]
     fn and_parity_again_in_the_reverse_order() {
         let mut conversion = counted([10, 10, 3, 0]);
-        assert_eq!(conversion.next(8, FREE), Some(step(2, Form::Parity, 3)));
-        assert_eq!(conversion.next(8, FREE), Some(step(1, Form::Parity, 10)));
-        assert_eq!(conversion.next(8, FREE), Some(step(0, Form::Parity, 2)));
+        assert_eq!(
+            conversion.next(8, FREE),
+            Some(step(GroupId(2), Form::Parity, 3))
+        );
+        assert_eq!(
+            conversion.next(8, FREE),
+            Some(step(GroupId(1), Form::Parity, 10))
+        );
+        assert_eq!(
+            conversion.next(8, FREE),
+            Some(step(GroupId(0), Form::Parity, 2))
+        );
         assert_eq!(conversion.next(8, FREE), None);
     }
 
@@ -393,65 +423,83 @@ mod tests {
         let mut conversion = counted([10, 10, 0, 0]);
         assert_eq!(
             conversion.next(40, Space::Short),
-            Some(step(1, Form::Parity, 10))
+            Some(step(GroupId(1), Form::Parity, 10))
         );
     }
 
     #[test]
     fn a_group_that_was_tried_is_tried_again_when_something_of_it_is_in_place() {
         let mut conversion = counted([0; 4]);
-        assert_eq!(conversion.next(5, FREE), Some(step(0, Form::Copies, 5)));
-        conversion.ended(0, forms(0, 0), true);
-        assert_eq!(conversion.next(5, FREE), Some(step(1, Form::Copies, 5)));
-        conversion.ended(1, forms(5, 5), true);
-        conversion.changed([0]);
+        assert_eq!(
+            conversion.next(5, FREE),
+            Some(step(GroupId(0), Form::Copies, 5))
+        );
+        conversion.ended(GroupId(0), forms(0, 0), true);
+        assert_eq!(
+            conversion.next(5, FREE),
+            Some(step(GroupId(1), Form::Copies, 5))
+        );
+        conversion.ended(GroupId(1), forms(5, 5), true);
+        conversion.changed([GroupId(0)]);
         assert_eq!(
             conversion.next(9, FREE).map(|step| (step.group, step.to)),
-            Some((0, None))
+            Some((GroupId(0), None))
         );
-        conversion.ended(0, forms(0, 0), true);
-        assert_eq!(conversion.next(9, FREE), Some(step(0, Form::Copies, 4)));
+        conversion.ended(GroupId(0), forms(0, 0), true);
+        assert_eq!(
+            conversion.next(9, FREE),
+            Some(step(GroupId(0), Form::Copies, 4))
+        );
     }
 
     #[test]
     fn a_step_that_fails_is_counted_again() {
         let mut conversion = counted([0; 4]);
         conversion.next(5, FREE);
-        conversion.ended(0, FormCounts::default(), false);
+        conversion.ended(GroupId(0), FormCounts::default(), false);
         conversion.check();
         assert_eq!(conversion.totals(), (40, 0), "as it was");
         assert_eq!(
             conversion.next(5, FREE).map(|step| (step.group, step.to)),
-            Some((0, None))
+            Some((GroupId(0), None))
         );
     }
 
     #[test]
     fn groups_without_copies_are_not_counted_while_none_is_wanted() {
         let mut conversion = counted([0, 4, 0, 0]);
-        conversion.changed(0..4);
-        assert_eq!(conversion.next(0, FREE).map(|step| step.group), Some(1));
+        conversion.changed((0..4).map(GroupId));
+        assert_eq!(
+            conversion.next(0, FREE).map(|step| step.group),
+            Some(GroupId(1))
+        );
         assert_eq!(conversion.next(0, FREE), None);
         assert!(!conversion.is_counted(0));
-        conversion.ended(1, forms(4, 0), true);
+        conversion.ended(GroupId(1), forms(4, 0), true);
         assert!(conversion.is_counted(0) && !conversion.is_counted(1));
-        assert_eq!(conversion.next(0, FREE), Some(step(1, Form::Parity, 4)));
+        assert_eq!(
+            conversion.next(0, FREE),
+            Some(step(GroupId(1), Form::Parity, 4))
+        );
     }
 
     #[test]
     fn a_command_counts_all_groups() {
         let mut conversion = counted([0; 4]);
-        conversion.count([2]);
+        conversion.count([GroupId(2)]);
         assert!(!conversion.is_counted(0));
-        assert_eq!(conversion.next(0, FREE).map(|step| step.group), Some(2));
-        conversion.ended(2, forms(0, 0), true);
+        assert_eq!(
+            conversion.next(0, FREE).map(|step| step.group),
+            Some(GroupId(2))
+        );
+        conversion.ended(GroupId(2), forms(0, 0), true);
         assert!(conversion.is_counted(0));
     }
 
     #[test]
     fn no_more_than_a_few_groups_are_in_flight() {
         let mut conversion = Conversion::default();
-        conversion.changed(0..100);
+        conversion.changed((0..100).map(GroupId));
         let begun = std::iter::from_fn(|| conversion.next(1, FREE)).count();
         assert_eq!((begun, conversion.in_flight()), (GROUPS_MAX, GROUPS_MAX));
     }
@@ -459,13 +507,13 @@ mod tests {
     #[test]
     fn what_belongs_to_no_volume_counts_no_more() {
         let mut conversion = counted([10, 10, 0, 0]);
-        conversion.forget(|group| group < 2);
+        conversion.forget(|group| group < GroupId(2));
         conversion.check();
         assert_eq!(conversion.totals(), (20, 0));
     }
 
     /// Where a group is by the drawing at the head of the file.
-    fn state(of: &Conversion, group: u64) -> &'static str {
+    fn state(of: &Conversion, group: GroupId) -> &'static str {
         let stale = of.stale.contains(&group);
         match of.in_flight.get(&group) {
             Some(Step { to: None, .. }) if stale => "counting, changed",
@@ -484,16 +532,18 @@ mod tests {
     fn the_states_of_a_group_are_those_of_the_drawing() {
         type Event = (&'static str, fn(&mut Conversion));
         let events: [Event; 7] = [
-            ("changed", |of| of.changed([3])),
+            ("changed", |of| of.changed([GroupId(3)])),
             ("next", |of| _ = of.next(10, FREE)),
-            ("ended", |of| _ = of.ended(3, forms(0, 0), true)),
-            ("failed", |of| _ = of.ended(3, FormCounts::default(), false)),
+            ("ended", |of| _ = of.ended(GroupId(3), forms(0, 0), true)),
+            ("failed", |of| {
+                _ = of.ended(GroupId(3), FormCounts::default(), false);
+            }),
             ("no room", |of| {
                 let short = FormCounts {
                     short: 10,
                     ..forms(0, 0)
                 };
-                of.ended(3, short, true);
+                of.ended(GroupId(3), short, true);
             }),
             ("try_again", Conversion::try_again),
             ("try_short_again", Conversion::try_short_again),
@@ -511,7 +561,7 @@ mod tests {
                 let mut after = conversion.clone();
                 happens(&mut after);
                 after.check();
-                let to = state(&after, 3);
+                let to = state(&after, GroupId(3));
                 if to != from {
                     drawn.insert(format!("//! {from} ── {event} ──► {to}"));
                 }

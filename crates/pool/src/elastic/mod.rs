@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use block::{Instant, Outcome};
-use format::Form;
+use format::{Form, GroupId, StripeId};
 use layout::Scheme;
 use plan::action::{Command, FormCounts};
 
@@ -120,7 +120,7 @@ pub(super) struct Elastic {
     /// A step has failed: nothing is tried before something changes.
     failed: bool,
     /// Groups whose conversion is to end, and has not ended yet.
-    let_go: BTreeSet<u64>,
+    let_go: BTreeSet<GroupId>,
     /// When it was checked last, every column was in its place.
     was_whole: bool,
     /// Bytes that copies may have added to a drive since the drives were sampled last.
@@ -184,7 +184,7 @@ impl Elastic {
         self.conversion.in_flight() == 0
     }
 
-    pub(super) fn is_converting(&self, group: u64) -> bool {
+    pub(super) fn is_converting(&self, group: GroupId) -> bool {
         self.conversion.is_in_flight(group)
     }
 
@@ -299,7 +299,7 @@ impl Elastic {
     }
 
     /// A lane has put blocks of these groups in place.
-    pub(super) fn may_have_changed(&mut self, cx: &Context, groups: &[u64]) {
+    pub(super) fn may_have_changed(&mut self, cx: &Context, groups: &[GroupId]) {
         self.failed = false;
         let ours = { groups.iter().copied() }.filter(|&group| cx.placement.groups().has(group));
         self.conversion.changed(ours);
@@ -307,7 +307,7 @@ impl Elastic {
 
     /// These groups belong to no volume any more.
     pub(super) fn forget(&mut self, freed: &[(u64, u64)]) {
-        let is_freed = |group| format::runs::run_of(freed, group).is_some();
+        let is_freed = |group: GroupId| format::runs::run_of(freed, group.0).is_some();
         self.conversion.forget(is_freed);
     }
 
@@ -315,7 +315,7 @@ impl Elastic {
     pub(super) fn converted(
         &mut self,
         cx: &Context,
-        group: u64,
+        group: GroupId,
         forms: FormCounts,
         outcome: Outcome,
     ) {
@@ -328,7 +328,7 @@ impl Elastic {
     }
 
     /// Ends the conversion of a group.
-    pub(super) fn let_go(&mut self, cx: &mut Context, group: u64) {
+    pub(super) fn let_go(&mut self, cx: &mut Context, group: GroupId) {
         if self.is_converting(group) && self.let_go.insert(group) {
             let group_only = Command::StopConverting { group: Some(group) };
             cx.tell_lane(group, group_only);
@@ -395,7 +395,7 @@ impl Elastic {
             }
             let command = Command::Convert {
                 group: step.group,
-                stripes: 0..stripes,
+                stripes: StripeId::range(0..stripes),
                 to: step.to,
                 most: step.most,
             };
@@ -532,7 +532,7 @@ mod tests {
             // Columns move: nothing is converted yet.
             lab.moving = true;
             lab.elastic.conversion.try_again();
-            for group in 0..4 {
+            for group in (0..4).map(GroupId) {
                 let step = lab.elastic.conversion.next(1, Space::Enough);
                 assert_eq!(step.map(|step| (step.group, step.to)), Some((group, None)));
                 lab.ends(group, 0, Ok(()));
@@ -553,7 +553,7 @@ mod tests {
         }
 
         /// What lanes convert from now on, and how many stripes at most.
-        fn pump(&mut self) -> Vec<(u64, Option<Form>, u64)> {
+        fn pump(&mut self) -> Vec<(GroupId, Option<Form>, u64)> {
             let beside = Beside {
                 rooms: &self.rooms,
                 moving: self.moving,
@@ -573,8 +573,8 @@ mod tests {
         }
 
         /// A step ends. So many stripes became copies, or parity.
-        fn ends(&mut self, group: u64, converted: i64, outcome: Outcome) {
-            let copies = &mut self.copies[usize::try_from(group).unwrap()];
+        fn ends(&mut self, group: GroupId, converted: i64, outcome: Outcome) {
+            let copies = &mut self.copies[usize::try_from(group.0).unwrap()];
             *copies = copies.checked_add_signed(converted).unwrap();
             let forms = FormCounts {
                 written: 10,
@@ -612,7 +612,7 @@ mod tests {
     fn at_first_all_groups_are_counted() {
         let mut lab = Lab::new();
         lab.elastic.count(&lab.cx);
-        let counts = (0..4).map(|group| (group, None, 0));
+        let counts = (0..4).map(|group| (GroupId(group), None, 0));
         assert!(lab.pump().into_iter().eq(counts));
         assert_eq!(lab.reason(), ElasticReason::Counting);
         assert!(!lab.elastic.is_idle());
@@ -622,9 +622,12 @@ mod tests {
     fn stripes_become_copies_until_the_share_is_reached() {
         let mut lab = Lab::counted(30, [0; 4]);
         assert_eq!(lab.reason(), ElasticReason::SpaceFree);
-        assert_eq!(lab.pump(), [(0, COPIES, 10), (1, COPIES, 2)]);
-        lab.ends(0, 10, Ok(()));
-        lab.ends(1, 2, Ok(()));
+        assert_eq!(
+            lab.pump(),
+            [(GroupId(0), COPIES, 10), (GroupId(1), COPIES, 2)]
+        );
+        lab.ends(GroupId(0), 10, Ok(()));
+        lab.ends(GroupId(1), 2, Ok(()));
         assert!(lab.pump().is_empty());
         assert_eq!(lab.reason(), ElasticReason::AsWanted);
     }
@@ -635,13 +638,16 @@ mod tests {
         assert!(lab.pump().is_empty());
         lab.elastic.set_share(&mut lab.cx, Some(10));
         assert_eq!(lab.cx.facts.elastic_share, Some(10));
-        let counts = (0..4).map(|group| (group, None, 0));
+        let counts = (0..4).map(|group| (GroupId(group), None, 0));
         assert!(lab.pump().into_iter().eq(counts), "by a command all are");
-        for group in 0..4 {
+        for group in (0..4).map(GroupId) {
             lab.ends(group, 0, Ok(()));
         }
         assert_eq!(lab.reason(), ElasticReason::FewerWanted);
-        assert_eq!(lab.pump(), [(1, PARITY, 10), (0, PARITY, 6)]);
+        assert_eq!(
+            lab.pump(),
+            [(GroupId(1), PARITY, 10), (GroupId(0), PARITY, 6)]
+        );
     }
 
     #[test]
@@ -660,24 +666,25 @@ mod tests {
     #[test]
     fn what_could_not_be_converted_is_tried_again_when_every_column_is_in_place_again() {
         let mut lab = Lab::counted(10, [0; 4]);
-        assert_eq!(lab.pump(), [(0, COPIES, 4)]);
-        lab.ends(0, 0, Ok(()));
-        assert_eq!(lab.pump(), [(1, COPIES, 4)]);
-        lab.ends(1, 0, Ok(()));
+        assert_eq!(lab.pump(), [(GroupId(0), COPIES, 4)]);
+        lab.ends(GroupId(0), 0, Ok(()));
+        assert_eq!(lab.pump(), [(GroupId(1), COPIES, 4)]);
+        lab.ends(GroupId(1), 0, Ok(()));
         lab.moving = true;
         lab.pump();
         lab.moving = false;
-        assert_eq!(lab.pump(), [(0, COPIES, 4)]);
+        assert_eq!(lab.pump(), [(GroupId(0), COPIES, 4)]);
     }
 
     #[test]
     fn after_a_fault_nothing_is_tried_until_something_changes() {
         let mut lab = Lab::counted(10, [0; 4]);
         lab.pump();
-        lab.ends(0, 0, Err(Fault::Medium));
+        lab.ends(GroupId(0), 0, Err(Fault::Medium));
         assert!(lab.pump().is_empty());
-        lab.elastic.may_have_changed(&lab.cx, &[2, 99]);
-        assert_eq!(lab.pump(), [(0, None, 0), (2, None, 0)]);
+        lab.elastic
+            .may_have_changed(&lab.cx, &[GroupId(2), GroupId(99)]);
+        assert_eq!(lab.pump(), [(GroupId(0), None, 0), (GroupId(2), None, 0)]);
     }
 
     #[test]
@@ -685,14 +692,16 @@ mod tests {
         let mut lab = Lab::counted(10, [0; 4]);
         lab.pump();
         for _ in 0..2 {
-            lab.elastic.let_go(&mut lab.cx, 0);
-            lab.elastic.let_go(&mut lab.cx, 3);
+            lab.elastic.let_go(&mut lab.cx, GroupId(0));
+            lab.elastic.let_go(&mut lab.cx, GroupId(3));
         }
-        let lane = lab.cx.geometry.lane_of(0);
-        let stop = Command::StopConverting { group: Some(0) };
+        let lane = lab.cx.geometry.lane_of(GroupId(0));
+        let stop = Command::StopConverting {
+            group: Some(GroupId(0)),
+        };
         assert_eq!(fixture::commands(&mut lab.cx), [(lane, stop)]);
-        lab.ends(0, 0, Err(Fault::Shutdown));
-        assert_eq!(lab.pump(), [(0, None, 0)]);
+        lab.ends(GroupId(0), 0, Err(Fault::Shutdown));
+        assert_eq!(lab.pump(), [(GroupId(0), None, 0)]);
     }
 
     #[test]
@@ -700,7 +709,7 @@ mod tests {
         let mut lab = Lab::counted(100, [10, 0, 0, 0]);
         lab.use_is(64);
         assert_eq!(lab.reason(), ElasticReason::SpaceShort);
-        assert_eq!(lab.pump(), [(0, PARITY, 10)]);
+        assert_eq!(lab.pump(), [(GroupId(0), PARITY, 10)]);
     }
 
     #[test]
@@ -741,7 +750,7 @@ mod tests {
             left: 4,
             short: 4,
         };
-        for group in 0..4 {
+        for group in (0..4).map(GroupId) {
             assert_eq!(lab.pump(), [(group, COPIES, 4)]);
             lab.elastic.converted(&lab.cx, group, short, Ok(()));
         }
@@ -749,7 +758,7 @@ mod tests {
         assert!(lab.pump().is_empty());
         lab.cx.now = Instant::ZERO + SHORT_AGAIN;
         lab.use_is(0);
-        assert_eq!(lab.pump(), [(0, COPIES, 4)]);
+        assert_eq!(lab.pump(), [(GroupId(0), COPIES, 4)]);
     }
 
     #[test]
@@ -767,11 +776,11 @@ mod tests {
     #[test]
     fn a_group_that_was_given_up_during_its_step_counts_no_more() {
         let mut lab = Lab::counted(25, [0; 4]);
-        assert_eq!(lab.pump(), [(0, COPIES, 10)]);
+        assert_eq!(lab.pump(), [(GroupId(0), COPIES, 10)]);
         lab.cx.facts.volumes[0].extents = vec![(1, 3)];
         lab.cx.groups_changed();
         lab.elastic.forget(&[(0, 1)]);
-        lab.ends(0, 10, Ok(()));
+        lab.ends(GroupId(0), 10, Ok(()));
         assert_eq!(lab.elastic.conversion.totals(), (30, 0));
     }
 
@@ -782,14 +791,14 @@ mod tests {
         assert!(progress(&lab).is_none());
         lab.cx.now = Instant(7);
         lab.pump();
-        lab.ends(0, 10, Ok(()));
+        lab.ends(GroupId(0), 10, Ok(()));
         let now = progress(&lab).unwrap();
         assert_eq!((now.began, now.done, now.left), (Instant(7), 10, 2));
         assert!(
             now.is_certain,
             "drives that do not know their use have room"
         );
-        lab.ends(1, 2, Ok(()));
+        lab.ends(GroupId(1), 2, Ok(()));
         lab.pump();
         assert!(progress(&lab).is_none() && lab.elastic.run.is_none());
     }
@@ -805,8 +814,8 @@ mod tests {
         let stop = Command::StopConverting { group: None };
         let stops = fixture::commands(&mut lab.cx);
         assert!(stops.iter().all(|(_, command)| *command == stop) && !stops.is_empty());
-        lab.ends(0, 0, Err(Fault::Shutdown));
-        lab.ends(1, 0, Err(Fault::Shutdown));
+        lab.ends(GroupId(0), 0, Err(Fault::Shutdown));
+        lab.ends(GroupId(1), 0, Err(Fault::Shutdown));
         assert!(lab.pump().is_empty());
         assert_eq!(lab.reason(), ElasticReason::Closing);
     }

@@ -22,7 +22,7 @@ mod sources;
 use std::ops::RangeInclusive;
 
 use block::{Fault, Seat};
-use format::SeatState;
+use format::{GroupId, SeatState};
 use layout::Cell;
 use plan::action::{Command, FILL_STEP_BYTES};
 
@@ -127,7 +127,7 @@ impl Fills {
     }
 
     /// Abandons the fills of a group: it waits again for them when they have ended.
-    pub(super) fn abandon_in(&mut self, cx: &mut Context, group: u64) {
+    pub(super) fn abandon_in(&mut self, cx: &mut Context, group: GroupId) {
         for key in self.let_go(group) {
             abandon(cx, key);
         }
@@ -154,7 +154,7 @@ impl Fills {
 
     /// A group is to be made blank: columns that were left behind in spare space are recorded as if they had been filled
     /// at home. Returns whether there is none.
-    pub(super) fn bring_home(&mut self, cx: &mut Context, group: u64) -> bool {
+    pub(super) fn bring_home(&mut self, cx: &mut Context, group: GroupId) -> bool {
         let columns = cx.placement.columns().map(|column| (group, column));
         let behind = columns.filter(|&key| cx.placement.is_left_behind(key));
         let behind: Vec<Key> = behind.collect();
@@ -251,7 +251,7 @@ impl Fills {
     }
 
     /// A column of the group is filled from now on, or is not any more: others of the group are less urgent, or more.
-    fn classify_again(&mut self, cx: &Context, group: u64) {
+    fn classify_again(&mut self, cx: &Context, group: GroupId) {
         for column in cx.placement.columns() {
             let key = (group, column);
             if !self.is_under_way(key)
@@ -279,7 +279,7 @@ impl Fills {
 
     /// How urgently a column of a group should move that does not move yet. With one that is being filled, a group that has
     /// lost two has redundancy again, and the second is no more urgent than those of groups that have lost one.
-    fn class(&self, cx: &Context, kind: Kind, group: u64) -> Class {
+    fn class(&self, cx: &Context, kind: Kind, group: GroupId) -> Class {
         let is_lost = |&key: &Key| cx.placement.place(key).is_none() && !self.is_under_way(key);
         Class::new(kind, || {
             if self.equal {

@@ -31,6 +31,7 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use block::{Instant, Seat};
+use format::{Column, GroupId};
 use layout::Cell;
 
 use super::kind::Kind;
@@ -223,8 +224,8 @@ impl Fills {
     }
 
     /// Whether a lane fills a cell of the group.
-    pub(crate) fn is_filling(&self, group: u64) -> bool {
-        let columns = (group, 0)..=(group, u16::MAX);
+    pub(crate) fn is_filling(&self, group: GroupId) -> bool {
+        let columns = (group, Column(0))..=(group, Column(u16::MAX));
         let mut filled = self.filled.range(columns.clone());
         self.in_flight.range(columns).next().is_some()
             || filled.any(|(_, filled)| filled.target().is_some())
@@ -251,7 +252,7 @@ impl Fills {
     }
 
     /// The groups with a column that is being filled, and the bytes of it that are at the target.
-    pub(crate) fn stepped_groups(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+    pub(crate) fn stepped_groups(&self) -> impl Iterator<Item = (GroupId, u64)> + '_ {
         let copying = self.in_flight.iter().filter(|(_, fill)| !fill.copied);
         copying.map(|(&(group, _), fill)| (group, fill.stepped_bytes))
     }
@@ -374,8 +375,8 @@ impl Fills {
     }
 
     /// The fills of a group are not waited for. Returns those that the lane is to abandon.
-    pub(super) fn let_go(&mut self, group: u64) -> Vec<Key> {
-        let columns = (group, 0)..=(group, u16::MAX);
+    pub(super) fn let_go(&mut self, group: GroupId) -> Vec<Key> {
+        let columns = (group, Column(0))..=(group, Column(u16::MAX));
         let fills = self.in_flight.range_mut(columns);
         let let_go = fills.filter_map(|(&key, fill)| {
             let before = std::mem::replace(&mut fill.let_go, true);
@@ -543,13 +544,13 @@ impl Fills {
     }
 
     /// The groups of cells that lanes fill.
-    pub(super) fn groups_filled(&self) -> BTreeSet<u64> {
+    pub(super) fn groups_filled(&self) -> BTreeSet<GroupId> {
         self.in_flight.keys().map(|&(group, _)| group).collect()
     }
 
     /// Columns of the group that lanes fill, the most urgent first.
-    pub(super) fn filled_in(&self, group: u64) -> Vec<Key> {
-        let columns = (group, 0)..=(group, u16::MAX);
+    pub(super) fn filled_in(&self, group: GroupId) -> Vec<Key> {
+        let columns = (group, Column(0))..=(group, Column(u16::MAX));
         let fills = self.in_flight.range(columns);
         let mut fills: Vec<_> = fills
             .map(|(&key, fill)| (Reverse(fill.urgency), key))
@@ -648,8 +649,8 @@ impl Fills {
     }
 
     /// Columns of the group that could not be filled may be tried again. Returns these columns.
-    pub(super) fn hope_again(&mut self, group: u64) -> Vec<Key> {
-        let of_group = (group, 0)..=(group, u16::MAX);
+    pub(super) fn hope_again(&mut self, group: GroupId) -> Vec<Key> {
+        let of_group = (group, Column(0))..=(group, Column(u16::MAX));
         for fill in self.in_flight.range_mut(of_group.clone()) {
             fill.1.outdated = true;
         }
@@ -682,7 +683,7 @@ mod tests {
         seat: Seat(3),
         row: 5,
     };
-    const KEY: Key = (7, 1);
+    const KEY: Key = key(7, 1);
     const CELL_BYTES: u64 = 1 << 20;
     const LOST_ONE: Class = Class {
         kind: Kind::FIRST,
@@ -698,11 +699,15 @@ mod tests {
         Class::new(Kind::named(kind), || 0)
     }
 
+    const fn key(group: u64, column: u16) -> Key {
+        (GroupId(group), Column(column))
+    }
+
     fn choice(key: Key) -> FillChoice {
         FillChoice {
             group: key.0,
             column: key.1,
-            seats: vec![Seat(key.1), Seat(9)],
+            seats: vec![Seat(key.1.0), Seat(9)],
         }
     }
 
@@ -811,37 +816,37 @@ mod tests {
     fn what_has_lost_most_is_first() {
         let mut fills = Fills::default();
         for (class, key) in [
-            (class("replace"), (0, 0)),
-            (class("copy_back"), (1, 0)),
-            (LOST_ONE, (2, 0)),
-            (LOST_TWO, (3, 0)),
+            (class("replace"), key(0, 0)),
+            (class("copy_back"), key(1, 0)),
+            (LOST_ONE, key(2, 0)),
+            (LOST_TWO, key(3, 0)),
         ] {
             assert!(fills.wait(class, key));
             assert!(!fills.wait(class, key), "it waits already");
         }
-        let order: Vec<u64> = std::iter::from_fn(|| next(&mut fills, choice))
+        let order: Vec<GroupId> = std::iter::from_fn(|| next(&mut fills, choice))
             .map(|key| key.0)
             .collect();
-        assert_eq!(order, [3, 2, 1, 0]);
+        assert_eq!(order, [GroupId(3), GroupId(2), GroupId(1), GroupId(0)]);
         assert!(fills.is_idle());
     }
 
     #[test]
     fn a_class_whose_drives_are_full_lets_the_next_one_pass() {
         let mut fills = Fills::default();
-        for group in 0..FILLS_PER_DRIVE {
-            fills.begin((LOST_TWO, (group, 4)), TARGET, vec![Seat(4)], 0);
+        for group in (0..FILLS_PER_DRIVE).map(GroupId) {
+            fills.begin((LOST_TWO, (group, Column(4))), TARGET, vec![Seat(4)], 0);
         }
         let elsewhere = |key: Key| FillChoice {
-            seats: vec![Seat(key.1)],
+            seats: vec![Seat(key.1.0)],
             ..choice(key)
         };
-        fills.wait(LOST_TWO, (100, 4));
-        fills.wait(class("copy_back"), (101, 5));
-        assert_eq!(next(&mut fills, elsewhere), Some((101, 5)));
+        fills.wait(LOST_TWO, key(100, 4));
+        fills.wait(class("copy_back"), key(101, 5));
+        assert_eq!(next(&mut fills, elsewhere), Some((GroupId(101), Column(5))));
         assert_eq!(next(&mut fills, elsewhere), None);
-        fills.copied((0, 4));
-        assert_eq!(next(&mut fills, elsewhere), Some((100, 4)));
+        fills.copied(key(0, 4));
+        assert_eq!(next(&mut fills, elsewhere), Some((GroupId(100), Column(4))));
     }
 
     fn at(seat: u16) -> Cell {
@@ -854,31 +859,31 @@ mod tests {
     #[test]
     fn a_fill_yields_while_a_more_urgent_one_uses_one_of_its_drives() {
         let mut fills = filling();
-        fills.begin((class("copy_back"), (8, 0)), at(5), vec![Seat(6)], 0);
-        fills.begin((LOST_ONE, (9, 0)), at(6), vec![Seat(7)], 0);
-        assert_eq!(fills.yield_drives(), [((8, 0), true)]);
+        fills.begin((class("copy_back"), key(8, 0)), at(5), vec![Seat(6)], 0);
+        fills.begin((LOST_ONE, key(9, 0)), at(6), vec![Seat(7)], 0);
+        assert_eq!(fills.yield_drives(), [((GroupId(8), Column(0)), true)]);
         assert_eq!(fills.yield_drives(), [], "once");
-        fills.begin((LOST_TWO, (10, 0)), at(1), vec![Seat(7)], 0);
-        assert_eq!(fills.yield_drives(), [(KEY, true), ((9, 0), true)]);
-        fills.copied((10, 0));
-        assert_eq!(fills.yield_drives(), [(KEY, false), ((9, 0), false)]);
-        fills.end((9, 0));
-        assert_eq!(fills.yield_drives(), [((8, 0), false)]);
+        fills.begin((LOST_TWO, key(10, 0)), at(1), vec![Seat(7)], 0);
+        assert_eq!(fills.yield_drives(), [(KEY, true), (key(9, 0), true)]);
+        fills.copied(key(10, 0));
+        assert_eq!(fills.yield_drives(), [(KEY, false), (key(9, 0), false)]);
+        fills.end(key(9, 0));
+        assert_eq!(fills.yield_drives(), [((GroupId(8), Column(0)), false)]);
     }
 
     #[test]
     fn fills_that_yield_do_not_count_for_more_urgent_ones() {
         let mut fills = Fills::default();
-        for group in 0..FILLS_PER_DRIVE {
-            fills.begin((LOST_ONE, (group, 0)), at(4), vec![Seat(5)], 0);
+        for group in (0..FILLS_PER_DRIVE).map(GroupId) {
+            fills.begin((LOST_ONE, (group, Column(0))), at(4), vec![Seat(5)], 0);
         }
         let same_drives = |key: Key| FillChoice {
             seats: vec![Seat(4), Seat(5)],
             ..choice(key)
         };
-        fills.wait(LOST_ONE, (100, 0));
+        fills.wait(LOST_ONE, key(100, 0));
         assert_eq!(fills.next(at_most(u64::MAX / 2), same_drives), None);
-        fills.wait(LOST_TWO, (101, 0));
+        fills.wait(LOST_TWO, key(101, 0));
         assert_eq!(
             fills.next(at_most(0), same_drives),
             None,
@@ -886,7 +891,7 @@ mod tests {
         );
         assert_eq!(
             fills.next(at_most(1), same_drives),
-            Some((LOST_TWO, (101, 0))),
+            Some((LOST_TWO, (GroupId(101), Column(0)))),
             "as if no other copied"
         );
     }
@@ -898,13 +903,13 @@ mod tests {
             ..at_most(u64::MAX / 2)
         };
         let mut fills = Fills::default();
-        for group in 0..100 {
-            fills.wait(class("copy_back"), (group, 0));
+        for group in (0..100).map(GroupId) {
+            fills.wait(class("copy_back"), (group, Column(0)));
         }
         // No two have a drive in common.
         let apart = |key: Key| FillChoice {
             seats: { 0..drives }
-                .map(|drive| Seat(u16::try_from(key.0).unwrap() * 100 + drive))
+                .map(|drive| Seat(u16::try_from(key.0.0).unwrap() * 100 + drive))
                 .collect(),
             ..choice(key)
         };
@@ -931,26 +936,34 @@ mod tests {
             ..at_most(u64::MAX / 2)
         };
         let mut fills = Fills::default();
-        for group in 0..4 {
-            fills.begin((LOST_ONE, (group, 0)), at(1), vec![Seat(0), Seat(2)], 0);
-            fills.copied((group, 0));
+        for group in (0..4).map(GroupId) {
+            fills.begin(
+                (LOST_ONE, (group, Column(0))),
+                at(1),
+                vec![Seat(0), Seat(2)],
+                0,
+            );
+            fills.copied((group, Column(0)));
         }
-        fills.wait(LOST_ONE, (100, 0));
+        fills.wait(LOST_ONE, key(100, 0));
         let other = |key: Key| FillChoice {
             seats: vec![Seat(7), Seat(8), Seat(9)],
             ..choice(key)
         };
         assert_eq!(fills.next(limits, other), None);
-        fills.end((0, 0));
-        assert_eq!(fills.next(limits, other), Some((LOST_ONE, (100, 0))));
+        fills.end(key(0, 0));
+        assert_eq!(
+            fills.next(limits, other),
+            Some((LOST_ONE, (GroupId(100), Column(0))))
+        );
     }
 
     #[test]
     fn a_fill_counts_as_urgent_as_its_group_is_now() {
         let mut fills = filling();
-        fills.begin((LOST_TWO, (8, 0)), at(1), vec![Seat(5)], 0);
+        fills.begin((LOST_TWO, key(8, 0)), at(1), vec![Seat(5)], 0);
         fills.set_urgency(KEY, 3);
-        assert_eq!(fills.yield_drives(), [((8, 0), true)]);
+        assert_eq!(fills.yield_drives(), [((GroupId(8), Column(0)), true)]);
         assert_eq!((fills.busy(Seat(1), 3), fills.busy(Seat(1), 0)), (1, 2));
         fills.end(KEY);
         assert_eq!(fills.busy(Seat(1), 0), 1);
@@ -960,11 +973,11 @@ mod tests {
     #[test]
     fn what_begins_is_looked_for_again_when_something_has_changed() {
         let mut fills = filling();
-        fills.wait(LOST_ONE, (8, 0));
+        fills.wait(LOST_ONE, key(8, 0));
         type Change = fn(&mut Fills);
         let changes: [Change; 8] = [
-            |fills| _ = fills.wait(LOST_ONE, (8, 1)),
-            |fills| fills.wait_as(LOST_TWO, (8, 1)),
+            |fills| _ = fills.wait(LOST_ONE, key(8, 1)),
+            |fills| fills.wait_as(LOST_TWO, key(8, 1)),
             |fills| fills.set_urgency(KEY, 2),
             |fills| fills.copied(KEY),
             |fills| _ = fills.end(KEY),
@@ -986,7 +999,7 @@ mod tests {
         let mut fills = Fills::default();
         fills.wait(LOST_TWO, KEY);
         fills.wait_as(LOST_ONE, KEY);
-        fills.wait_as(LOST_ONE, (9, 9));
+        fills.wait_as(LOST_ONE, key(9, 9));
         let waiting: Vec<_> = fills.waiting.keys().collect();
         assert_eq!((waiting, fills.waiting_len()), (vec![&LOST_ONE], 1));
     }
@@ -994,7 +1007,7 @@ mod tests {
     #[test]
     fn what_a_fill_found_lost_is_outdated_once_something_is_back() {
         let mut fills = filling();
-        fills.hope_again(KEY.0 + 1);
+        fills.hope_again(KEY.0.next());
         assert!(!fills.in_flight[&KEY].outdated);
         fills.hope_again(KEY.0);
         assert!(fills.end(KEY).expect("under way").outdated);
@@ -1033,7 +1046,7 @@ mod tests {
         fills.stepped((Instant(0), 0), KEY, CELL_BYTES - 1, CELL_BYTES);
         assert_eq!(fills.stepped_bytes(CELL_BYTES), CELL_BYTES - 1);
         fills.stepped((Instant(0), 0), KEY, 2, CELL_BYTES);
-        fills.stepped((Instant(0), 0), (8, 0), 2, CELL_BYTES);
+        fills.stepped((Instant(0), 0), key(8, 0), 2, CELL_BYTES);
         assert_eq!(fills.stepped_bytes(CELL_BYTES), CELL_BYTES);
         fills.end(KEY);
         fills.record(KEY, TARGET, true);
@@ -1067,7 +1080,7 @@ mod tests {
     fn a_drive_that_goes_out_makes_its_fills_vain() {
         let mut fills = filling();
         fills.begin(
-            (LOST_ONE, (8, 0)),
+            (LOST_ONE, key(8, 0)),
             Cell {
                 seat: Seat(4),
                 row: 0,
@@ -1077,20 +1090,23 @@ mod tests {
         );
         fills.superseded(TARGET.seat);
         assert!(fills.end(KEY).expect("under way").superseded);
-        assert!(!fills.end((8, 0)).expect("under way").superseded);
+        assert!(!fills.end(key(8, 0)).expect("under way").superseded);
     }
 
     #[test]
     fn what_could_not_be_filled_is_hoped_for_by_group_and_after_a_change_of_membership() {
         let mut fills = Fills::default();
-        for key in [(1, 0), (1, 2), (2, 0)] {
+        for key in [key(1, 0), key(1, 2), key(2, 0)] {
             fills.lost(key);
         }
         assert_eq!(fills.progress.cells_lost, 3);
-        assert_eq!(fills.hope_again(1), [(1, 0), (1, 2)]);
-        assert!(!fills.is_unrecoverable((1, 0)) && fills.is_unrecoverable((2, 0)));
+        assert_eq!(
+            fills.hope_again(GroupId(1)),
+            [(GroupId(1), Column(0)), (GroupId(1), Column(2))]
+        );
+        assert!(!fills.is_unrecoverable(key(1, 0)) && fills.is_unrecoverable(key(2, 0)));
         fills.rescan();
-        assert!(!fills.is_unrecoverable((2, 0)));
+        assert!(!fills.is_unrecoverable(key(2, 0)));
     }
 
     #[test]
@@ -1120,7 +1136,7 @@ mod tests {
     #[test]
     fn when_it_stops_nothing_waits_and_what_is_under_way_is_named() {
         let mut fills = filling();
-        fills.wait(class("replace"), (1, 1));
+        fills.wait(class("replace"), key(1, 1));
         assert_eq!(fills.stop(), [KEY]);
         assert!(fills.stopped && fills.none_waits() && !fills.none_is_filled());
     }

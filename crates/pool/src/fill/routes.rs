@@ -1,6 +1,7 @@
 //! What the pool passes on to the machine of moves, and from it.
 
 use block::{Fault, Instant};
+use format::GroupId;
 use layout::Cell;
 use plan::action::Command;
 
@@ -129,7 +130,7 @@ impl Pool {
     }
 
     /// A group has been made blank: no column of it was left behind.
-    pub(crate) fn check_blank(&self, group: u64) {
+    pub(crate) fn check_blank(&self, group: GroupId) {
         for column in self.cx.placement.columns() {
             debug_assert!(
                 !self.cx.placement.is_left_behind((group, column)),

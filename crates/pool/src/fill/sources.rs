@@ -1,6 +1,7 @@
 //! Which drives are read to fill a column.
 
 use block::Seat;
+use format::Column;
 
 use super::Fills;
 use crate::context::Context;
@@ -8,11 +9,11 @@ use crate::placement::Key;
 
 impl Fills {
     /// The drives that a fill should read, and the columns that it should avoid.
-    pub(super) fn sources(&self, cx: &Context, key: Key) -> (Vec<Seat>, Vec<u16>) {
+    pub(super) fn sources(&self, cx: &Context, key: Key) -> (Vec<Seat>, Vec<Column>) {
         if let Some(cell) = cx.placement.place(key) {
             return (vec![cell.seat], Vec::new());
         }
-        let mut readable: Vec<(u64, u64, u16, Seat)> = { cx.placement.columns() }
+        let mut readable: Vec<(u64, u64, Column, Seat)> = { cx.placement.columns() }
             .filter_map(|other| {
                 let seat = cx.placement.place((key.0, other))?.seat;
                 Some((self.busy(seat, 0), self.moved(seat), other, seat))

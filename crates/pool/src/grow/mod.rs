@@ -37,6 +37,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use block::{Instant, Seat};
+use format::GroupId;
 use format::seeded::{self, SeededFault};
 use layout::pool::{Move, Pool as Table};
 use plan::Geometry;
@@ -47,7 +48,7 @@ use super::context::Context;
 use super::create::{TABLE_ROOM, to_hex};
 use super::fill::kind;
 use super::open::geometry_of;
-use super::placement::Key;
+use super::placement::{Key, key_of};
 use super::{
     NewDrive, OnDurable, Pool, PoolAction, PoolError, PoolFacts, Report, SeatState, Ticket,
 };
@@ -250,7 +251,7 @@ impl Growth {
                 return Err(GrowError::Replacing { seat });
             }
         }
-        let away: BTreeSet<u64> = kind::away(&cx.placement).map(|(_, key)| key.0).collect();
+        let away: BTreeSet<GroupId> = kind::away(&cx.placement).map(|(_, key)| key.0).collect();
         if !away.is_empty() {
             let groups = away.len() as u64;
             return Err(GrowError::Incomplete { groups });
@@ -283,7 +284,7 @@ impl Growth {
             }
             State::Waiting(joining) if others.are_still(cx) => {
                 let moves = joining.moves.iter();
-                let keys = moves.map(|piece| (piece.group, piece.column));
+                let keys = moves.map(key_of);
                 let keys = keys.filter(|&key| !cx.placement.has_record(key));
                 let keys = keys.skip(usize::from(seeded::is(SeededFault::HomeWithoutEntry)));
                 let keys: Vec<Key> = keys.collect();
@@ -324,7 +325,7 @@ impl Growth {
         let count = u16::try_from(joining.drives.len()).expect("seats are 16 bits");
         let table = cx.geometry.layout().table().expect("it grows");
         let seats: Vec<Seat> = table.seats_for(count).collect();
-        let recorded = |piece: &Move| cx.placement.has_record((piece.group, piece.column));
+        let recorded = |piece: &Move| cx.placement.has_record(key_of(piece));
         let wrong = seeded::is(SeededFault::HomeWithoutEntry)
             || seeded::is(SeededFault::LabelsBeforeEntries);
         assert!(
@@ -462,7 +463,7 @@ impl Context {
         }
         let drives = u16::try_from(drives).expect("there are as many seats");
         let content = self.placement.groups();
-        let (table, moves) = table.grown(drives, &|group| content.has(group));
+        let (table, moves) = table.grown(drives, &|group| content.has(GroupId(group)));
         let mut full = table.clone();
         full.fill_up();
         self.check_table(&full)?;
@@ -479,7 +480,9 @@ impl Context {
     /// How many of these columns have content.
     fn with_content(&self, moves: &[Move]) -> u64 {
         let content = self.placement.groups();
-        let moves = moves.iter().filter(|piece| content.has(piece.group));
+        let moves = moves
+            .iter()
+            .filter(|piece| content.has(GroupId(piece.group)));
         moves.count() as u64
     }
 
@@ -658,6 +661,8 @@ impl Pool {
 
 #[cfg(test)]
 mod tests {
+    use format::Column;
+
     use super::*;
     use crate::fixture::{Walk, commands, context, drive, filled, is_out, spec};
     use crate::{OutReason, PoolSpec};
@@ -690,7 +695,7 @@ mod tests {
     /// A pool in which drives are to join, and a column is being recorded.
     fn waiting() -> Pool {
         let mut pool = six();
-        pool.record_all_at_home(vec![(0, 0)]);
+        pool.record_all_at_home(vec![(GroupId(0), Column(0))]);
         expand(&mut pool);
         pool
     }
@@ -745,7 +750,7 @@ mod tests {
                 for before in ["waiting", "recording"] {
                     let mut pool = six();
                     if busy {
-                        pool.record_all_at_home(vec![(0, 0)]);
+                        pool.record_all_at_home(vec![(GroupId(0), Column(0))]);
                     }
                     walk.input(&mut pool, "expand", expand);
                     if busy || before == "recording" {
@@ -767,8 +772,10 @@ mod tests {
             _ => panic!("{}", state(pool)),
         };
         let bare = |pool: &Pool, piece: &Move| {
-            let key = (piece.group, piece.column);
-            !pool.cx.placement.is_taken(pool.cx.placement.home(key))
+            !pool
+                .cx
+                .placement
+                .is_taken(pool.cx.placement.home(key_of(piece)))
         };
         let moves = moved(&pool);
         let others: Vec<&Move> = { moves.iter() }
@@ -791,7 +798,7 @@ mod tests {
         until(&mut pool, "switching");
         assert_ne!(pool.cx.facts.layout_table, before);
         let mut moves = joining.moves.iter();
-        assert!(moves.all(|piece| pool.cx.placement.has_record((piece.group, piece.column))));
+        assert!(moves.all(|piece| pool.cx.placement.has_record(key_of(piece))));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use block::Seat;
-use format::PoolFacts;
+use format::{Column, GroupId, PoolFacts};
 use layout::Cell;
 use plan::Geometry;
 
@@ -96,7 +96,7 @@ impl Placement {
     /// # Panics
     /// When an invariant does not hold.
     pub(crate) fn check(&mut self, is_promoted: impl Fn(Seat) -> bool, moves: Moves) {
-        let mut before: Option<u64> = None;
+        let mut before: Option<GroupId> = None;
         for (&key, record) in &self.places {
             let (cell, (group, column)) = (record.cell, key);
             assert_eq!(record.key, key, "{record:?}");
@@ -120,7 +120,7 @@ impl Placement {
             }
         }
         for (&cell, &key) in &self.taken {
-            let of_group = key.0 < self.geometry.groups();
+            let of_group = key.0 < GroupId(self.geometry.groups());
             let exists = cell.seat.index() < self.standings.len();
             assert!(of_group && exists, "{cell:?} exists");
             // The cells of a successor are taken until it has its seat.
@@ -146,8 +146,8 @@ impl Placement {
 
     /// Columns that share a drive although the layout has them on two are lost together: the group survives fewer failures
     /// than the pool reports.
-    fn check_drives(&self, group: u64) {
-        let mut seats: BTreeMap<Seat, u16> = BTreeMap::new();
+    fn check_drives(&self, group: GroupId) {
+        let mut seats: BTreeMap<Seat, Column> = BTreeMap::new();
         for column in self.columns() {
             let Some(cell) = self.place((group, column)) else {
                 continue;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use format::{PoolFacts, runs};
+use format::{GroupId, PoolFacts, runs};
 
 use super::walk::touch;
 
@@ -20,13 +20,13 @@ impl Groups {
         Self(runs)
     }
 
-    fn run_of(&self, group: u64) -> Option<&(Range<u64>, usize)> {
-        let index = self.0.partition_point(|(run, _)| run.end <= group);
-        self.0.get(index).filter(|(run, _)| run.start <= group)
+    fn run_of(&self, group: GroupId) -> Option<&(Range<u64>, usize)> {
+        let index = self.0.partition_point(|(run, _)| run.end <= group.0);
+        self.0.get(index).filter(|(run, _)| run.start <= group.0)
     }
 
     /// Whether a group has content.
-    pub(crate) fn has(&self, group: u64) -> bool {
+    pub(crate) fn has(&self, group: GroupId) -> bool {
         self.run_of(group).is_some()
     }
 
@@ -36,15 +36,15 @@ impl Groups {
     }
 
     /// The first of these groups in the volumes' order.
-    pub(crate) fn first(&self, groups: impl Iterator<Item = u64>) -> Option<u64> {
+    pub(crate) fn first(&self, groups: impl Iterator<Item = GroupId>) -> Option<GroupId> {
         groups.min_by_key(|&group| (self.run_of(group).map(|run| run.1), group))
     }
 
     /// All of them, in the volumes' order: for work on the whole pool.
-    pub(crate) fn all(&self) -> impl Iterator<Item = u64> + use<> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = GroupId> + use<> {
         let mut runs = self.0.clone();
         runs.sort_by_key(|&(_, number)| number);
-        let groups = runs.into_iter().flat_map(|(run, _)| run);
+        let groups = runs.into_iter().flat_map(|(run, _)| run).map(GroupId);
         groups.inspect(|&group| touch(group))
     }
 }

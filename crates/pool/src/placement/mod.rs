@@ -49,9 +49,9 @@ use std::sync::Arc;
 
 use block::Seat;
 use format::seeded::{self, SeededFault};
-use format::{CellEntry, CellPage, PoolFacts, SeatState};
+use format::{CellEntry, CellPage, Column, GroupId, PoolFacts, SeatState, Sequence};
 use layout::Cell;
-use layout::pool::Elsewhere;
+use layout::pool::{Elsewhere, Move};
 use plan::Geometry;
 use uuid::Uuid;
 
@@ -66,7 +66,12 @@ use self::twins::Twin;
 use crate::OutReason;
 
 /// A column of a group.
-pub(crate) type Key = (u64, u16);
+pub(crate) type Key = (GroupId, Column);
+
+/// The column that a table's piece is.
+pub(crate) const fn key_of(piece: &Move) -> Key {
+    (GroupId(piece.group), Column(piece.column))
+}
 
 /// A column and the cell that has it, as in a cell table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,7 +111,7 @@ struct Standing {
     state: SeatState,
     drive: Uuid,
     /// For a returned drive, by lane: its home cells have everything that was logged before this batch.
-    holds: Option<Vec<u64>>,
+    holds: Option<Vec<Sequence>>,
 }
 
 /// Where columns are, and which cells are taken.
@@ -191,8 +196,8 @@ impl Placement {
                     cell,
                     generation: entry.generation,
                 };
-                let known =
-                    entry.group < self.geometry.groups() && self.columns().contains(&entry.column);
+                let known = entry.group.0 < self.geometry.groups()
+                    && entry.column.0 < self.geometry.layout().columns();
                 let after = entry.generation.saturating_add(1);
                 self.next_generation = self.next_generation.max(after);
                 match self.places.get(&record.key) {
@@ -255,8 +260,8 @@ impl Placement {
 /// Where a column is, and where it should be.
 impl Placement {
     /// The columns of a group.
-    pub(crate) fn columns(&self) -> std::ops::Range<u16> {
-        0..self.geometry.layout().columns()
+    pub(crate) fn columns(&self) -> impl DoubleEndedIterator<Item = Column> + Clone + use<> {
+        self.geometry.columns()
     }
 
     /// Groups of volumes that have content.
@@ -270,7 +275,7 @@ impl Placement {
 
     /// The cell that the layout names for a column.
     pub(crate) fn home(&self, (group, column): Key) -> Cell {
-        self.geometry.layout().cell(group, column)
+        self.geometry.home(group, column)
     }
 
     /// Where a column can be read now, if anywhere.
@@ -309,22 +314,24 @@ impl Placement {
     }
 
     /// Columns of a group that no drive has.
-    pub(crate) fn absent_in(&self, group: u64) -> usize {
+    pub(crate) fn absent_in(&self, group: GroupId) -> usize {
         self.absent_without(group, &[])
     }
 
     /// Columns of a group that no drive has but those in `without`.
-    pub(crate) fn absent_without(&self, group: u64, without: &[Seat]) -> usize {
+    pub(crate) fn absent_without(&self, group: GroupId, without: &[Seat]) -> usize {
         walk::touch(group);
         let at = |column| self.place((group, column));
-        let is_absent = |&column: &u16| at(column).is_none_or(|cell| without.contains(&cell.seat));
+        let is_absent =
+            |&column: &Column| at(column).is_none_or(|cell| without.contains(&cell.seat));
         self.columns().filter(is_absent).count()
     }
 
     /// Columns of a group that can be read without the drives in `without`.
-    pub(crate) fn readable(&self, group: u64, without: &[Seat]) -> BTreeSet<u16> {
+    pub(crate) fn readable(&self, group: GroupId, without: &[Seat]) -> BTreeSet<Column> {
         let at = |column| self.place((group, column));
-        let readable = |&column: &u16| at(column).is_some_and(|cell| !without.contains(&cell.seat));
+        let readable =
+            |&column: &Column| at(column).is_some_and(|cell| !without.contains(&cell.seat));
         self.columns().filter(readable).collect()
     }
 
@@ -353,13 +360,9 @@ impl Placement {
     /// Where the columns with content of a drive could go, if there is room.
     pub(crate) fn moves_away_from(&self, seat: Seat) -> Option<Vec<(Key, Cell)>> {
         let table = self.geometry.layout().table()?;
-        let content = |group| self.groups.has(group);
+        let content = |group| self.groups.has(GroupId(group));
         let moves = table.vacating(seat, self, &content)?.into_iter();
-        Some(
-            moves
-                .map(|piece| ((piece.group, piece.column), piece.to))
-                .collect(),
-        )
+        Some(moves.map(|piece| (key_of(&piece), piece.to)).collect())
     }
 
     /// Membership has changed: where columns go that leave is planned again.
@@ -425,7 +428,9 @@ impl Placement {
             !self.takes_columns(seat) || self.is_joining(seat) || neighbours.contains(&seat)
         };
         let used = |cell| self.taken.contains_key(&cell);
-        self.geometry.layout().spare_for(group, column, &out, &used)
+        self.geometry
+            .layout()
+            .spare_for(group.0, column.0, &out, &used)
     }
 
     /// Whether an administrator has taken the seat's drive offline for maintenance: it is expected back, with its columns.
@@ -444,7 +449,7 @@ impl Placement {
 /// What a table needs to know when a drive leaves.
 impl Elsewhere for Placement {
     fn elsewhere(&self, group: u64, column: u16) -> Option<Cell> {
-        self.recorded((group, column))
+        self.recorded((GroupId(group), Column(column)))
     }
 
     fn is_used(&self, cell: Cell) -> bool {
@@ -455,7 +460,7 @@ impl Elsewhere for Placement {
         if seeded::is(SeededFault::ColumnsShareDrive) {
             return false;
         }
-        let columns = self.columns().map(|column| (group, column));
+        let columns = self.columns().map(|column| (GroupId(group), column));
         let mut cells =
             columns.flat_map(|key| [self.recorded(key), self.claims.get(&key).copied()]);
         cells.any(|cell| cell.is_some_and(|cell| cell.seat == seat))
@@ -545,16 +550,15 @@ impl Placement {
     /// Every column whose home is on the drive is there: these need no record. The seat is complete from now on.
     pub(crate) fn complete(&mut self, seat: Seat) {
         let geometry = Arc::clone(&self.geometry);
-        let layout = geometry.layout();
         self.forget_cells(seat, |cell, (group, column)| {
-            layout.cell(group, column) == cell
+            geometry.home(group, column) == cell
         });
     }
 
     /// Groups from `count` on are given up: their columns are nowhere, and their entries are removed.
     #[must_use]
     pub(crate) fn forget_groups(&mut self, count: u64) -> Vec<PageWrite> {
-        let of_groups = self.places.range((count, 0)..);
+        let of_groups = self.places.range((GroupId(count), Column(0))..);
         let records: Vec<Record> = of_groups.map(|(_, &record)| record).collect();
         let mut writes = Vec::new();
         for record in records {
@@ -572,7 +576,7 @@ impl Placement {
         }
         let geometry = Arc::clone(&self.geometry);
         let at_home = { self.recorded_on(seat) }
-            .filter(|&(cell, (group, column))| geometry.layout().cell(group, column) == cell);
+            .filter(|&(cell, (group, column))| geometry.home(group, column) == cell);
         let at_home: Vec<(Cell, Key)> = at_home.collect();
         for (cell, key) in at_home {
             self.taken.remove(&cell);

@@ -1,7 +1,7 @@
 //! What returned drives hold: `docs/design/catch-up.md`.
 
 use block::Seat;
-use format::SeatState;
+use format::{Generation, SeatState, Sequence};
 use layout::Cell;
 
 use super::{Key, Placement};
@@ -10,7 +10,7 @@ use super::{Key, Placement};
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Return {
     /// The generation since which it had been out, if it is known.
-    since: Option<u64>,
+    since: Option<Generation>,
     /// Cells that are complete.
     pub(crate) cells: u64,
     pub(crate) copied_bytes: u64,
@@ -18,7 +18,7 @@ pub(crate) struct Return {
 
 impl Placement {
     /// A drive takes the seat. `since`: it returns, and had been out since this generation.
-    pub(crate) fn returns(&mut self, seat: Seat, since: Option<u64>) {
+    pub(crate) fn returns(&mut self, seat: Seat, since: Option<Generation>) {
         self.returns.remove(&seat);
         if since.is_some() {
             let back = Return {
@@ -42,7 +42,7 @@ impl Placement {
     }
 
     /// The batch before which a cell has everything of the column, if known: the column's home on a returned drive.
-    pub(crate) fn held_before(&self, key: Key, cell: Cell) -> Option<u64> {
+    pub(crate) fn held_before(&self, key: Key, cell: Cell) -> Option<Sequence> {
         let holds = self.standings[cell.seat.index()].holds.as_ref();
         let lane = usize::from(self.geometry.lane_of(key.0));
         holds
@@ -51,11 +51,11 @@ impl Placement {
     }
 
     /// The generation since which the content of a seat is missing; if that is not known, late rather than early.
-    pub(crate) fn out_since(&self, seat: Seat) -> u64 {
+    pub(crate) fn out_since(&self, seat: Seat) -> Generation {
         let returned = || self.returns.get(&seat).and_then(|back| back.since);
         match self.state(seat) {
             SeatState::Out { since, .. } => since,
-            _ => returned().unwrap_or(u64::MAX),
+            _ => returned().unwrap_or(Generation(u64::MAX)),
         }
     }
 }

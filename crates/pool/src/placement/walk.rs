@@ -2,24 +2,15 @@
 //! of groups, and a drive is in a fortieth of them.
 
 use block::Seat;
-use format::SeatState;
-use layout::{Cell, Role};
+use format::{Column, GroupId, SeatState};
+use layout::Cell;
 
 use super::{Key, Placement};
 
 impl Placement {
     /// The column whose home is a cell.
     fn column_at(&self, cell: Cell) -> Option<Key> {
-        let layout = self.geometry.layout();
-        if cell.seat.0 >= layout.drives() {
-            return None;
-        }
-        match layout.role(cell) {
-            Role::Column { group, column } if group < self.geometry.groups() => {
-                Some((group, column))
-            }
-            Role::Column { .. } | Role::Spare { .. } | Role::Unused => None,
-        }
+        self.geometry.column_at(cell)
     }
 
     /// Columns whose home is on a drive, with content or without, by row.
@@ -62,9 +53,10 @@ impl Placement {
     }
 
     /// Groups with content that lack a column, each once.
-    pub(crate) fn lacking(&self) -> impl Iterator<Item = u64> + '_ {
-        let first =
-            |&(group, column): &Key| (0..column).all(|other| self.place((group, other)).is_some());
+    pub(crate) fn lacking(&self) -> impl Iterator<Item = GroupId> + '_ {
+        let first = |&(group, column): &Key| {
+            Column::each(Column(0)..column).all(|other| self.place((group, other)).is_some())
+        };
         self.absent().filter(first).map(|(group, _)| group)
     }
 
@@ -102,20 +94,20 @@ impl Placement {
 }
 
 #[cfg(not(test))]
-pub(super) const fn touch(_group: u64) {}
+pub(super) const fn touch(_group: GroupId) {}
 
 #[cfg(test)]
-pub(super) fn touch(group: u64) {
+pub(super) fn touch(group: GroupId) {
     TOUCHED.with_borrow_mut(|touched| touched.push(group));
 }
 
 #[cfg(test)]
 thread_local! {
-    static TOUCHED: std::cell::RefCell<Vec<u64>> = const { std::cell::RefCell::new(Vec::new()) };
+    static TOUCHED: std::cell::RefCell<Vec<GroupId>> = const { std::cell::RefCell::new(Vec::new()) };
 }
 
 /// Groups that have been looked at since the last call, on this thread.
 #[cfg(test)]
-pub(super) fn touched() -> std::collections::BTreeSet<u64> {
+pub(super) fn touched() -> std::collections::BTreeSet<GroupId> {
     TOUCHED.take().into_iter().collect()
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use block::{Instant, Seat};
-use format::{LABEL_OFFSETS, Label, newest_label};
+use format::{Generation, LABEL_OFFSETS, Label, newest_label};
 use pool::{
     FoundDrive, Half, OpenError, OutReason, Pool, PoolAction, PoolFacts, SeatState, Ticket, create,
     open,
@@ -17,7 +17,7 @@ fn facts(drives: u128) -> PoolFacts {
 }
 
 /// These facts with seats out since generation `since`, in which an opening missed their drives.
-fn without(facts: &PoolFacts, seats: &[usize], since: u64) -> PoolFacts {
+fn without(facts: &PoolFacts, seats: &[usize], since: Generation) -> PoolFacts {
     let mut facts = facts.clone();
     for &seat in seats {
         let reason = OutReason::Missing;
@@ -26,7 +26,7 @@ fn without(facts: &PoolFacts, seats: &[usize], since: u64) -> PoolFacts {
     facts
 }
 
-fn found(facts: &PoolFacts, seat: u16, generation: u64) -> FoundDrive {
+fn found(facts: &PoolFacts, seat: u16, generation: Generation) -> FoundDrive {
     let of = &facts.seats[usize::from(seat)];
     FoundDrive {
         path: of.path.clone(),
@@ -56,7 +56,7 @@ fn a_drive_that_cannot_be_what_its_label_says_is_out_with_the_reason() {
         (needed, false),
         (DRIVE_BYTES, false),
     ] {
-        let mut drives = [0, 1, 2].map(|seat| found(&before, seat, 4));
+        let mut drives = [0, 1, 2].map(|seat| found(&before, seat, Generation(4)));
         drives[1].size_bytes = bytes;
         let opening = open(&drives, false).unwrap();
         let seat = &opening.facts().seats[1];
@@ -73,13 +73,16 @@ fn a_drive_that_cannot_be_what_its_label_says_is_out_with_the_reason() {
 
 #[test]
 fn a_drive_whose_cell_table_cannot_be_read_is_out_and_the_others_open() {
-    let mut drives = [0, 1, 2].map(|seat| found(&facts(3), seat, 4));
+    let mut drives = [0, 1, 2].map(|seat| found(&facts(3), seat, Generation(4)));
     drives[2].fault = Some(block::Fault::Medium);
     let opening = open(&drives, false).unwrap();
     let reason = OutReason::IoErrors;
     assert_eq!(
         opening.facts().seats[2].state,
-        SeatState::Out { since: 5, reason }
+        SeatState::Out {
+            since: Generation(5),
+            reason
+        }
     );
 }
 
@@ -108,11 +111,11 @@ fn a_drive_with_a_generation_that_nobody_else_had_is_no_half_of_its_own() {
     let before = facts(3);
     let mut half_written = before.clone();
     half_written.clean = true;
-    let after = without(&before, &[2], 3);
+    let after = without(&before, &[2], Generation(3));
     let drives = [
-        found(&after, 0, 3),
-        found(&after, 1, 3),
-        found(&half_written, 2, 3),
+        found(&after, 0, Generation(3)),
+        found(&after, 1, Generation(3)),
+        found(&half_written, 2, Generation(3)),
     ];
     in_every_order_two_is_dropped(&drives, &after);
 }
@@ -123,11 +126,11 @@ fn a_drive_that_lags_takes_part_beside_one_that_was_overtaken() {
     let before = facts(3);
     let mut half_written = before.clone();
     half_written.clean = true;
-    let after = without(&before, &[2], 3);
+    let after = without(&before, &[2], Generation(3));
     let drives = [
-        found(&after, 0, 3),
-        found(&before, 1, 2),
-        found(&half_written, 2, 3),
+        found(&after, 0, Generation(3)),
+        found(&before, 1, Generation(2)),
+        found(&half_written, 2, Generation(3)),
     ];
     let opening = open(&drives, false).unwrap();
     let seats: Vec<Seat> = opening.seated().keys().copied().collect();
@@ -139,12 +142,12 @@ fn a_drive_that_lags_takes_part_beside_one_that_was_overtaken() {
 #[test]
 fn a_generation_that_nobody_else_had_may_say_that_another_drive_is_out() {
     let before = facts(3);
-    let half_written = without(&before, &[1], 3);
-    let after = without(&before, &[2], 3);
+    let half_written = without(&before, &[1], Generation(3));
+    let after = without(&before, &[2], Generation(3));
     let drives = [
-        found(&after, 0, 3),
-        found(&after, 1, 3),
-        found(&half_written, 2, 3),
+        found(&after, 0, Generation(3)),
+        found(&after, 1, Generation(3)),
+        found(&half_written, 2, Generation(3)),
     ];
     in_every_order_two_is_dropped(&drives, &after);
 }
@@ -153,12 +156,12 @@ fn a_generation_that_nobody_else_had_may_say_that_another_drive_is_out() {
 #[test]
 fn a_generation_that_nobody_else_had_is_no_half_later_on_either() {
     let before = facts(3);
-    let half_written = without(&before, &[1], 3);
-    let after = without(&before, &[2], 3);
+    let half_written = without(&before, &[1], Generation(3));
+    let after = without(&before, &[2], Generation(3));
     let drives = [
-        found(&after, 0, 5),
-        found(&after, 1, 4),
-        found(&half_written, 2, 3),
+        found(&after, 0, Generation(5)),
+        found(&after, 1, Generation(4)),
+        found(&half_written, 2, Generation(3)),
     ];
     in_every_order_two_is_dropped(&drives, &after);
 }
@@ -167,12 +170,12 @@ fn a_generation_that_nobody_else_had_is_no_half_later_on_either() {
 #[test]
 fn a_drive_that_went_on_after_it_was_missed_is_a_half_of_its_own() {
     let before = facts(3);
-    let alone = without(&before, &[0, 1], 4);
-    let after = without(&before, &[2], 3);
+    let alone = without(&before, &[0, 1], Generation(4));
+    let after = without(&before, &[2], Generation(3));
     let drives = [
-        found(&after, 0, 5),
-        found(&after, 1, 5),
-        found(&alone, 2, 4),
+        found(&after, 0, Generation(5)),
+        found(&after, 1, Generation(5)),
+        found(&alone, 2, Generation(4)),
     ];
     are_two_halves(&drives);
 }
@@ -181,12 +184,12 @@ fn a_drive_that_went_on_after_it_was_missed_is_a_half_of_its_own() {
 #[test]
 fn a_drive_that_counts_on_itself_alone_is_a_half_of_its_own() {
     let before = facts(3);
-    let alone = without(&before, &[0, 1], 3);
-    let after = without(&before, &[2], 3);
+    let alone = without(&before, &[0, 1], Generation(3));
+    let after = without(&before, &[2], Generation(3));
     let drives = [
-        found(&after, 0, 3),
-        found(&after, 1, 3),
-        found(&alone, 2, 3),
+        found(&after, 0, Generation(3)),
+        found(&after, 1, Generation(3)),
+        found(&alone, 2, Generation(3)),
     ];
     are_two_halves(&drives);
 }
@@ -198,18 +201,18 @@ fn a_generation_that_may_have_counted_is_not_overtaken() {
     let before = facts(4);
     let mut written = before.clone();
     written.clean = true;
-    let after = without(&before, &[2, 3], 3);
+    let after = without(&before, &[2, 3], Generation(3));
     let drives = [
-        found(&after, 0, 3),
-        found(&after, 1, 3),
-        found(&written, 2, 3),
-        found(&written, 3, 3),
+        found(&after, 0, Generation(3)),
+        found(&after, 1, Generation(3)),
+        found(&written, 2, Generation(3)),
+        found(&written, 3, Generation(3)),
     ];
     are_two_halves(&drives);
 }
 
 /// The label writes that the pool requests, which all succeed: by seat, the copy and the generation.
-fn label_writes(pool: &mut Pool) -> BTreeMap<Seat, (usize, u64)> {
+fn label_writes(pool: &mut Pool) -> BTreeMap<Seat, (usize, Generation)> {
     let mut written = BTreeMap::new();
     let mut ids = Vec::new();
     while let Some(action) = pool.poll_action() {
@@ -238,15 +241,17 @@ fn label_writes(pool: &mut Pool) -> BTreeMap<Seat, (usize, u64)> {
 fn labels_are_flushed_where_they_are_before_the_next_generation() {
     let facts = facts(3);
     let drives = [
-        found(&facts, 0, 4),
-        found(&facts, 1, 4),
-        found(&facts, 2, 3),
+        found(&facts, 0, Generation(4)),
+        found(&facts, 1, Generation(4)),
+        found(&facts, 2, Generation(3)),
     ];
     let opening = open(&drives, false).unwrap();
     let slots = [(Seat(0), 0), (Seat(1), 1), (Seat(2), 0)].into();
     let mut pool = opening.finish(BTreeMap::new(), &slots, Ticket(0)).unwrap();
-    let first = [(Seat(0), (0, 4)), (Seat(1), (1, 4)), (Seat(2), (1, 4))];
-    assert_eq!(label_writes(&mut pool), first.into());
-    let second = [(Seat(0), (1, 5)), (Seat(1), (0, 5)), (Seat(2), (0, 5))];
-    assert_eq!(label_writes(&mut pool), second.into());
+    let writes = |copies: [usize; 3], generation| -> BTreeMap<Seat, (usize, Generation)> {
+        let writes = copies.map(|copy| (copy, Generation(generation)));
+        (0..).map(Seat).zip(writes).collect()
+    };
+    assert_eq!(label_writes(&mut pool), writes([0, 1, 1], 4));
+    assert_eq!(label_writes(&mut pool), writes([1, 0, 0], 5));
 }

@@ -8,11 +8,11 @@
 
 use std::ops::Range;
 
-use array::format::Form;
+use array::format::{Form, GroupId, StripeId};
 use array::plan::{
     AllOnDrive, Piece, Plan, Scratch, Source, Stripe, Transfer, plan_read, plan_write,
 };
-use array::view::Column;
+use array::view::ColumnState;
 use array::{BufferId, IoKind, RequestId, ScratchId, Slice};
 use block::{BLOCK_BYTES, Fault, Outcome, Request, RequestKind, Seat};
 
@@ -76,7 +76,7 @@ pub(super) struct Op {
     /// Writes to submit after the reads.
     writes: Vec<DriveIo>,
     /// Group and stripes that are locked.
-    locked: Option<(u64, Range<u64>)>,
+    locked: Option<(GroupId, Range<StripeId>)>,
 }
 
 impl Op {
@@ -202,7 +202,7 @@ impl PlainArray {
     }
 
     /// Queues an operation for the locks of its stripes.
-    fn lock(&mut self, op: Op, group: u64, stripes: Range<u64>) {
+    fn lock(&mut self, op: Op, group: GroupId, stripes: Range<StripeId>) {
         let key = self.ops.insert(op);
         self.ops[key].locked = Some((group, stripes.clone()));
         if self.locks.acquire(key as u64, group, stripes) {
@@ -237,8 +237,8 @@ impl PlainArray {
     pub(super) fn lock_rebuild_step(
         &mut self,
         (cell, bytes): (usize, u64),
-        group: u64,
-        stripes: Range<u64>,
+        group: GroupId,
+        stripes: Range<StripeId>,
     ) {
         let op = Op::new(Owner::Rebuild { cell, bytes }, Task::Rebuild);
         self.lock(op, group, stripes);
@@ -250,7 +250,7 @@ impl PlainArray {
         }
     }
 
-    pub(super) fn columns(&self, group: u64) -> Vec<Column> {
+    pub(super) fn columns(&self, group: GroupId) -> Vec<ColumnState> {
         self.view.columns(&self.geometry, group)
     }
 
@@ -275,7 +275,7 @@ impl PlainArray {
         let mut lost = false;
         for (group, stripe, segments) in self.stripes_of(low, high) {
             if self.whole {
-                let columns: &[Column] = &[];
+                let columns: &[ColumnState] = &[];
                 for &(slot, low, high) in &segments {
                     let slot = self.choose_copy(group, stripe, slot, columns);
                     ios.push(self.chunk_io(group, stripe, slot, (low, high)));
@@ -283,11 +283,11 @@ impl PlainArray {
                 continue;
             }
             let columns = self.columns(group);
-            if self.copies > 1 && columns.iter().any(Column::readable) {
+            if self.copies > 1 && columns.iter().any(ColumnState::readable) {
                 for &(slot, low, high) in &segments {
                     let slot = self.choose_copy(group, stripe, slot, &columns);
                     let (column, chunk) = self.geometry.place(group, stripe, Form::Parity, slot);
-                    let cell = columns[usize::from(column)].source;
+                    let cell = columns[column.index()].source;
                     let cell = cell.expect("the choice is readable");
                     ios.push(DriveIo {
                         seat: cell.seat,
@@ -341,9 +341,9 @@ impl PlainArray {
         let geometry = &self.geometry;
         let chunk_bytes = geometry.chunk_bytes();
         let group_bytes = geometry.group_data_bytes();
-        let (group, in_group) = (low / group_bytes, low % group_bytes);
+        let (group, in_group) = (GroupId(low / group_bytes), low % group_bytes);
         let stripe_bytes = geometry.stripe_data_bytes();
-        let (stripe, in_stripe) = (in_group / stripe_bytes, in_group % stripe_bytes);
+        let (stripe, in_stripe) = (StripeId(in_group / stripe_bytes), in_group % stripe_bytes);
         let element = usize::try_from(in_stripe / chunk_bytes).expect("an index");
         let slot = geometry.code().index(geometry.code().data()[element]);
         let at = in_stripe % chunk_bytes;
@@ -351,9 +351,15 @@ impl PlainArray {
         self.chunk_io(group, stripe, slot, (at, at + length))
     }
 
-    fn chunk_io(&self, group: u64, stripe: u64, slot: usize, (low, high): (u64, u64)) -> DriveIo {
+    fn chunk_io(
+        &self,
+        group: GroupId,
+        stripe: StripeId,
+        slot: usize,
+        (low, high): (u64, u64),
+    ) -> DriveIo {
         let (column, chunk) = self.geometry.place(group, stripe, Form::Parity, slot);
-        let cell = self.geometry.layout().cell(group, column);
+        let cell = self.geometry.home(group, column);
         DriveIo {
             seat: cell.seat,
             kind: IoKind::Read,
@@ -363,7 +369,13 @@ impl PlainArray {
     }
 
     /// The element to read instead of `slot`: in a mirror any copy. If `columns` is empty, all copies are readable.
-    fn choose_copy(&mut self, group: u64, stripe: u64, slot: usize, columns: &[Column]) -> usize {
+    fn choose_copy(
+        &mut self,
+        group: GroupId,
+        stripe: StripeId,
+        slot: usize,
+        columns: &[ColumnState],
+    ) -> usize {
         if self.copies < 2 {
             return slot;
         }
@@ -371,9 +383,9 @@ impl PlainArray {
         let geometry = &self.geometry;
         let seat_of = |copy: usize| {
             let (column, _) = geometry.place(group, stripe, Form::Parity, copy);
-            match columns.get(usize::from(column)) {
+            match columns.get(column.index()) {
                 Some(column) => column.source.map(|cell| cell.seat),
-                None => Some(geometry.layout().cell(group, column).seat),
+                None => Some(geometry.home(group, column).seat),
             }
         };
         let queued = |seat: Seat| self.drives[self.spindles[seat.index()].drive].queued();
@@ -383,7 +395,7 @@ impl PlainArray {
     }
 
     /// Groups, stripes and elements of a range of whole blocks of the volume.
-    fn stripes_of(&self, low: u64, high: u64) -> Vec<(u64, u64, Vec<Segment>)> {
+    fn stripes_of(&self, low: u64, high: u64) -> Vec<(GroupId, StripeId, Vec<Segment>)> {
         let group_bytes = self.geometry.group_data_bytes();
         let mut all = Vec::new();
         let mut at = low;
@@ -391,7 +403,7 @@ impl PlainArray {
             let group = at / group_bytes;
             let end = high.min((group + 1) * group_bytes);
             let request = array::GroupRequest {
-                group,
+                group: GroupId(group),
                 request: Request {
                     kind: RequestKind::Read,
                     offset: at - group * group_bytes,
@@ -404,7 +416,7 @@ impl PlainArray {
             for (stripe, segments) in self.geometry.stripes(&request) {
                 let segments = segments.iter();
                 let elements = segments.map(|part| (part.slot, part.low, part.high));
-                all.push((group, stripe, elements.collect()));
+                all.push((GroupId(group), stripe.own_place(), elements.collect()));
             }
             at = end;
         }
@@ -420,11 +432,11 @@ impl PlainArray {
         for (group, stripe, segments) in self.stripes_of(low, high) {
             self.open(owner);
             let op = Op::new(owner, Task::Write(segments));
-            self.lock(op, group, stripe..stripe + 1);
+            self.lock(op, group, stripe..stripe.next());
         }
     }
 
-    fn write_stripe(&mut self, key: usize, group: u64, stripe: u64, segments: &[Segment]) {
+    fn write_stripe(&mut self, key: usize, group: GroupId, stripe: StripeId, segments: &[Segment]) {
         let columns = self.columns(group);
         let at = Stripe {
             geometry: &self.geometry,

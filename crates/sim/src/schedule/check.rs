@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use array::Geometry;
-use array::format::{BlockName, Entry, Form, HeldIn, MetaPage};
+use array::format::{
+    BlockName, Column, DataStripe, Entry, Form, GroupId, HeldIn, MetaPage, StripeId,
+};
 use block::BLOCK_BYTES;
 use erasure::Code;
 use layout::Cell;
@@ -20,7 +22,7 @@ pub(super) fn drives_agree(world: &World) -> Result<(), Violation> {
     let pool = world.pool();
     let geometry = pool.geometry();
     for group in pool.facts().allocated_groups() {
-        let columns: Vec<Vec<Block>> = (0..geometry.layout().columns())
+        let columns: Vec<Vec<Block>> = { geometry.columns() }
             .map(|column| column_of(world, geometry, pool.facts().uuid, group, column))
             .collect::<Result<_, _>>()
             .map_err(|what| Violation::new("I5", what))?;
@@ -38,7 +40,7 @@ fn block_at(world: &World, cell: Cell, offset: u64) -> Result<&Block, String> {
 
 /// True if the block at a byte of a column's cell was ever written, by its metadata entry. The pool must have settled,
 /// with every column in its home cell.
-pub(super) fn is_written(world: &World, group: u64, column: u16, byte: u64) -> bool {
+pub(super) fn is_written(world: &World, group: GroupId, column: Column, byte: u64) -> bool {
     let pool = world.pool();
     let geometry = pool.geometry();
     let Ok(block) = u32::try_from(byte / BLOCK_BYTES) else {
@@ -55,7 +57,7 @@ pub(super) fn is_written(world: &World, group: u64, column: u16, byte: u64) -> b
 /// The entry of a block in its column's own page.
 fn entry_at(world: &World, geometry: &Geometry, name: BlockName) -> Result<Entry, String> {
     let regions = geometry.regions().ok_or("a pool without pages")?;
-    let cell = geometry.layout().cell(name.group, name.column);
+    let cell = geometry.home(name.group, name.column);
     let at = geometry.page_offset(regions, cell, name.page().index.into(), 0);
     let copy = block_at(world, cell, at)?.to_bytes();
     let (page, _) = MetaPage::merge(world.pool().facts().uuid, name.page(), &[&copy]);
@@ -67,11 +69,11 @@ fn column_of(
     world: &World,
     geometry: &Geometry,
     pool: Uuid,
-    group: u64,
-    column: u16,
+    group: GroupId,
+    column: Column,
 ) -> Result<Vec<Block>, String> {
     let columns = geometry.layout().columns();
-    let cell = geometry.layout().cell(group, column);
+    let cell = geometry.home(group, column);
     let blocks = geometry.cell_bytes() / BLOCK_BYTES;
     // If the code's rows do not divide the cell, the end of the cell is unused, and its content is not defined.
     let rows = u64::from(geometry.code().rows());
@@ -96,9 +98,9 @@ fn column_of(
             {
                 let copies: Vec<Vec<u8>> = (0..geometry.page_copies())
                     .map(|distance| {
-                        let holder = (u64::from(column) + distance) % u64::from(columns);
+                        let holder = (u64::from(column.0) + distance) % u64::from(columns);
                         let holder = u16::try_from(holder).expect("below the number of columns");
-                        let cell = geometry.layout().cell(group, holder);
+                        let cell = geometry.home(group, Column(holder));
                         let index = u64::from(page_name.index);
                         let at = geometry.page_offset(regions, cell, index, distance);
                         block_at(world, cell, at).map(|block| block.to_bytes().to_vec())
@@ -128,13 +130,13 @@ fn column_of(
 fn parities_agree(
     world: &World,
     geometry: &Geometry,
-    group: u64,
+    group: GroupId,
     columns: &[Vec<Block>],
 ) -> Result<(), String> {
     let blocks = geometry.chunk_bytes() / BLOCK_BYTES;
     let index = |value: u64| usize::try_from(value).expect("cells are small");
     let forms = forms_of(world, geometry, group)?;
-    for stripe in 0..geometry.stripes_per_group() {
+    for stripe in StripeId::each(StripeId::range(0..geometry.stripes_per_group())) {
         let form = forms.get(&stripe).copied().unwrap_or_default();
         let code = geometry.code_of(form);
         if geometry.is_elastic() {
@@ -153,7 +155,7 @@ fn parities_agree(
             let stripe_blocks: Vec<&Block> = (0..code.elements())
                 .map(|slot| {
                     let (column, chunk) = geometry.place(group, stripe, form, slot);
-                    &columns[usize::from(column)][index(chunk * blocks + block)]
+                    &columns[column.index()][index(chunk * blocks + block)]
                 })
                 .collect();
             if let Some(slot) = disagrees(code, &stripe_blocks) {
@@ -167,14 +169,18 @@ fn parities_agree(
 }
 
 /// The forms of a group's stripes by the latest entries of its maps on the drives. Stripes without an entry are parity.
-fn forms_of(world: &World, geometry: &Geometry, group: u64) -> Result<BTreeMap<u64, Form>, String> {
+fn forms_of(
+    world: &World,
+    geometry: &Geometry,
+    group: GroupId,
+) -> Result<BTreeMap<StripeId, Form>, String> {
     let mut forms = BTreeMap::new();
     if !geometry.is_elastic() {
         return Ok(forms);
     }
-    for data in 0..geometry.data_stripes() {
+    for data in DataStripe::each(DataStripe::range(0..geometry.data_stripes())) {
         let mut latest = Entry::UNWRITTEN;
-        for column in 0..geometry.layout().columns() {
+        for column in geometry.columns() {
             let entry = entry_at(world, geometry, geometry.map_name(group, column, data))?;
             if entry != Entry::UNKNOWN && entry.generation > latest.generation {
                 latest = entry;
@@ -183,7 +189,7 @@ fn forms_of(world: &World, geometry: &Geometry, group: u64) -> Result<BTreeMap<u
         if latest != Entry::UNWRITTEN {
             let held =
                 HeldIn::decode(latest.crc).ok_or("a map entry with a form that there is not")?;
-            forms.insert(held.stripe.into(), held.form);
+            forms.insert(held.stripe(), held.form);
         }
     }
     Ok(forms)

@@ -1,5 +1,6 @@
 //! A world from the client's side.
 
+use array::format::GroupId;
 use array::router::Part;
 use array::{GroupRequest, VolumeId};
 use block::{Fault, Request, RequestKind};
@@ -128,7 +129,7 @@ impl World {
             .map(|lane| Part {
                 lane,
                 request: GroupRequest {
-                    group: u64::from(lane),
+                    group: GroupId(u64::from(lane)),
                     request,
                     buffer_offset: 0,
                     volume: VolumeId::NONE,

@@ -27,6 +27,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use array::format::{Column, GroupId};
 use array::pool::{Half, Pool, PoolError, RegionSizes, Report, Ticket};
 use array::router::VolumeMap;
 use array::{Action, IoKind, Lane, Reply};
@@ -427,12 +428,12 @@ impl World {
 
     /// The cell from which a column's lane reads it, if there is one.
     #[must_use]
-    pub fn place(&self, group: u64, column: u16) -> Option<Cell> {
+    pub fn place(&self, group: GroupId, column: Column) -> Option<Cell> {
         self.lane_of(group).place(group, column)
     }
 
     /// The lane that serves a group.
-    pub(crate) fn lane_of(&self, group: u64) -> &Lane {
+    pub(crate) fn lane_of(&self, group: GroupId) -> &Lane {
         &self.lanes[usize::from(self.pool.geometry().lane_of(group))]
     }
 

@@ -185,7 +185,7 @@ impl World {
         for &at in seated.values() {
             let generation = found[at].label.generation;
             assert!(
-                Some(generation + 1) >= newest,
+                Some(generation.next()) >= newest,
                 "a drive of generation {generation} takes part, and the newest is {newest:?}"
             );
         }

@@ -97,10 +97,10 @@ fn a_removal_that_is_called_off_moves_everything_back() {
     world.keep(LEAVES).unwrap();
     world.settle();
     assert!(world.pool().geometry().layout().vacant().is_empty());
-    let layout = world.pool().geometry().layout();
+    let geometry = world.pool().geometry();
     for group in world.pool().facts().allocated_groups() {
-        for column in 0..layout.columns() {
-            let home = layout.cell(group, column);
+        for column in geometry.columns() {
+            let home = geometry.home(group, column);
             assert_eq!(world.place(group, column), Some(home));
         }
     }

@@ -54,9 +54,10 @@ impl Template {
     fn blocks(&self, world: &World, seat: Seat) -> Vec<u64> {
         let geometry = world.pool().geometry();
         let groups = world.pool().facts().allocated_groups();
-        let columns = geometry.layout().columns();
-        let cells = groups.flat_map(|group| (0..columns).map(move |column| (group, column)));
-        let cells = cells.map(|(group, column)| geometry.layout().cell(group, column));
+        let cells = groups.flat_map(|group| {
+            let columns = geometry.columns();
+            columns.map(move |column| geometry.home(group, column))
+        });
         let here = cells.filter(|cell| cell.seat == seat);
         let blocks = geometry.cell_bytes() / BLOCK;
         here.flat_map(|cell| (0..blocks).map(move |block| geometry.block_offset(cell, block)))

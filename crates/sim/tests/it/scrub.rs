@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use array::format::GroupId;
 use array::pool::Report;
 use block::{Request, RequestKind};
 use sim::{Drive, Pace, World, WorldOptions};
@@ -46,7 +47,7 @@ fn run(world: &mut World, time: Duration) {
     while world.now() < until && world.step() {}
 }
 
-fn goes_on_at(world: &World) -> Option<u64> {
+fn goes_on_at(world: &World) -> Option<GroupId> {
     world.reports.iter().find_map(|report| match report {
         Report::ScrubResumed { group } => Some(*group),
         _ => None,
@@ -71,7 +72,10 @@ fn a_scrub_is_resumed_where_it_was_when_the_pool_was_closed() {
     }
     let (before, blocks) = (done(&world), world.scrub_progress().blocks);
     let mut world = reopened(world.close_now().unwrap());
-    assert_eq!(goes_on_at(&world).map(|group| group >= before), Some(true));
+    assert_eq!(
+        goes_on_at(&world).map(|group| group.0 >= before),
+        Some(true)
+    );
     world.settle();
     let progress = world.scrub_progress();
     assert_eq!((progress.groups_done, progress.groups_total), (24, 24));
@@ -96,7 +100,7 @@ fn a_scrub_is_resumed_near_where_it_was_when_the_daemon_died() {
     let mut world = reopened(world.kill());
     assert_eq!(
         goes_on_at(&world),
-        Some(0),
+        Some(GroupId(0)),
         "nothing was noted in so short a time"
     );
     world.settle();
@@ -113,7 +117,7 @@ fn a_scrub_is_resumed_near_where_it_was_when_the_daemon_died() {
     let at = done(&world);
     let world = reopened(world.kill());
     let noted = goes_on_at(&world).expect("it was under way");
-    assert!((6..=at).contains(&noted), "{noted} of {at}");
+    assert!((6..=at).contains(&noted.0), "{noted} of {at}");
 }
 
 /// Reads beside a scrub take little longer than without, and the scrub comes to its end. Without clients the scrub runs

@@ -366,9 +366,13 @@ fn held(world: &World, gone: &BTreeSet<Seat>) -> BTreeSet<u64> {
             });
             let request = parts[0].request;
             let (stripe, segments) = &geometry.stripes(&request)[0];
-            let (column, _) =
-                geometry.place(request.group, *stripe, Form::Parity, segments[0].slot);
-            !gone.contains(&geometry.layout().cell(request.group, column).seat)
+            let (column, _) = geometry.place(
+                request.group,
+                stripe.own_place(),
+                Form::Parity,
+                segments[0].slot,
+            );
+            !gone.contains(&geometry.home(request.group, column).seat)
         })
         .collect()
 }

@@ -5,6 +5,7 @@
 //! takes as long as its busiest drive has requests. Our procedure decides by its observations and is counted on
 //! simulated disks.
 
+use ::array::format::{GroupId, StripeId};
 use shear::{Belief, Kind, Probe};
 use sim::Form;
 use sim::plain::PlainArray;
@@ -325,12 +326,12 @@ impl Placement {
         };
         let data: Vec<usize> = geometry.code().data_slots().collect();
         let mut seats = Vec::new();
-        for group in 0..geometry.groups() {
-            for stripe in 0..geometry.stripes_per_group() {
+        for group in (0..geometry.groups()).map(GroupId) {
+            for stripe in (0..geometry.stripes_per_group()).map(StripeId) {
                 for &slot in &data {
                     for copy in 0..copies {
                         let (column, _) = geometry.place(group, stripe, Form::Parity, slot + copy);
-                        seats.push(geometry.layout().cell(group, column).seat.0);
+                        seats.push(geometry.home(group, column).seat.0);
                     }
                 }
             }

@@ -15,6 +15,7 @@ mod least_moved;
 use std::fmt;
 
 use block::Seat;
+use format::{Column, GroupId};
 
 use super::queue::Fills;
 
@@ -22,9 +23,9 @@ use super::queue::Fills;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FillChoice {
     /// Its group.
-    pub group: u64,
+    pub group: GroupId,
     /// Its column.
-    pub column: u16,
+    pub column: Column,
     /// Drives that would be read, and the drive that would be written. Empty if the cell has no place to be filled in
     /// any more: it leaves the queue when it is chosen.
     pub seats: Vec<Seat>,
@@ -97,16 +98,16 @@ mod tests {
     /// Cells of this many groups, each of which reads drives `group` and `group + 1` and writes drive `group + 2`, of ten.
     fn choices(groups: u64) -> Vec<FillChoice> {
         let seat = |at: u64| Seat(u16::try_from(at % 10).unwrap());
-        let choice = |group| FillChoice {
-            group,
-            column: 0,
+        let choice = |group: u64| FillChoice {
+            group: GroupId(group),
+            column: Column(0),
             seats: (group..group + 3).map(seat).collect(),
         };
         (0..groups).map(choice).collect()
     }
 
     /// Begins the chosen fills until none is chosen any more: the groups in that order.
-    fn all(order: &'static dyn FillOrder, waiting: &[FillChoice]) -> Vec<u64> {
+    fn all(order: &'static dyn FillOrder, waiting: &[FillChoice]) -> Vec<GroupId> {
         let mut fills = Fills::default();
         fills.set_order(order);
         for choice in waiting {
@@ -115,7 +116,7 @@ mod tests {
                 (choice.group, choice.column),
             );
         }
-        let of = |key: (u64, u16)| waiting[usize::try_from(key.0).unwrap()].clone();
+        let of = |key: (GroupId, Column)| waiting[usize::try_from(key.0.0).unwrap()].clone();
         let limits = Limits {
             copying: u64::MAX / 2,
             buffers: u64::MAX / 2,
@@ -128,7 +129,7 @@ mod tests {
             fills.choose(class, key);
             let cell = Cell {
                 seat: *target,
-                row: key.0,
+                row: key.0.0,
             };
             fills.begin((class, key), cell, sources.to_vec(), 1 << 20);
             groups.push(choice.group);
@@ -144,7 +145,7 @@ mod tests {
             assert_eq!(few.iter().collect::<BTreeSet<_>>().len(), 30, "{order:?}");
             let many = all(*order, &choices(1000));
             let of_drive = |drive: u64| {
-                let on = |group: &&u64| (0..3).any(|at| (**group + at) % 10 == drive);
+                let on = |group: &&GroupId| (0..3).any(|at| (group.0 + at) % 10 == drive);
                 many.iter().filter(on).count() as u64
             };
             for drive in 0..10 {
@@ -160,8 +161,8 @@ mod tests {
     #[test]
     fn every_policy_lets_a_cell_without_a_place_leave_the_queue() {
         let gone = FillChoice {
-            group: 7,
-            column: 1,
+            group: GroupId(7),
+            column: Column(1),
             seats: Vec::new(),
         };
         for order in FILL_ORDERS {
@@ -185,8 +186,12 @@ mod tests {
     #[test]
     fn the_least_busy_order_spreads_the_first_fills_over_all_drives() {
         let groups = all(&least_busy::LeastBusy, &choices(30));
-        assert_eq!(groups[..3], [0, 3, 6], "no two have a drive in common");
+        assert_eq!(
+            groups[..3],
+            [GroupId(0), GroupId(3), GroupId(6)],
+            "no two have a drive in common"
+        );
         let groups = all(&address::Address, &choices(30));
-        assert_eq!(groups[..3], [0, 1, 2]);
+        assert_eq!(groups[..3], [GroupId(0), GroupId(1), GroupId(2)]);
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use block::{Fault, Instant};
+use format::GroupId;
 use plan::action::IoKind;
 use plan::{Command, Event};
 
@@ -79,7 +80,7 @@ fn the_failure_of_one_of_384_drives_costs_the_groups_of_the_drive_and_is_decided
         let (made, _) = carry_out(&mut pool);
         assert_eq!(touched().len(), 0, "{scheme}: nothing is wrong");
         let seat = Seat(7);
-        let of_drive: BTreeSet<u64> = pool
+        let of_drive: BTreeSet<GroupId> = pool
             .cx
             .placement
             .homes_on(seat)

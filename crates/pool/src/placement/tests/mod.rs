@@ -5,6 +5,7 @@ mod large;
 use std::sync::Arc;
 
 use block::Seat;
+use format::{Column, Generation, GroupId, Sequence};
 use layout::developed::Shape;
 use layout::pool::{Choice, Pool as Table};
 
@@ -83,7 +84,13 @@ impl Lab {
     }
 
     fn out(&mut self, seat: u16, reason: OutReason) {
-        self.report(seat, SeatState::Out { since: 2, reason });
+        self.report(
+            seat,
+            SeatState::Out {
+                since: Generation(2),
+                reason,
+            },
+        );
     }
 
     /// A new drive is in the seat, and lanes use it.
@@ -442,8 +449,8 @@ fn a_successor_has_an_entry_for_each_column_of_its_drive_with_a_record_at_home()
 fn of_two_entries_for_a_column_the_newer_one_counts_and_the_other_is_superseded() {
     let mut lab = spared();
     let entry = |generation| CellEntry {
-        group: 4,
-        column: 1,
+        group: GroupId(4),
+        column: Column(1),
         generation,
     };
     let page = |row: usize, entry| {
@@ -455,7 +462,7 @@ fn of_two_entries_for_a_column_the_newer_one_counts_and_the_other_is_superseded(
     let homes = lab
         .placement
         .columns()
-        .map(|column| lab.placement.home((4, column)).seat);
+        .map(|column| lab.placement.home((GroupId(4), column)).seat);
     let homes: Vec<Seat> = homes.collect();
     let others: Vec<Seat> = (0..7)
         .map(Seat)
@@ -468,7 +475,10 @@ fn of_two_entries_for_a_column_the_newer_one_counts_and_the_other_is_superseded(
     let stale = lab.placement.load(&lab.facts, &tables.into());
     let cell = |seat, row| Cell { seat, row };
     assert_eq!(stale, [cell(others[0], 3)]);
-    assert_eq!(lab.placement.place((4, 1)), Some(cell(others[1], 2)));
+    assert_eq!(
+        lab.placement.place((GroupId(4), Column(1))),
+        Some(cell(others[1], 2))
+    );
     assert_eq!(lab.placement.next_generation, 10);
     lab.check();
 }
@@ -483,17 +493,17 @@ fn entries_of_a_spare_count_nowhere_and_its_next_pages_are_newer_than_those_it_h
     let mut page = CellPage::empty(0);
     page.sequence = 5;
     page.entries[2] = Some(CellEntry {
-        group: 4,
-        column: 1,
+        group: GroupId(4),
+        column: Column(1),
         generation: 9,
     });
-    let place = lab.placement.place((4, 1));
+    let place = lab.placement.place((GroupId(4), Column(1)));
     let stale = lab
         .placement
         .load(&lab.facts, &[(spare, vec![page])].into());
     let cell = |seat, row| Cell { seat, row };
     assert_eq!(stale, [cell(spare, 2)]);
-    assert_eq!(lab.placement.place((4, 1)), place);
+    assert_eq!(lab.placement.place((GroupId(4), Column(1))), place);
     let cleared = lab.placement.clear_entry(cell(spare, 2)).unwrap();
     assert!(lab.placement.is_writing(spare), "it takes no seat yet");
     assert_eq!(lab.placement.page_written(spare, 0), Some(Vec::new()));
@@ -520,21 +530,21 @@ fn a_returned_drive_holds_what_was_logged_before_and_only_at_home() {
     let mut lab = spared();
     let key = lab.column_of(2);
     lab.lose(2);
-    lab.placement.returns(Seat(2), Some(5));
-    lab.facts.seats[2].holds = Some(vec![70; 16]);
+    lab.placement.returns(Seat(2), Some(Generation(5)));
+    lab.facts.seats[2].holds = Some(vec![Sequence(70); 16]);
     lab.fill(2);
     let home = lab.placement.home(key);
-    assert_eq!(lab.placement.held_before(key, home), Some(70));
+    assert_eq!(lab.placement.held_before(key, home), Some(Sequence(70)));
     let elsewhere = Cell {
         row: home.row + 1,
         ..home
     };
     assert_eq!(lab.placement.held_before(key, elsewhere), None);
-    assert_eq!(lab.placement.out_since(Seat(2)), 5);
+    assert_eq!(lab.placement.out_since(Seat(2)), Generation(5));
     lab.placement.note_return(Seat(2), 4096);
     let back = lab.placement.return_ends(Seat(2)).unwrap();
     assert_eq!((back.cells, back.copied_bytes), (1, 4096));
-    assert_eq!(lab.placement.out_since(Seat(2)), u64::MAX);
+    assert_eq!(lab.placement.out_since(Seat(2)), Generation(u64::MAX));
 }
 
 #[test]
@@ -543,12 +553,24 @@ fn groups_count_once_they_have_content_and_are_sorted_as_the_volumes_have_them()
     lab.facts.volumes = vec![volume(vec![(20, 4), (3, 2)]), volume(vec![(10, 2)])];
     lab.facts.uninitialized = vec![(21, 2)];
     lab.placement.groups_are(&lab.facts);
-    let all: Vec<u64> = lab.placement.groups().all().collect();
-    assert_eq!(all, [20, 23, 3, 4, 10, 11]);
-    assert!(!lab.placement.groups().has(21) && lab.placement.groups().has(23));
+    let all: Vec<GroupId> = lab.placement.groups().all().collect();
     assert_eq!(
-        lab.placement.groups().first([3, 10, 23].into_iter()),
-        Some(23)
+        all,
+        [
+            GroupId(20),
+            GroupId(23),
+            GroupId(3),
+            GroupId(4),
+            GroupId(10),
+            GroupId(11)
+        ]
+    );
+    assert!(!lab.placement.groups().has(GroupId(21)) && lab.placement.groups().has(GroupId(23)));
+    assert_eq!(
+        lab.placement
+            .groups()
+            .first([3, 10, 23].map(GroupId).into_iter()),
+        Some(GroupId(23))
     );
     lab.lose(2);
     lab.check();
@@ -582,7 +604,7 @@ fn a_switch_of_the_table_changes_homes_and_no_place() {
     let moves = table.balance();
     assert!(!moves.is_empty());
     for of in &moves {
-        let key = (of.group, of.column);
+        let key = key_of(of);
         assert_eq!(lab.placement.home(key), of.from);
         lab.placement.claim(key, of.from);
         lab.record(key, of.from);
@@ -591,7 +613,7 @@ fn a_switch_of_the_table_changes_homes_and_no_place() {
     lab.placement.switch(&Arc::new(of_table(&table, &lab)));
     lab.check();
     for of in &moves {
-        let key = (of.group, of.column);
+        let key = key_of(of);
         assert_eq!(
             lab.placement.place(key),
             Some(of.from),

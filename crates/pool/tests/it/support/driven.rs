@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use block::Instant;
+use format::GroupId;
 use plan::{Command, Event, IoId};
 use pool::{Half, Pool, PoolAction, PoolSpec, Ticket, create};
 use uuid::Uuid;
@@ -14,7 +15,7 @@ pub(crate) struct Driven {
     /// Writes of labels that have not ended.
     pub(crate) writes: VecDeque<IoId>,
     /// Groups that lanes are making blank.
-    pub(crate) zeroing: Vec<u64>,
+    pub(crate) zeroing: Vec<GroupId>,
     /// Other commands that the first lane has been given.
     pub(crate) commands: Vec<Command>,
 }
@@ -79,7 +80,7 @@ impl Driven {
     }
 
     /// A lane has made a group blank.
-    pub(crate) fn zeroed(&mut self, group: u64) {
+    pub(crate) fn zeroed(&mut self, group: GroupId) {
         self.zeroing.retain(|&other| other != group);
         let outcome = Ok(());
         self.pass(&Event::Zeroed { group, outcome });

@@ -89,7 +89,7 @@ fn a_holder_paused_past_a_takeover_stops_before_it_acknowledges_anything() {
             boot: label.drive,
             heartbeat: 1,
             period_ms: 10_000,
-            number: Some(label.generation + 1),
+            number: Some(label.generation.next()),
         };
         file.write_all_at(&reservation.encode(), HOLDER_OFFSET)
             .unwrap();

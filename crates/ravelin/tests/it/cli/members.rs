@@ -53,7 +53,7 @@ fn a_stale_reservation_on_one_drive_of_six_changes_nothing_and_one_that_counts_i
     let own = Holder::parse(pool, &claim_on(&bench, "d0")).unwrap();
     let later = Holder {
         opening: pool,
-        number: own.number.map(|number| number + 100),
+        number: own.number.map(|number| number.plus(100)),
         ..own
     };
     write_reservation(&bench, "d5", &later.encode());

@@ -290,7 +290,7 @@ fn a_pool_that_was_taken_over() {
             boot: label.drive,
             heartbeat: 1,
             period_ms: 10_000,
-            number: Some(label.generation + 100),
+            number: Some(label.generation.plus(100)),
         };
         let path = session.bench.path(drive);
         let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();

@@ -4,6 +4,8 @@
 //! window of 256 steps of 1 MiB over cells of 16 MiB covers some sixteen groups, and only their drives are busy. This
 //! keeps a declustered rebuild below its bound (`reference/layouts.md`, 7.2).
 
+use array::format::{Column, GroupId};
+
 use super::{Choose, Next, Rebuild};
 
 #[derive(Clone, Copy, Debug)]
@@ -12,7 +14,7 @@ pub(super) struct Lba {
 }
 
 impl Choose for Lba {
-    fn next(&self, rebuild: &Rebuild, _queued: &dyn Fn(u64, u16) -> usize) -> Option<Next> {
+    fn next(&self, rebuild: &Rebuild, _queued: &dyn Fn(GroupId, Column) -> usize) -> Option<Next> {
         if rebuild.in_flight >= self.window.max(1) {
             return None;
         }

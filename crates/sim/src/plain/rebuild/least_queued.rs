@@ -1,5 +1,7 @@
 //! Whole cells, first the one whose drives have the least queued.
 
+use array::format::{Column, GroupId};
+
 use super::{Choose, Next, Rebuild};
 
 /// The best of so many lost cells, in order, begins. A guess as in the pool's own queue: enough to find drives that are
@@ -13,7 +15,7 @@ pub(super) struct LeastQueued {
 }
 
 impl Choose for LeastQueued {
-    fn next(&self, rebuild: &Rebuild, queued: &dyn Fn(u64, u16) -> usize) -> Option<Next> {
+    fn next(&self, rebuild: &Rebuild, queued: &dyn Fn(GroupId, Column) -> usize) -> Option<Next> {
         let steps = self.steps.max(1);
         let mut begun = rebuild.begun.iter();
         let ready = begun.find(|(_, begun)| rebuild.has_steps(begun) && begun.in_flight < steps);

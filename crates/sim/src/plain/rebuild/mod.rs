@@ -22,12 +22,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Debug;
 use std::ops::Range;
 
-use array::format::Form;
+use array::format::{Column, Form, GroupId, StripeId};
 use array::plan::{AllOnDrive, Scratch, Stripe, plan_fill};
-use array::view::Column;
+use array::view::ColumnState;
 use array::{IoKind, ScratchId};
 use block::{BLOCK_BYTES, Instant, Outcome, Seat};
-use layout::{Cell, Role};
+use layout::Cell;
 
 use self::lba::Lba;
 use self::least_queued::LeastQueued;
@@ -101,10 +101,10 @@ impl RebuildOptions {
 /// A cell that is being rebuilt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Begun {
-    group: u64,
-    column: u16,
+    group: GroupId,
+    column: Column,
     target: Cell,
-    next_stripe: u64,
+    next_stripe: StripeId,
     in_flight: usize,
 }
 
@@ -119,11 +119,11 @@ enum Next {
 
 /// A policy: which cell is next.
 trait Choose: Debug {
-    fn next(&self, rebuild: &Rebuild, queued: &dyn Fn(u64, u16) -> usize) -> Option<Next>;
+    fn next(&self, rebuild: &Rebuild, queued: &dyn Fn(GroupId, Column) -> usize) -> Option<Next>;
 }
 
 impl CellOrder {
-    fn next(self, rebuild: &Rebuild, queued: &dyn Fn(u64, u16) -> usize) -> Option<Next> {
+    fn next(self, rebuild: &Rebuild, queued: &dyn Fn(GroupId, Column) -> usize) -> Option<Next> {
         match self {
             Self::Lba { window } => Lba { window }.next(rebuild, queued),
             Self::LeastQueued { cells, steps } => {
@@ -140,7 +140,7 @@ pub struct Rebuild {
     stripes_per_group: u64,
     step_stripes: u64,
     /// Groups and columns that are lost and whose rebuild has not begun.
-    lost: VecDeque<(u64, u16)>,
+    lost: VecDeque<(GroupId, Column)>,
     begun: BTreeMap<usize, Begun>,
     next_key: usize,
     in_flight: usize,
@@ -209,7 +209,7 @@ impl Rebuild {
     }
 
     fn has_steps(&self, begun: &Begun) -> bool {
-        begun.next_stripe < self.stripes_per_group
+        begun.next_stripe < StripeId(self.stripes_per_group)
     }
 }
 
@@ -256,16 +256,13 @@ impl PlainArray {
     }
 
     /// Columns whose home is on a seat and that cannot be read anywhere.
-    pub(super) fn lost_cells(&self, seat: Seat) -> Vec<(u64, u16)> {
+    pub(super) fn lost_cells(&self, seat: Seat) -> Vec<(GroupId, Column)> {
         if !self.view.is_out(seat) && self.whole {
             return Vec::new();
         }
-        let layout = self.geometry.layout();
         (0..self.geometry.rows())
-            .filter_map(|row| match layout.role(Cell { seat, row }) {
-                Role::Column { group, column } if group < self.used_groups => Some((group, column)),
-                Role::Column { .. } | Role::Spare { .. } | Role::Unused => None,
-            })
+            .filter_map(|row| self.geometry.column_at(Cell { seat, row }))
+            .filter(|&(group, _)| group.0 < self.used_groups)
             .filter(|&(group, column)| !self.view.column(&self.geometry, group, column).readable())
             .collect()
     }
@@ -275,10 +272,10 @@ impl PlainArray {
         let Some(rebuild) = &self.rebuild else {
             return;
         };
-        let mut lost: Vec<(u64, u16)> = rebuild.lost.iter().copied().collect();
+        let mut lost: Vec<(GroupId, Column)> = rebuild.lost.iter().copied().collect();
         lost.sort_unstable();
         lost.dedup();
-        let mut missing = BTreeMap::<u64, usize>::new();
+        let mut missing = BTreeMap::<GroupId, usize>::new();
         for &(group, _) in &lost {
             *missing.entry(group).or_default() += 1;
         }
@@ -337,10 +334,10 @@ impl PlainArray {
     }
 
     /// Operations queued at the busiest drive of those from which a lost column is rebuilt.
-    fn queued_for(&self, group: u64, column: u16) -> usize {
-        let layout = self.geometry.layout();
-        let others = (0..layout.columns()).filter(|&other| other != column);
-        let seats = others.map(|other| layout.cell(group, other).seat);
+    fn queued_for(&self, group: GroupId, column: Column) -> usize {
+        let geometry = &self.geometry;
+        let others = geometry.columns().filter(|&other| other != column);
+        let seats = others.map(|other| geometry.home(group, other).seat);
         seats.map(|seat| self.queued(seat)).max().unwrap_or(0)
     }
 
@@ -348,11 +345,11 @@ impl PlainArray {
         let rebuild = self.rebuild.as_mut().expect("one is under way");
         let (group, column) = rebuild.lost.remove(index).expect("the policy's choice");
         let layout = self.geometry.layout();
-        let home = layout.cell(group, column);
+        let home = self.geometry.home(group, column);
         let out = |seat| self.view.is_out(seat);
         let taken = |cell: Cell| rebuild.taken.contains(&cell);
         let target = if out(home.seat) {
-            layout.spare_for(group, column, &out, &taken)
+            layout.spare_for(group.0, column.0, &out, &taken)
         } else {
             Some(home)
         };
@@ -367,7 +364,7 @@ impl PlainArray {
             group,
             column,
             target,
-            next_stripe: 0,
+            next_stripe: StripeId(0),
             in_flight: 0,
         };
         rebuild.begun.insert(key, begun);
@@ -378,13 +375,13 @@ impl PlainArray {
         let rebuild = self.rebuild.as_mut().expect("one is under way");
         let begun = rebuild.begun.get_mut(&key).expect("the policy's choice");
         let first = begun.next_stripe;
-        let next = (first + rebuild.step_stripes).min(rebuild.stripes_per_group);
+        let next = { first.plus(rebuild.step_stripes) }.min(StripeId(rebuild.stripes_per_group));
         begun.next_stripe = next;
         begun.in_flight += 1;
         rebuild.in_flight += 1;
         let group = begun.group;
         let rows = u64::from(self.geometry.code().rows());
-        let bytes = (next - first) * rows * self.geometry.chunk_bytes();
+        let bytes = StripeId::count(&(first..next)) * rows * self.geometry.chunk_bytes();
         let rate = rebuild.options.bytes_per_second_max;
         if rate > 0 {
             rebuild.next_step_at = rebuild.next_step_at.max(self.now) + transfer_ns(bytes, rate);
@@ -396,8 +393,8 @@ impl PlainArray {
     pub(super) fn plan_rebuild_step(
         &mut self,
         key: usize,
-        group: u64,
-        stripes: Range<u64>,
+        group: GroupId,
+        stripes: Range<StripeId>,
     ) -> Option<(Vec<DriveIo>, Vec<DriveIo>, u64)> {
         let columns = self.columns(group);
         let rebuild = self.rebuild.as_ref()?;
@@ -436,7 +433,8 @@ impl PlainArray {
             let low = writes.iter().map(|io| io.offset).min()?;
             let high = writes.iter().map(|io| io.offset + io.length).max()?;
             let base = geometry.block_offset(target, 0);
-            let others = (0..).zip(&columns).filter(|&(other, _)| other != column);
+            let others = geometry.columns().zip(&columns);
+            let others = others.filter(|&(other, _)| other != column);
             others
                 .filter_map(|(_, column)| column.source)
                 .map(|cell| DriveIo {
@@ -463,13 +461,13 @@ impl PlainArray {
 
     /// Columns beyond those that the code needs: of the readable ones, those whose drives have the most queued and, on
     /// a tie, have read the most so far.
-    fn columns_to_spare(&self, columns: &[Column], lost: u16) -> Vec<u16> {
+    fn columns_to_spare(&self, columns: &[ColumnState], lost: Column) -> Vec<Column> {
         let Some(rebuild) = &self.rebuild else {
             return Vec::new();
         };
         let code = self.geometry.code();
         let needed = usize::from(code.columns() - code.tolerance());
-        let mut readable: Vec<(usize, u64, u16)> = (0..)
+        let mut readable: Vec<(usize, u64, Column)> = { self.geometry.columns() }
             .zip(columns)
             .filter(|&(column, _)| column != lost)
             .filter_map(|(column, place)| place.source.map(|cell| (column, cell.seat)))
@@ -492,7 +490,7 @@ impl PlainArray {
                 rebuild.written_bytes += bytes;
             } else {
                 // The rest of the cell cannot be restored either.
-                begun.next_stripe = rebuild.stripes_per_group;
+                begun.next_stripe = StripeId(rebuild.stripes_per_group);
                 rebuild.unrecoverable += 1;
             }
             let begun = *begun;

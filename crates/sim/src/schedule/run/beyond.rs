@@ -7,6 +7,7 @@
 
 use std::collections::BTreeSet;
 
+use array::format::{GroupId, StripeId};
 use array::router::VolumeMap;
 use block::{BLOCK_BYTES, Request, RequestKind, Seat, mix};
 use erasure::ElementSet;
@@ -80,9 +81,14 @@ impl Run {
         let drives = u64::from(geometry.layout().drives());
         let data_offset = world.pool().facts().data_offset;
         // The rows that the volume is in.
-        let groups = world.pool().facts().allocated_groups().max().unwrap_or(0);
-        let last = (0..geometry.layout().columns())
-            .map(|column| geometry.layout().cell(groups, column).row)
+        let groups = world
+            .pool()
+            .facts()
+            .allocated_groups()
+            .max()
+            .unwrap_or(GroupId(0));
+        let last = { geometry.columns() }
+            .map(|column| geometry.home(groups, column).row)
             .max()
             .unwrap_or(0);
         let blocks = (last + 1) * geometry.cell_bytes() / BLOCK_BYTES;
@@ -108,10 +114,10 @@ impl Run {
         let geometry = std::sync::Arc::clone(world.pool().geometry());
         let mut lost = BTreeSet::new();
         let facts = world.pool().facts();
-        let written: BTreeSet<u64> = facts.allocated_groups().collect();
+        let written: BTreeSet<GroupId> = facts.allocated_groups().collect();
         let map = VolumeMap::new(&geometry, &facts.volumes[0]);
         for &group in &written {
-            for stripe in 0..geometry.stripes_per_group() {
+            for stripe in StripeId::each(StripeId::range(0..geometry.stripes_per_group())) {
                 let Some(data) = world.lane_of(group).data_of_stripe(group, stripe) else {
                     // The stripe is free.
                     continue;
@@ -123,7 +129,7 @@ impl Run {
                     let mut known = ElementSet::new(code.elements());
                     for slot in 0..code.elements() {
                         let (column, chunk) = geometry.place(group, stripe, form, slot);
-                        let cell = geometry.layout().cell(group, column);
+                        let cell = geometry.home(group, column);
                         let at = geometry.drive_offset(cell, chunk) + low;
                         let written = check::is_written(
                             world,

@@ -311,8 +311,8 @@ impl Template {
             );
         }
         for group in pool.facts().allocated_groups() {
-            for column in 0..layout.columns() {
-                let home = layout.cell(group, column);
+            for column in pool.geometry().columns() {
+                let home = pool.geometry().home(group, column);
                 let place = world.place(group, column);
                 assert_eq!(place, Some(home), "{when}: {group}, {column}");
             }
