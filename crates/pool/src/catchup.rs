@@ -8,8 +8,8 @@ use plan::Regions;
 use uuid::Uuid;
 
 use super::context::Context;
+use super::context::writes::PoolWrite;
 use super::placement::Key;
-use super::writes::PoolWrite;
 use super::{Bay, NewDrive, OnDurable, Pool, PoolError, Report, SeatState, Ticket};
 
 /// Bytes of a returning drive's journal that are overwritten at a time.

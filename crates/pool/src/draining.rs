@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use block::Seat;
 use format::seeded::{self, SeededFault};
 
-use super::writes::Writes;
+use super::context::writes::Writes;
 
 /// Operations on drives that are out.
 #[derive(Clone, Debug, Default)]
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn operations_of_the_pool_itself_count_too() {
         let mut writes = Writes::default();
-        let label = crate::writes::PoolWrite::Label { seat: Seat(4) };
+        let label = crate::context::writes::PoolWrite::Label { seat: Seat(4) };
         writes.begin(block::Instant::ZERO, label, 0, vec![0; 4096]);
         writes.forget(Seat(4));
         let draining = Draining::default();

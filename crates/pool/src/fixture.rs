@@ -1,16 +1,15 @@
 //! What unit tests of the pool's machines share: the context of a small pool, and what the machines ask for.
 
-use std::collections::BTreeSet;
-
 use block::{Instant, Seat};
 use format::{GroupId, LABEL_OFFSETS, VolumeFacts};
 use layout::Cell;
 use plan::action::{Command, Event};
+use testing::walk::Changes;
 use uuid::Uuid;
 
 use super::context::Context;
+use super::context::writes::{PoolWrite, WriteEnd};
 use super::placement::Key;
-use super::writes::{PoolWrite, WriteEnd};
 use super::{NewDrive, OnDurable, Pool, PoolAction, PoolSpec, Report, Ticket, create};
 
 /// A drive of 64 MiB.
@@ -145,12 +144,12 @@ fn answers(lane: u16, command: &Command) -> Vec<Event> {
 /// The changes of a machine's state, as the drawing in the head of its file has them.
 pub(crate) struct Walk {
     state: fn(&Pool) -> &'static str,
-    changes: BTreeSet<String>,
+    changes: Changes,
 }
 
 impl Walk {
     pub(crate) fn new(state: fn(&Pool) -> &'static str) -> Self {
-        let changes = BTreeSet::new();
+        let changes = Changes::default();
         Self { state, changes }
     }
 
@@ -163,7 +162,7 @@ impl Walk {
     ) -> R {
         let from = (self.state)(pool);
         let result = input(pool);
-        self.note(from, event, (self.state)(pool));
+        self.changes.note(from, event, (self.state)(pool));
         result
     }
 
@@ -183,26 +182,15 @@ impl Walk {
                 PoolAction::Lane(_, Command::Leave(_)) => "journal_left",
                 _ => "other",
             };
-            self.note(from, event, (self.state)(pool));
+            self.changes.note(from, event, (self.state)(pool));
             actions.push(action);
         }
         actions
     }
 
-    fn note(&mut self, from: &str, event: &str, to: &str) {
-        if from != to {
-            let change = format!("//! {from} ── {event} ──► {to}");
-            self.changes.insert(change);
-        }
-    }
-
     /// The drawing of a file is what has been seen.
     pub(crate) fn assert_drawn_in(self, file: &str) {
-        let head = file.lines().filter(|line| line.starts_with("//! "));
-        let head = head
-            .filter(|line| line.contains(" ──► "))
-            .map(str::to_owned);
-        assert_eq!(head.collect::<BTreeSet<_>>(), self.changes);
+        self.changes.assert_drawn_in(file);
     }
 }
 

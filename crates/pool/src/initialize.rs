@@ -328,6 +328,7 @@ impl Context {
 mod tests {
     use super::*;
     use crate::fixture;
+    use testing::walk::Changes;
 
     #[test]
     fn a_run_takes_no_more_bytes_than_are_counted_for_it() {
@@ -456,7 +457,7 @@ mod tests {
         let mut first = Lab::new();
         assert_eq!(first.wants(OTHER), [OTHER]);
         let mut known = vec![("never written", first)];
-        let mut drawn = BTreeSet::new();
+        let mut drawn = Changes::default();
         let mut at = 0;
         while let Some((from, lab)) = known.get(at).cloned() {
             at += 1;
@@ -468,18 +469,13 @@ mod tests {
                 let mut after = lab.clone();
                 happens(&mut after);
                 let to = after.state(GroupId(0));
-                if to != from {
-                    drawn.insert(format!("//! {from} ── {event} ──► {to}"));
-                }
+                drawn.note(from, event, to);
                 if known.iter().all(|&(name, _)| name != to) {
                     known.push((to, after));
                 }
             }
         }
-        let head = include_str!("initialize.rs").lines();
-        let head = head.filter(|line| line.starts_with("//! ") && line.contains(" ──► "));
-        let head: BTreeSet<String> = head.map(str::to_owned).collect();
-        assert_eq!(head, drawn);
+        drawn.assert_drawn_in(include_str!("initialize.rs"));
     }
 
     #[test]

@@ -43,7 +43,7 @@ use layout::Cell;
 use plan::action::Command;
 
 use super::context::Context;
-use super::labels::Drive;
+use super::context::labels::Drive;
 use super::placement::{Key, Record};
 use super::{OnDurable, OutReason, PoolAction, Report, SeatFacts, SeatState};
 
@@ -573,6 +573,7 @@ mod tests {
     use super::*;
     use crate::fixture::{drive, pool, volume};
     use crate::{Half, Pool, Ticket};
+    use testing::walk::Changes;
 
     const SEAT: Seat = Seat(2);
     const WITH: Seat = Seat(6);
@@ -741,7 +742,7 @@ mod tests {
             ("successor_out", all, |lab| lab.fails(WITH)),
         ];
         let mut known = vec![("working", Lab::new())];
-        let mut drawn = BTreeSet::new();
+        let mut drawn = Changes::default();
         let mut at = 0;
         while let Some((from, lab)) = known.get(at).cloned() {
             at += 1;
@@ -755,16 +756,13 @@ mod tests {
                 happens(&mut after);
                 let to = after.state();
                 assert_ne!(from, to, "{event}");
-                drawn.insert(format!("//! {from} ── {event} ──► {to}"));
+                drawn.note(from, event, to);
                 if known.iter().all(|&(name, _)| name != to) {
                     known.push((to, after));
                 }
             }
         }
-        let head = include_str!("replace.rs").lines();
-        let head = head.filter(|line| line.starts_with("//! ") && line.contains(" ──► "));
-        let head: BTreeSet<String> = head.map(str::to_owned).collect();
-        assert_eq!(head, drawn);
+        drawn.assert_drawn_in(include_str!("replace.rs"));
     }
 
     #[test]

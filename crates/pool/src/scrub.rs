@@ -548,6 +548,7 @@ mod tests {
     use super::*;
     use crate::OutReason;
     use crate::fixture::{commands, context, done, is_out, reports, volume};
+    use testing::walk::Changes;
 
     const TICKET: Ticket = Ticket(7);
     const ABANDONED: Outcome = Err(Fault::Shutdown);
@@ -643,7 +644,7 @@ mod tests {
             Phase::Stopped { .. } => "stopped",
         };
         let mut known = vec![resting()];
-        let mut drawn = BTreeSet::new();
+        let mut drawn = Changes::default();
         let mut at = 0;
         while let Some((scrub, cx)) = known.get(at).cloned() {
             at += 1;
@@ -651,18 +652,13 @@ mod tests {
                 let (mut after, mut cx) = (scrub.clone(), cx.clone());
                 happens(&mut after, &mut cx);
                 let (from, to) = (name(&scrub), name(&after));
-                if to != from {
-                    drawn.insert(format!("//! {from} ── {event} ──► {to}"));
-                }
+                drawn.note(from, event, to);
                 if known.iter().all(|(scrub, _)| name(scrub) != to) {
                     known.push((after, cx));
                 }
             }
         }
-        let head = include_str!("scrub.rs").lines();
-        let head = head.filter(|line| line.starts_with("//! ") && line.contains(" ──► "));
-        let head: BTreeSet<String> = head.map(str::to_owned).collect();
-        assert_eq!(head, drawn);
+        drawn.assert_drawn_in(include_str!("scrub.rs"));
     }
 
     #[test]

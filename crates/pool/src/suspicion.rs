@@ -23,7 +23,7 @@ use plan::DEADLINE;
 use plan::action::Command;
 
 use super::context::Context;
-use super::writes::PoolWrite;
+use super::context::writes::PoolWrite;
 use super::{Report, SeatState};
 
 /// Half-life of the count of late operations.

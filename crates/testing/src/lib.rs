@@ -1,5 +1,7 @@
 //! Tools of tests, benchmarks and examples: a dev-dependency of other crates, and never more.
 
+pub mod walk;
+
 use std::ops::Deref;
 use std::path::Path;
 use std::time::{Duration, Instant};

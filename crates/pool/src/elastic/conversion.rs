@@ -283,6 +283,7 @@ impl Conversion {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use testing::walk::Changes;
 
     const FREE: Space = Space::Free;
 
@@ -549,7 +550,7 @@ mod tests {
             ("try_short_again", Conversion::try_short_again),
         ];
         let mut known = vec![("unknown", Conversion::default())];
-        let mut drawn = BTreeSet::new();
+        let mut drawn = Changes::default();
         let mut at = 0;
         while let Some((from, conversion)) = known.get(at).cloned() {
             at += 1;
@@ -562,17 +563,12 @@ mod tests {
                 happens(&mut after);
                 after.check();
                 let to = state(&after, GroupId(3));
-                if to != from {
-                    drawn.insert(format!("//! {from} ── {event} ──► {to}"));
-                }
+                drawn.note(from, event, to);
                 if known.iter().all(|&(name, _)| name != to) {
                     known.push((to, after));
                 }
             }
         }
-        let head = include_str!("conversion.rs").lines();
-        let head = head.filter(|line| line.starts_with("//! ") && line.contains(" ──► "));
-        let head: BTreeSet<String> = head.map(str::to_owned).collect();
-        assert_eq!(head, drawn);
+        drawn.assert_drawn_in(include_str!("conversion.rs"));
     }
 }

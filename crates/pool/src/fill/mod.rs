@@ -27,7 +27,7 @@ use layout::Cell;
 use plan::action::{Command, FILL_STEP_BYTES};
 
 use self::kind::{Kind, MoveEnd, PartOf};
-use self::order::FillChoice;
+use self::order::{FILL_ORDERS, FillChoice};
 pub(super) use self::queue::Fills;
 use self::queue::{Class, FILLS_PER_DRIVE, Limits};
 use super::context::Context;
@@ -49,6 +49,12 @@ pub(super) enum AfterFill {
     Done,
     /// A successor has the column in this cell.
     OnSuccessor(Key, Cell),
+}
+
+impl Default for Fills {
+    fn default() -> Self {
+        Self::new(FILL_ORDERS[0])
+    }
 }
 
 /// What membership says.

@@ -12,70 +12,7 @@ mod least_busy;
 #[path = "../../../../../docs/howto/least_moved.rs"]
 mod least_moved;
 
-use std::fmt;
-
-use block::Seat;
-use format::{Column, GroupId};
-
-use super::queue::Fills;
-
-/// A waiting cell, and the drives that filling it would use.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FillChoice {
-    /// Its group.
-    pub group: GroupId,
-    /// Its column.
-    pub column: Column,
-    /// Drives that would be read, and the drive that would be written. Empty if the cell has no place to be filled in
-    /// any more: it leaves the queue when it is chosen.
-    pub seats: Vec<Seat>,
-}
-
-/// The load of the drives: fills under way, and bytes that the rebuild has moved.
-#[derive(Clone, Copy, Debug)]
-pub struct FillLoads<'a> {
-    pub(super) fills: &'a Fills,
-    /// Less urgent fills yield to the one that is chosen, and do not count.
-    pub(super) urgency: usize,
-}
-
-impl FillLoads<'_> {
-    /// Fills that read or write a drive now.
-    #[must_use]
-    pub fn fills(&self, seat: Seat) -> u64 {
-        self.fills.busy(seat, self.urgency)
-    }
-
-    /// Bytes that this rebuild has read and written on a drive.
-    #[must_use]
-    pub fn moved_bytes(&self, seat: Seat) -> u64 {
-        self.fills.moved(seat)
-    }
-
-    /// The most fills that a drive of the cell has now, and the bytes that the cell's drives have moved in all. Most cells
-    /// are alike in the first; by the most that one drive has moved they would be nearly so in the second.
-    #[must_use]
-    pub fn busiest(&self, choice: &FillChoice) -> (u64, u64) {
-        let seats = || choice.seats.iter();
-        let fills = seats().map(|&seat| self.fills(seat)).max();
-        let moved = seats().map(|&seat| self.moved_bytes(seat)).sum();
-        (fills.unwrap_or(0), moved)
-    }
-}
-
-/// A policy: which cell is filled next.
-pub trait FillOrder: fmt::Debug + Send + Sync {
-    /// The policy's name in simulations.
-    fn name(&self) -> &'static str;
-
-    /// The next of the first few hundred waiting cells. They come by address, and their drives have room for one more
-    /// fill. `None`: begin none before a fill has ended.
-    fn next(
-        &self,
-        cells: &mut dyn Iterator<Item = FillChoice>,
-        drives: FillLoads<'_>,
-    ) -> Option<FillChoice>;
-}
+pub use super::queue::{FillChoice, FillLoads, FillOrder};
 
 /// All policies. The first one is the default.
 pub const FILL_ORDERS: &[&dyn FillOrder] = &[
@@ -89,9 +26,12 @@ pub const FILL_ORDERS: &[&dyn FillOrder] = &[
 mod tests {
     use std::collections::BTreeSet;
 
+    use block::Seat;
+    use format::{Column, GroupId};
     use layout::Cell;
 
     use super::*;
+    use crate::fill::Fills;
     use crate::fill::kind::Kind;
     use crate::fill::queue::{Class, FILLS_PER_DRIVE, Limits};
 

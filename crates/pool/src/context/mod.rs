@@ -3,6 +3,14 @@
 //! A machine is given `&mut Context` with each input. The facts and the places are common to all: a machine that changes
 //! the facts commits them ([`Context::commit`]), and what follows from them once they are durable comes back to `Pool`,
 //! which routes it. Actions go out in the order in which the machines make them.
+//!
+//! | file | what |
+//! | --- | --- |
+//! | `labels.rs` | the facts on their way to the drives, a generation at a time |
+//! | `writes.rs` | the pool's own writes in flight |
+
+pub(crate) mod labels;
+pub(crate) mod writes;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,9 +20,9 @@ use format::{Generation, GroupId, PoolFacts, SeatState};
 use plan::action::Command;
 use plan::{Geometry, SubStripePlans};
 
-use super::labels::Labels;
+use self::labels::Labels;
+use self::writes::{PoolWrite, Writes};
 use super::placement::{PageWrite, Placement};
-use super::writes::{PoolWrite, Writes};
 use super::{PoolAction, PoolError, Report, Ticket};
 
 /// Passed to every machine of a pool.

@@ -16,11 +16,11 @@ use std::time::Duration;
 use block::{Fault, Instant, Outcome, Seat};
 use format::seeded::{self, SeededFault};
 use format::{Generation, LABEL_OFFSETS, Payload};
-use plan::action::{Command, IoKind};
+use plan::action::Command;
 
-use super::context::Context;
+use super::Context;
 use super::writes::PoolWrite;
-use super::{OnDurable, Pool, PoolFacts, SeatState, Ticket};
+use crate::{OnDurable, PoolFacts, SeatState, Ticket};
 
 /// The wait before refused labels are tried again: doubled each time, up to the longest. A guess, as for the lanes'
 /// back-off.
@@ -154,6 +154,23 @@ impl Labels {
         self.is_written() && !self.again && self.effects.is_empty()
     }
 
+    /// Whether all drives that were to get the generation have answered since the last call.
+    pub(crate) const fn take_answered(&mut self) -> bool {
+        std::mem::replace(&mut self.answered, false)
+    }
+
+    /// What a seeded fault carries out before it is durable.
+    pub(crate) fn take_early(&mut self) -> Vec<OnDurable> {
+        std::mem::take(&mut self.early)
+    }
+
+    /// These drives stay without the generation. One generation records all those that do not stay, and is written when they
+    /// are out: otherwise a drive of which the next one does not say yet that it is out would lag by two.
+    pub(crate) fn gather(&mut self, stay: BTreeSet<Seat>) {
+        self.refusing = stay;
+        self.gathers = true;
+    }
+
     /// Whether what follows a generation has yet to be decided.
     pub(crate) const fn is_answered(&self) -> bool {
         self.answered
@@ -203,7 +220,7 @@ impl Labels {
     }
 
     /// Seats for which a `SeatOut` to the lanes waits for the labels.
-    fn going_out(&self) -> impl Iterator<Item = Seat> {
+    pub(crate) fn going_out(&self) -> impl Iterator<Item = Seat> {
         let effects = self.effects.iter().flat_map(|(_, effects)| effects);
         effects.filter_map(|effect| match effect {
             OnDurable::Lanes(Command::SeatOut(seat)) => Some(*seat),
@@ -407,7 +424,7 @@ impl Context {
     }
 
     /// All drives have answered: those that do not have the generation, and their errors.
-    fn take_failed(&mut self) -> BTreeMap<Seat, Fault> {
+    pub(crate) fn take_failed(&mut self) -> BTreeMap<Seat, Fault> {
         let failed = std::mem::take(&mut self.labels.failed);
         let drives = &self.labels.drives;
         failed
@@ -417,7 +434,7 @@ impl Context {
     }
 
     /// The actions that waited for the generation that is written, or for one before it.
-    fn take_durable(&mut self) -> Vec<OnDurable> {
+    pub(crate) fn take_durable(&mut self) -> Vec<OnDurable> {
         let durable = self.labels.writing;
         let waiting = std::mem::take(&mut self.labels.effects);
         let (now, later): (Vec<_>, Vec<_>) = waiting
@@ -428,17 +445,19 @@ impl Context {
         out_together(now.collect())
     }
 
-    /// The drives that do not have the generation have been decided about; these stay.
-    fn decided(&mut self, refusing: &BTreeMap<Seat, Fault>) {
+    /// All drives that go out with the present generation are out: the next one, which records them, is written, unless
+    /// drives stay that have yet to take the present one.
+    pub(crate) fn gathered(&mut self) {
         self.labels.gathers = false;
-        if refusing.is_empty() && self.labels.again && self.labels.outstanding.is_empty() {
+        let stay = !self.labels.refusing.is_empty();
+        if !stay && self.labels.again && self.labels.outstanding.is_empty() {
             self.write_labels();
         }
     }
 
     /// Drives stay without the generation: the next attempt comes later. Returns the commands that waited for it: the change
     /// is on too few drives. It is still made when they accept it.
-    fn wait_for_refusing(&mut self) -> Vec<Ticket> {
+    pub(crate) fn wait_for_refusing(&mut self) -> Vec<Ticket> {
         let wait = WAIT_MIN.saturating_mul(1 << self.labels.tries.min(16));
         self.labels.tries = self.labels.tries.saturating_add(1);
         self.labels.retry_at = Some(self.now + wait.min(WAIT_MAX));
@@ -456,95 +475,9 @@ impl Context {
     pub(crate) fn take_written(&mut self) -> Option<Vec<OnDurable>> {
         std::mem::take(&mut self.labels.answered).then(|| {
             let effects = self.take_durable();
-            self.decided(&BTreeMap::new());
+            self.gathered();
             effects
         })
-    }
-}
-
-/// What follows when the drives have answered.
-impl Pool {
-    /// Carries out what waits for generations that all drives have, and decides about drives that do not have them.
-    pub(crate) fn pump_labels(&mut self) {
-        for effect in std::mem::take(&mut self.cx.labels.early) {
-            self.carry_out(effect);
-        }
-        while std::mem::take(&mut self.cx.labels.answered) {
-            self.generation_durable();
-        }
-    }
-
-    /// Nothing of the generation is in flight any more.
-    fn generation_durable(&mut self) {
-        let failed = self.cx.take_failed();
-        let refusing = self.not_to_be_spared(&failed);
-        let enough = usize::from(self.cx.geometry.code().tolerance()) + 1;
-        let written = self.cx.labels.drives.len() - failed.len();
-        if !failed.is_empty() && written < enough && (written > 0 || !refusing.is_empty()) {
-            // Too few copies: the drives that failed go out first, or accept the label later. The waiting actions are
-            // carried out with that.
-        } else {
-            // A successor without this label does not take its seat.
-            for &seat in failed.keys() {
-                self.replacements.label_failed(&mut self.cx, seat);
-            }
-            for effect in self.cx.take_durable() {
-                self.carry_out(effect);
-            }
-        }
-        let stay: BTreeSet<Seat> = refusing.keys().copied().collect();
-        self.cx.labels.refusing.clone_from(&stay);
-        // One generation records all of them. Otherwise a drive of which the next one does not say yet that it is out
-        // would lag by two.
-        self.cx.labels.gathers = true;
-        for (&seat, &fault) in failed.iter().filter(|(seat, _)| !stay.contains(seat)) {
-            self.take_out_for(seat, fault);
-        }
-        self.cx.decided(&refusing);
-        if !refusing.is_empty() {
-            self.labels_refused(&refusing);
-        }
-    }
-
-    /// The failed drives that stay, because without all of them data could not be read any more. If not all of them can
-    /// be spared, none is put out: they are likely to fail for a common reason. Full drives have not failed.
-    fn not_to_be_spared(&mut self, failed: &BTreeMap<Seat, Fault>) -> BTreeMap<Seat, Fault> {
-        let full = |(&seat, &fault): (&Seat, &Fault)| self.stays_although_full(seat, fault);
-        let full: BTreeMap<Seat, Fault> = { failed.iter() }
-            .filter(|&of| full(of))
-            .map(|(&seat, &fault)| (seat, fault))
-            .collect();
-        let others = failed.keys().filter(|seat| !full.contains_key(seat));
-        let others: Vec<Seat> = others.copied().collect();
-        match self.cx.group_that_needs_one_of(&others) {
-            Some(_) => failed.clone(),
-            None => full,
-        }
-    }
-
-    /// Drives stay without the generation: schedules the next attempt, and reports the failure to those that wait.
-    fn labels_refused(&mut self, refusing: &BTreeMap<Seat, Fault>) {
-        for (&seat, &fault) in refusing {
-            if self.stays_although_full(seat, fault) {
-                self.drive_is_full(seat, false);
-            } else if self.stalls.refuses_newly(self.cx.now, seat, fault) {
-                self.cx.report(super::Report::DriveKept {
-                    seat,
-                    kind: IoKind::Flush,
-                    offset: 0,
-                    fault,
-                });
-            }
-        }
-        let going_out: Vec<Seat> = self.cx.labels.going_out().collect();
-        for seat in going_out {
-            self.cx.tell_lanes(&Command::SeatKept(seat));
-        }
-        let fault = *refusing.values().next().expect("some refuse");
-        let asked = self.cx.wait_for_refusing();
-        for ticket in asked {
-            self.cx.done(ticket, Err(super::PoolError::Fault { fault }));
-        }
     }
 }
 
@@ -596,7 +529,7 @@ mod tests {
     use format::{Column, GroupId};
 
     use super::*;
-    use crate::{Half, NewDrive, OutReason, PoolAction, PoolSpec, Ticket, create};
+    use crate::{Half, NewDrive, OutReason, Pool, PoolAction, PoolSpec, Ticket, create};
 
     fn drive(number: u128) -> NewDrive {
         NewDrive::new(Uuid::from_u128(number), format!("drive:{number}"), 64 << 20)

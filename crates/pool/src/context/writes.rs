@@ -10,7 +10,7 @@ use block::{Fault, Instant, Outcome, Seat};
 use plan::DEADLINE;
 use plan::action::{IoId, WRITE_RETRIES};
 
-use super::{Half, PoolAction};
+use crate::{Half, PoolAction};
 
 /// The pool's own kinds of writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,7 +98,7 @@ impl Writes {
         late.map(|io| io.what)
     }
 
-    pub(super) fn begin(
+    pub(crate) fn begin(
         &mut self,
         now: Instant,
         what: PoolWrite,
@@ -132,7 +132,7 @@ impl Writes {
     ///
     /// # Panics
     /// When `id` is not in flight.
-    pub(super) fn ended(
+    pub(crate) fn ended(
         &mut self,
         now: Instant,
         id: IoId,
