@@ -843,10 +843,10 @@ mod tests {
         };
         fills.wait(LOST_TWO, key(100, 4));
         fills.wait(class("copy_back"), key(101, 5));
-        assert_eq!(next(&mut fills, elsewhere), Some((GroupId(101), Column(5))));
+        assert_eq!(next(&mut fills, elsewhere), Some(key(101, 5)));
         assert_eq!(next(&mut fills, elsewhere), None);
         fills.copied(key(0, 4));
-        assert_eq!(next(&mut fills, elsewhere), Some((GroupId(100), Column(4))));
+        assert_eq!(next(&mut fills, elsewhere), Some(key(100, 4)));
     }
 
     fn at(seat: u16) -> Cell {
@@ -861,14 +861,14 @@ mod tests {
         let mut fills = filling();
         fills.begin((class("copy_back"), key(8, 0)), at(5), vec![Seat(6)], 0);
         fills.begin((LOST_ONE, key(9, 0)), at(6), vec![Seat(7)], 0);
-        assert_eq!(fills.yield_drives(), [((GroupId(8), Column(0)), true)]);
+        assert_eq!(fills.yield_drives(), [(key(8, 0), true)]);
         assert_eq!(fills.yield_drives(), [], "once");
         fills.begin((LOST_TWO, key(10, 0)), at(1), vec![Seat(7)], 0);
         assert_eq!(fills.yield_drives(), [(KEY, true), (key(9, 0), true)]);
         fills.copied(key(10, 0));
         assert_eq!(fills.yield_drives(), [(KEY, false), (key(9, 0), false)]);
         fills.end(key(9, 0));
-        assert_eq!(fills.yield_drives(), [((GroupId(8), Column(0)), false)]);
+        assert_eq!(fills.yield_drives(), [(key(8, 0), false)]);
     }
 
     #[test]
@@ -891,7 +891,7 @@ mod tests {
         );
         assert_eq!(
             fills.next(at_most(1), same_drives),
-            Some((LOST_TWO, (GroupId(101), Column(0)))),
+            Some((LOST_TWO, key(101, 0))),
             "as if no other copied"
         );
     }
@@ -952,10 +952,7 @@ mod tests {
         };
         assert_eq!(fills.next(limits, other), None);
         fills.end(key(0, 0));
-        assert_eq!(
-            fills.next(limits, other),
-            Some((LOST_ONE, (GroupId(100), Column(0))))
-        );
+        assert_eq!(fills.next(limits, other), Some((LOST_ONE, key(100, 0))));
     }
 
     #[test]
@@ -963,7 +960,7 @@ mod tests {
         let mut fills = filling();
         fills.begin((LOST_TWO, key(8, 0)), at(1), vec![Seat(5)], 0);
         fills.set_urgency(KEY, 3);
-        assert_eq!(fills.yield_drives(), [((GroupId(8), Column(0)), true)]);
+        assert_eq!(fills.yield_drives(), [(key(8, 0), true)]);
         assert_eq!((fills.busy(Seat(1), 3), fills.busy(Seat(1), 0)), (1, 2));
         fills.end(KEY);
         assert_eq!(fills.busy(Seat(1), 0), 1);
@@ -1100,10 +1097,7 @@ mod tests {
             fills.lost(key);
         }
         assert_eq!(fills.progress.cells_lost, 3);
-        assert_eq!(
-            fills.hope_again(GroupId(1)),
-            [(GroupId(1), Column(0)), (GroupId(1), Column(2))]
-        );
+        assert_eq!(fills.hope_again(GroupId(1)), [key(1, 0), key(1, 2)]);
         assert!(!fills.is_unrecoverable(key(1, 0)) && fills.is_unrecoverable(key(2, 0)));
         fills.rescan();
         assert!(!fills.is_unrecoverable(key(2, 0)));
