@@ -1,7 +1,8 @@
 //! Scenarios of the queue alone.
 
-use super::*;
 use testing::walk::Changes;
+
+use super::*;
 
 const TARGET: Cell = Cell {
     seat: Seat(3),
@@ -162,10 +163,10 @@ fn a_class_whose_drives_are_full_lets_the_next_one_pass() {
     };
     fills.wait(LOST_TWO, key(100, 4));
     fills.wait(class("copy_back"), key(101, 5));
-    assert_eq!(next(&mut fills, elsewhere), Some((GroupId(101), Column(5))));
+    assert_eq!(next(&mut fills, elsewhere), Some(key(101, 5)));
     assert_eq!(next(&mut fills, elsewhere), None);
     fills.copied(key(0, 4));
-    assert_eq!(next(&mut fills, elsewhere), Some((GroupId(100), Column(4))));
+    assert_eq!(next(&mut fills, elsewhere), Some(key(100, 4)));
 }
 
 fn at(seat: u16) -> Cell {
@@ -180,14 +181,14 @@ fn a_fill_yields_while_a_more_urgent_one_uses_one_of_its_drives() {
     let mut fills = filling();
     fills.begin((class("copy_back"), key(8, 0)), at(5), vec![Seat(6)], 0);
     fills.begin((LOST_ONE, key(9, 0)), at(6), vec![Seat(7)], 0);
-    assert_eq!(fills.yield_drives(), [((GroupId(8), Column(0)), true)]);
+    assert_eq!(fills.yield_drives(), [(key(8, 0), true)]);
     assert_eq!(fills.yield_drives(), [], "once");
     fills.begin((LOST_TWO, key(10, 0)), at(1), vec![Seat(7)], 0);
     assert_eq!(fills.yield_drives(), [(KEY, true), (key(9, 0), true)]);
     fills.copied(key(10, 0));
     assert_eq!(fills.yield_drives(), [(KEY, false), (key(9, 0), false)]);
     fills.end(key(9, 0));
-    assert_eq!(fills.yield_drives(), [((GroupId(8), Column(0)), false)]);
+    assert_eq!(fills.yield_drives(), [(key(8, 0), false)]);
 }
 
 #[test]
@@ -210,7 +211,7 @@ fn fills_that_yield_do_not_count_for_more_urgent_ones() {
     );
     assert_eq!(
         fills.next(at_most(1), same_drives),
-        Some((LOST_TWO, (GroupId(101), Column(0)))),
+        Some((LOST_TWO, key(101, 0))),
         "as if no other copied"
     );
 }
@@ -271,10 +272,7 @@ fn fills_that_have_copied_count_for_as_many_buffers_again() {
     };
     assert_eq!(fills.next(limits, other), None);
     fills.end(key(0, 0));
-    assert_eq!(
-        fills.next(limits, other),
-        Some((LOST_ONE, (GroupId(100), Column(0))))
-    );
+    assert_eq!(fills.next(limits, other), Some((LOST_ONE, key(100, 0))));
 }
 
 #[test]
@@ -282,7 +280,7 @@ fn a_fill_counts_as_urgent_as_its_group_is_now() {
     let mut fills = filling();
     fills.begin((LOST_TWO, key(8, 0)), at(1), vec![Seat(5)], 0);
     fills.set_urgency(KEY, 3);
-    assert_eq!(fills.yield_drives(), [((GroupId(8), Column(0)), true)]);
+    assert_eq!(fills.yield_drives(), [(key(8, 0), true)]);
     assert_eq!((fills.busy(Seat(1), 3), fills.busy(Seat(1), 0)), (1, 2));
     fills.end(KEY);
     assert_eq!(fills.busy(Seat(1), 0), 1);
@@ -419,10 +417,7 @@ fn what_could_not_be_filled_is_hoped_for_by_group_and_after_a_change_of_membersh
         fills.lost(key);
     }
     assert_eq!(fills.progress.cells_lost, 3);
-    assert_eq!(
-        fills.hope_again(GroupId(1)),
-        [(GroupId(1), Column(0)), (GroupId(1), Column(2))]
-    );
+    assert_eq!(fills.hope_again(GroupId(1)), [key(1, 0), key(1, 2)]);
     assert!(!fills.is_unrecoverable(key(1, 0)) && fills.is_unrecoverable(key(2, 0)));
     fills.rescan();
     assert!(!fills.is_unrecoverable(key(2, 0)));
