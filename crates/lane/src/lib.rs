@@ -48,6 +48,8 @@ mod shares;
 mod trusted;
 mod uninitialized;
 mod verify;
+#[cfg(test)]
+mod walk;
 mod writes;
 
 use std::collections::BTreeMap;

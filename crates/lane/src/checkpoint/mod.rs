@@ -7,6 +7,38 @@
 //!                                        memory)                                      └── the tail does not move ─► (end)
 //! ```
 //!
+//! This is the usual way. All changes, by the methods of [`Checkpoints`] and [`Running`] that make them:
+//!
+//! ```text
+//! none ── begin ──► flushing
+//! flushing ── collect ──► loading
+//! flushing ── refuse ──► none
+//! loading ── page_here ──► installing
+//! loading ── refuse ──► none
+//! installing ── write_pages ──► laying
+//! installing ── write_pages ──► paging
+//! laying ── paged ──► paging
+//! laying ── paged ──► ordering
+//! paging ── page_written ──► ordering
+//! paging ── judged ──► ordering
+//! paging ── settle ──► settling
+//! paging ── refuse ──► none
+//! ordering ── flushed ──► paging
+//! ordering ── refuse ──► none
+//! settling ── begin_anchor ──► laying_anchor
+//! settling ── end ──► none
+//! settling ── refuse ──► none
+//! laying_anchor ── anchor_submitted ──► anchoring
+//! anchoring ── anchor_written ──► closing
+//! anchoring ── judged ──► closing
+//! anchoring ── refuse ──► none
+//! closing ── end ──► none
+//! closing ── refuse ──► none
+//! ```
+//!
+//! Refuse: a drive that stays has failed what the checkpoint needs, or the journal has a gap, and the tail stays where it is.
+//! Without pages to write, nothing is laid out. Of a first turn without copies only the flush is left.
+//!
 //! [`Checkpoints`] decides when a checkpoint begins and keeps what waits for it. [`Running`] is the checkpoint under
 //! way. It submits its writes, counts them, and returns the next step ([`Next`]). Journal and pages are passed to it
 //! for the steps that use them.

@@ -6,9 +6,11 @@ use super::*;
 use crate::blocks::block;
 use crate::overlay::Bytes;
 use crate::purpose::Purpose;
+use crate::walk::{Changes, Machine};
 
 /// The checkpoints of a small lane whose pages are all in memory: a stripe has four blocks of each of six columns, and a page has
 /// two copies.
+#[derive(Clone)]
 struct Lab {
     checkpoints: Checkpoints,
     cx: Context,
@@ -607,4 +609,292 @@ fn pages_count_as_on_their_way_from_when_they_are_laid_out_until_they_are_durabl
     assert!(on_their_way(&lab));
     lab.flushed();
     assert!(!on_their_way(&lab), "the anchor is");
+}
+
+/// A checkpoint on its way, whose inputs are all that may come: for the drawing of its phases.
+#[derive(Clone)]
+struct Way {
+    lab: Lab,
+    /// What the checkpoint asks for. `None` before it begins and when it is over.
+    next: Option<Next>,
+    begins: bool,
+    /// Drives whose refusals are to be judged.
+    refusing: BTreeSet<u16>,
+    /// So many drives may still refuse a write.
+    faults: usize,
+    /// All drives may still go out.
+    may_leave: bool,
+}
+
+impl Way {
+    fn of(lab: Lab) -> Self {
+        Self {
+            lab,
+            next: None,
+            begins: true,
+            refusing: BTreeSet::new(),
+            faults: 1,
+            may_leave: true,
+        }
+    }
+
+    /// With an input, of which the checkpoint asks for this.
+    fn with(&self, input: impl FnOnce(&mut Lab) -> Next) -> Self {
+        let mut after = self.clone();
+        after.next = Some(input(&mut after.lab));
+        after
+    }
+
+    /// The checkpoint is over.
+    fn over(&self, refused: bool) -> Self {
+        let mut after = self.clone();
+        match refused {
+            true => _ = after.lab.refuse(),
+            false => _ = after.lab.checkpoints.end(),
+        }
+        after.next = None;
+        after
+    }
+
+    fn begin(&self) -> Self {
+        let mut after = self.with(|lab| {
+            lab.checkpoints.begin(Sequence(7));
+            Next::Flush
+        });
+        after.begins = false;
+        after
+    }
+
+    /// The first of the writes in flight ends.
+    fn answered(&self, outcome: Outcome) -> Option<(&'static str, Self)> {
+        let mut in_flight = self.lab.ios.in_flight();
+        let (id, purpose, seat) = in_flight
+            .next()
+            .map(|(id, flight)| (id, flight.purpose, flight.io.seat))?;
+        drop(in_flight);
+        let out = self.lab.cx.view().is_out(seat);
+        let mut event = "";
+        let mut after = self.with(|lab| {
+            let (cx, ios) = (&mut lab.cx, &mut lab.ios);
+            ios.answered(cx, id, outcome);
+            let running = lab.checkpoints.running();
+            match purpose {
+                Purpose::Install { transfer } => {
+                    event = "install_written";
+                    running.install_written(cx, ios, &transfer, outcome, out)
+                }
+                Purpose::PageWrite { .. } => {
+                    event = "page_written";
+                    running.page_written(seat, outcome, out)
+                }
+                _ => {
+                    event = "anchor_written";
+                    running.anchor_written(cx, ios, seat, outcome, out)
+                }
+            }
+        });
+        if outcome.is_err() && !out {
+            after.refusing.insert(seat.0);
+            after.faults -= 1;
+        }
+        Some((event, after))
+    }
+
+    /// The pool decides about a drive.
+    fn judged(&self, seat: u16, out: bool) -> Self {
+        let mut after = self.with(|lab| {
+            if out {
+                lab.cx.change_view(|view, _| view.seat_out(Seat(seat)));
+            }
+            let (cx, ios) = (&mut lab.cx, &mut lab.ios);
+            lab.checkpoints.running().judged(cx, ios, Seat(seat), out)
+        });
+        after.refusing.remove(&seat);
+        after
+    }
+
+    fn page_here(lab: &mut Lab) -> Next {
+        let (cx, ios) = (&mut lab.cx, &mut lab.ios);
+        lab.checkpoints
+            .running()
+            .page_here(cx, ios, &lab.overlay, &lab.pages)
+    }
+
+    fn flushed(&self, outcome: Outcome) -> Self {
+        self.with(|lab| {
+            let (cx, ios) = (&mut lab.cx, &mut lab.ios);
+            lab.checkpoints.running().flushed(cx, ios, outcome)
+        })
+    }
+
+    /// The inputs that the checkpoint waits for while nothing else has to happen first.
+    fn waits(&self) -> Vec<(&'static str, Self)> {
+        let mut after = Vec::new();
+        let running = self.lab.checkpoints.running.as_ref().expect("it runs");
+        match running.phase {
+            Phase::Loading(_) => {
+                after.push(("page_here", self.with(Self::page_here)));
+                let names = running.pages.iter().chain(&running.read_for);
+                after.extend(names.copied().next().map(|name| {
+                    let unread = |lab: &mut Lab| {
+                        let running = lab.checkpoints.running();
+                        running.page_unread(&mut lab.overlay, name, Fault::Medium)
+                    };
+                    ("page_unread", self.with(unread))
+                }));
+            }
+            Phase::Laying => {
+                let paged = |lab: &mut Lab| {
+                    let (cx, ios) = (&mut lab.cx, &mut lab.ios);
+                    lab.checkpoints.running().paged(cx, ios, &lab.pages)
+                };
+                after.push(("paged", self.with(paged)));
+            }
+            Phase::LayingAnchor => {
+                let submitted = |lab: &mut Lab| {
+                    let drives = submit_anchor(&mut lab.cx, &mut lab.ios, 1, ScratchId(99));
+                    let running = lab.checkpoints.running();
+                    running.anchor_submitted(ScratchId(99), drives)
+                };
+                after.push(("anchor_submitted", self.with(submitted)));
+            }
+            _ => {
+                after.extend(self.answered(Ok(())));
+                if self.faults > 0 {
+                    after.extend(self.answered(Err(Fault::Full)));
+                }
+            }
+        }
+        after
+    }
+}
+
+impl Machine for Way {
+    fn state(&self) -> &'static str {
+        match self
+            .lab
+            .checkpoints
+            .running
+            .as_ref()
+            .map(|running| &running.phase)
+        {
+            None => "none",
+            Some(Phase::Flushing) => "flushing",
+            Some(Phase::Loading(_)) => "loading",
+            Some(Phase::Installing { .. }) => "installing",
+            Some(Phase::Laying) => "laying",
+            Some(Phase::Paging { .. }) => "paging",
+            Some(Phase::Ordering { .. }) => "ordering",
+            Some(Phase::Settling) => "settling",
+            Some(Phase::LayingAnchor) => "laying_anchor",
+            Some(Phase::Anchoring(_)) => "anchoring",
+            Some(Phase::Closing) => "closing",
+        }
+    }
+
+    fn key(&self) -> String {
+        let running = &self.lab.checkpoints.running;
+        let (seats, writes) = (self.lab.cx.live_seats(), self.lab.writes());
+        let rest = (&self.refusing, self.faults, self.may_leave, self.begins);
+        let (next, logged) = (self.next, &self.lab.overlay);
+        format!("{running:?} {next:?} {seats:?} {writes:?} {rest:?} {logged:?}")
+    }
+
+    fn after(&self) -> Vec<(&'static str, Self)> {
+        let mut after = match self.next {
+            None if self.begins => return vec![("begin", self.begin())],
+            None => return Vec::new(),
+            Some(Next::End) => return vec![("end", self.over(false))],
+            Some(Next::Refused(_)) => return vec![("refuse", self.over(true))],
+            Some(Next::Collect) => {
+                let collect = |lab: &mut Lab| {
+                    { lab.checkpoints.running() }.collect(&lab.cx, &mut lab.overlay, &lab.pages);
+                    Next::Wait
+                };
+                return vec![("collect", self.with(collect))];
+            }
+            Some(Next::Installed(_)) => {
+                let write_pages = |lab: &mut Lab| {
+                    let running = lab.checkpoints.running();
+                    let (overlay, pages) = (&mut lab.overlay, &mut lab.pages);
+                    running.enter(&lab.cx, overlay, pages, BTreeSet::new(), false);
+                    running.write_pages(&mut lab.cx, pages)
+                };
+                return vec![("write_pages", self.with(write_pages))];
+            }
+            Some(Next::Durable) => {
+                let begins = |moves: bool| {
+                    self.with(|lab| {
+                        let running = lab.checkpoints.running();
+                        let installed = running.take_installed();
+                        let (overlay, pages) = (&mut lab.overlay, &mut lab.pages);
+                        running.release(&lab.cx, overlay, pages, &installed, BTreeSet::new());
+                        match running.begin_anchor(moves) {
+                            true => Next::Wait,
+                            false => Next::End,
+                        }
+                    })
+                };
+                return [true, false]
+                    .map(|moves| ("begin_anchor", begins(moves)))
+                    .into();
+            }
+            // Blocks may be on their way to the log again, and verdicts come meanwhile.
+            Some(Next::Settle) => {
+                let settle = |lab: &mut Lab| {
+                    let running = lab.checkpoints.running();
+                    running.settle(&mut lab.cx, &mut lab.ios, &lab.overlay);
+                    Next::Flush
+                };
+                return vec![
+                    ("settle", self.with(settle)),
+                    ("judged", self.judged(0, false)),
+                ];
+            }
+            Some(Next::Flush) => vec![
+                ("flushed", self.flushed(Ok(()))),
+                ("flushed", self.flushed(Err(Fault::Medium))),
+            ],
+            Some(Next::Wait) => self.waits(),
+        };
+        // Verdicts and pages come at any time. Those that nothing waits for do not change what is asked for.
+        for &seat in &self.refusing {
+            after.extend([true, false].map(|out| ("judged", self.judged(seat, out))));
+        }
+        let kept = |mut other: Self| {
+            if other.next == Some(Next::Wait) {
+                other.next = self.next;
+            }
+            other
+        };
+        after.push(("judged", kept(self.judged(0, false))));
+        if !matches!(self.state(), "loading") {
+            after.push(("page_here", kept(self.with(Self::page_here))));
+        }
+        if self.may_leave {
+            let mut left = self.clone();
+            left.may_leave = false;
+            for seat in 0..6 {
+                left.lab.cx.change_view(|view, _| view.seat_out(Seat(seat)));
+            }
+            after.push(("seats_out", left));
+        }
+        after
+    }
+}
+
+/// The drawing in the head of the file is what a checkpoint does: every input, in every phase in which it may come.
+#[test]
+fn the_phases_of_a_checkpoint_are_those_of_the_drawing() {
+    let mut filling = Lab::new();
+    filling.cx.change_view(|view, geometry| {
+        let home = geometry.home(GroupId(0), Column(1));
+        view.seat_out(Seat(1));
+        view.seat_in(Seat(1));
+        view.begin_fill(geometry, GroupId(0), Column(1), home);
+    });
+    let forced = [page(Column(0)), page(Column(1))];
+    filling.checkpoints.await_next(JOB, forced);
+    let labs = [Lab::new(), Lab::logged(), filling];
+    Changes::of(labs.map(Way::of)).assert_drawn_in(include_str!("mod.rs"));
 }

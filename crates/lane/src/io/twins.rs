@@ -9,6 +9,35 @@
 //!
 //! Reads go to the seat's own drive until `Succeed`: nothing on the successor counts before.
 //!
+//! What a pair of writes waits for:
+//!
+//! ```text
+//! none ── pair_up ──► both
+//! both ── first_ended ──► other
+//! both ── second_ended ──► own
+//! both ── second_ended ──► own_judged
+//! both ── seat_out ──► own
+//! both ── pairs_succeed ──► succeeded
+//! own ── first_ended ──► none
+//! own ── pairs_succeed ──► none
+//! own_judged ── first_ended ──► judged
+//! own_judged ── with_out ──► own
+//! own_judged ── seat_out ──► own
+//! own_judged ── pairs_succeed ──► none
+//! other ── second_ended ──► none
+//! other ── second_ended ──► judged
+//! other ── seat_out ──► none
+//! other ── pairs_succeed ──► succeeded
+//! judged ── with_out ──► none
+//! judged ── seat_out ──► none
+//! judged ── pairs_succeed ──► none
+//! succeeded ── second_ended ──► none
+//! ```
+//!
+//! Own: for the seat's own drive. Other: for its successor. Judged: the successor has failed its part, and the pool is to
+//! decide about it. Succeeded: for the successor alone, which has the seat. Seat out, with out: the seat's drive is out, or
+//! the successor.
+//!
 //! Invariants:
 //! - An acknowledged write is on both drives, or the pool has taken one of them out: if the second write of a pair
 //!   fails, the pair ends only after the pool's verdict. So the successor may take the seat at any time with the cells
@@ -218,6 +247,7 @@ mod tests {
     use plan::action::{Event, Origin, Service};
 
     use super::*;
+    use crate::walk::{Changes, Machine};
 
     const SEAT: Seat = Seat(2);
     const WITH: Seat = Seat(6);
@@ -385,5 +415,130 @@ mod tests {
             outcome(twins.first_ended(other.pair.expect("a pair"), Ok(()))),
             None
         );
+    }
+
+    /// A pair of writes on its way, whose inputs are all that may come: for the drawing of its states.
+    #[derive(Clone)]
+    struct Way {
+        twins: Twins,
+        faults: FaultReports,
+        cx: Context,
+        pair: Option<u64>,
+        /// Which drives have yet to answer.
+        first: bool,
+        second: bool,
+    }
+
+    impl Way {
+        fn new() -> Self {
+            let (twins, faults, cx) = begun();
+            let (first, second) = (true, true);
+            Self {
+                twins,
+                faults,
+                cx,
+                pair: None,
+                first,
+                second,
+            }
+        }
+
+        fn with(&self, input: impl FnOnce(&mut Self)) -> Self {
+            let mut after = self.clone();
+            input(&mut after);
+            after
+        }
+
+        fn pair_up(&mut self) {
+            let mut first = flight(SEAT, IoKind::Write);
+            self.twins.pair_up(&mut self.cx, &mut first);
+            self.pair = first.pair;
+        }
+
+        fn first_ended(&mut self, pair: u64, outcome: Outcome) {
+            self.first = false;
+            self.twins.first_ended(pair, outcome);
+        }
+
+        fn second_ended(&mut self, pair: u64, outcome: Outcome) {
+            self.second = false;
+            let (cx, faults) = (&mut self.cx, &mut self.faults);
+            self.twins.second_ended(cx, faults, pair, outcome);
+        }
+
+        /// The write to the successor is abandoned: its answer does not come.
+        fn seat_out(&mut self) {
+            self.second = false;
+            self.twins.seat_out(SEAT);
+            self.twins.pairs_without(SEAT);
+        }
+
+        fn with_out(&mut self) {
+            self.cx.change_view(|view, _| view.successor_out(WITH));
+            self.twins.seat_out(WITH);
+            self.twins.pairs_without(WITH);
+        }
+
+        fn pairs_succeed(&mut self) {
+            self.twins.end(SEAT);
+            self.twins.pairs_succeed(SEAT);
+        }
+    }
+
+    impl Machine for Way {
+        fn state(&self) -> &'static str {
+            let Some(pair) = self.twins.pairs.values().next() else {
+                return "none";
+            };
+            match (pair.succeeded, pair.first, pair.second) {
+                (true, ..) => "succeeded",
+                (_, None, Second::InFlight) => "both",
+                (_, None, Second::Done) => "own",
+                (_, None, Second::Failed(_)) => "own_judged",
+                (_, Some(_), Second::InFlight) => "other",
+                (_, Some(_), Second::Failed(_)) => "judged",
+                (_, Some(_), Second::Done) => unreachable!("it has ended"),
+            }
+        }
+
+        fn key(&self) -> String {
+            let (state, pairs, any) = (self.state(), &self.twins.pairs, self.twins.any());
+            let rest = (
+                self.pair,
+                self.first,
+                self.second,
+                self.cx.view().is_out(WITH),
+            );
+            format!("{state} {pairs:?} {any} {rest:?}")
+        }
+
+        fn after(&self) -> Vec<(&'static str, Self)> {
+            let Some(pair) = self.pair else {
+                return vec![("pair_up", self.with(Self::pair_up))];
+            };
+            let mut after = Vec::new();
+            for outcome in [Ok(()), Err(Fault::Medium)] {
+                if self.first {
+                    let ended = self.with(|way| way.first_ended(pair, outcome));
+                    after.push(("first_ended", ended));
+                }
+                if self.second {
+                    let ended = self.with(|way| way.second_ended(pair, outcome));
+                    after.push(("second_ended", ended));
+                }
+            }
+            if self.twins.any() {
+                after.push(("seat_out", self.with(Self::seat_out)));
+                after.push(("with_out", self.with(Self::with_out)));
+                after.push(("pairs_succeed", self.with(Self::pairs_succeed)));
+            }
+            after
+        }
+    }
+
+    /// The drawing in the head of the file is what becomes of a pair: every input, in every state in which it may come.
+    #[test]
+    fn the_states_of_a_pair_are_those_of_the_drawing() {
+        Changes::of([Way::new()]).assert_drawn_in(include_str!("twins.rs"));
     }
 }

@@ -1,4 +1,27 @@
 //! A batch: its units, its header, and the state of its columns on drives.
+//!
+//! ```text
+//! none ── begin ──► laying
+//! laying ── headed ──► writing
+//! writing ── next_ended ──► none
+//! writing ── next_ended ──► kept
+//! writing ── next_ended ──► refused
+//! writing ── next_ended ──► laying
+//! writing ── gaps_ended ──► none
+//! writing ── gaps_ended ──► kept
+//! writing ── gaps_ended ──► refused
+//! writing ── gaps_ended ──► laying
+//! refused ── write_gaps ──► writing
+//! refused ── gaps_ended ──► none
+//! refused ── gaps_ended ──► kept
+//! refused ── gaps_ended ──► laying
+//! kept ── relocate ──► laying
+//! kept ── flush_covered ──► none
+//! ```
+//!
+//! The methods are those of the log. Next ended: the columns are written for the first time. Gaps ended: the batch is a gap
+//! that was written again (`gaps.rs`), or the drives have left that had refused it. Kept: it has ended, and no flush has
+//! covered it. Laying again: too few of its drives are left, and it gets others (`relocate.rs`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -6,14 +6,17 @@ use format::{Column, Generation, GroupId, Sequence, StripeId, VolumeId};
 use plan::action::{Action, BufferId, Computed, Io, IoKind, Service, Slice};
 use plan::{RequestId, ScratchId};
 
+use super::batch::State;
 use super::*;
 use crate::blocks::block;
 use crate::io::IoTable;
 use crate::op::{Owner, Prepared};
 use crate::purpose::Computing;
+use crate::walk::{Changes, Machine};
 
 /// The log of a small lane of six drives, of which two may fail. Its ring has room for 32 of the smallest batches: one
 /// block of content and one of header, on three drives.
+#[derive(Clone)]
 struct Lab {
     log: Log,
     cx: Context,
@@ -808,4 +811,163 @@ fn where_stripes_are_on_all_drives_no_batch_is_kept() {
     lab.end(Sequence(7), &writes, &[]);
     let ended = lab.log.next_ended(&mut lab.cx).expect("it is written");
     assert!(ended.is_done);
+}
+
+/// A log with batch 7, and all inputs that may come: for the drawing of the batch's states.
+#[derive(Clone)]
+struct Way {
+    lab: Lab,
+    begins: bool,
+    /// Drives that have yet to write a column of the batch.
+    writes: Vec<Seat>,
+    /// The drives whose refusals are to be judged.
+    refusing: BTreeSet<Seat>,
+    /// So often drives may still refuse columns, or go out.
+    faults: usize,
+}
+
+const SEVEN: Sequence = Sequence(7);
+
+impl Way {
+    fn of(mut lab: Lab, seats_out: u16) -> Self {
+        (0..seats_out).for_each(|seat| lab.seat_out(Seat(seat)));
+        lab.commit();
+        Self {
+            lab,
+            begins: true,
+            writes: Vec::new(),
+            refusing: BTreeSet::new(),
+            faults: 4,
+        }
+    }
+
+    fn batch(&self) -> Option<&Batch> {
+        let log = &self.lab.log;
+        let mut all = [&log.batches, &log.gaps, &log.unflushed].into_iter();
+        all.find_map(|batches| batches.get(&SEVEN))
+    }
+
+    fn with(&self, input: impl FnOnce(&mut Lab)) -> Self {
+        let mut after = self.clone();
+        input(&mut after.lab);
+        let actions = after.lab.cx.take_actions().into_iter();
+        let writes = actions.filter_map(|action| match action {
+            Action::Io(io) => Some(io.seat),
+            _ => None,
+        });
+        after.writes.extend(writes);
+        after
+    }
+
+    /// The first of its writes in flight ends.
+    fn written(&self, outcome: Outcome) -> Self {
+        let mut ready = self.clone();
+        let seat = ready.writes.remove(0);
+        let out = self.lab.cx.view().is_out(seat);
+        if outcome.is_err() && !out {
+            ready.refusing.insert(seat);
+            ready.faults -= 1;
+        }
+        ready.with(|lab| lab.log.written(SEVEN, seat, outcome, out))
+    }
+
+    fn judged(&self, seat: Seat, out: bool) -> Self {
+        let mut ready = self.clone();
+        ready.refusing.remove(&seat);
+        ready.with(|lab| {
+            if out {
+                lab.seat_out(seat);
+            }
+            lab.log.judged(seat, out);
+        })
+    }
+
+    /// Drives of the batch go out.
+    fn relocate(&self, seats: &[Seat]) -> Self {
+        let mut ready = self.clone();
+        ready.faults -= 1;
+        ready.refusing.retain(|seat| !seats.contains(seat));
+        ready.with(|lab| {
+            lab.out_and_relocated(seats);
+            seats.iter().for_each(|&seat| lab.log.judged(seat, true));
+        })
+    }
+}
+
+impl Machine for Way {
+    fn state(&self) -> &'static str {
+        let kept = self.lab.log.unflushed.contains_key(&SEVEN);
+        match self.batch().map(|batch| batch.state) {
+            None => "none",
+            Some(_) if kept => "kept",
+            Some(State::Laying) => "laying",
+            Some(State::Writing) => "writing",
+            Some(State::Refused) => "refused",
+        }
+    }
+
+    fn key(&self) -> String {
+        let batch = self
+            .batch()
+            .map(|batch| (&batch.writes, &batch.header.seats));
+        let is_gap = self.lab.log.gaps.contains_key(&SEVEN);
+        let seats = self.lab.cx.journal_seats();
+        let rest = (self.begins, &self.writes, &self.refusing, self.faults);
+        format!("{} {batch:?} {is_gap} {seats:?} {rest:?}", self.state())
+    }
+
+    fn after(&self) -> Vec<(&'static str, Self)> {
+        let Some(batch) = self.batch() else {
+            let mut after = self.with(|lab| _ = self.begins && lab.begin() == Begun::Batch);
+            after.begins = false;
+            return vec![("begin", after)];
+        };
+        let mut after = vec![
+            (
+                "next_ended",
+                self.with(|lab| _ = lab.log.next_ended(&mut lab.cx)),
+            ),
+            (
+                "gaps_ended",
+                self.with(|lab| _ = lab.log.gaps_ended(&mut lab.cx)),
+            ),
+            (
+                "write_gaps",
+                self.with(|lab| lab.log.write_gaps(&mut lab.cx, &mut lab.ios)),
+            ),
+            (
+                "flush_covered",
+                self.with(|lab| _ = lab.log.flush_covered(SEVEN)),
+            ),
+        ];
+        if self.state() == "laying" {
+            let headed = |lab: &mut Lab| _ = lab.log.headed(&mut lab.cx, &mut lab.ios, SEVEN);
+            after.push(("headed", self.with(headed)));
+        }
+        if !self.writes.is_empty() {
+            after.push(("written", self.written(Ok(()))));
+            if self.faults > 0 {
+                after.push(("written", self.written(REFUSED)));
+            }
+        }
+        for &seat in &self.refusing {
+            after.extend([true, false].map(|out| ("judged", self.judged(seat, out))));
+        }
+        if self.faults > 0 {
+            let seats = &batch.header.seats;
+            after.extend([&seats[..1], seats].map(|seats| ("relocate", self.relocate(seats))));
+        }
+        after
+    }
+}
+
+/// The drawing in the head of the file of batches is what the log does: every input, in every state.
+#[test]
+fn the_states_of_a_batch_are_those_of_the_drawing() {
+    let ways = [
+        Way::of(Lab::new(), 0),
+        Way::of(Lab::new(), 2),
+        Way::of(Lab::narrow(), 0),
+    ];
+    Changes::of(ways).assert_drawn_in(include_str!("batch.rs"));
 }

@@ -5,6 +5,56 @@
 //!                 └─ nothing there: the log's end ─► Comparing (`compare.rs`) ─► Covering ─► Anchoring ─► Flushing ─► (end)
 //! ```
 //!
+//! All changes, by the methods of [`Recovery`] that make them, each with the reading of the next header where that follows
+//! at once:
+//!
+//! ```text
+//! anchors ── begin ──► anchoring
+//! anchors ── begin ──► over
+//! anchors ── computed ──► headers
+//! anchors ── computed ──► over
+//! headers ── computed ──► columns
+//! headers ── computed ──► checking
+//! headers ── computed ──► comparing
+//! headers ── computed ──► over
+//! columns ── read ──► checking
+//! checking ── computed ──► reconstructing
+//! checking ── computed ──► restoring
+//! checking ── computed ──► deriving
+//! checking ── computed ──► headers
+//! checking ── computed ──► comparing
+//! checking ── computed ──► over
+//! reconstructing ── computed ──► checking
+//! restoring ── computed ──► deriving
+//! restoring ── computed ──► headers
+//! restoring ── computed ──► over
+//! restoring ── written ──► deriving
+//! restoring ── written ──► headers
+//! restoring ── written ──► comparing
+//! restoring ── written ──► over
+//! restoring ── judged ──► deriving
+//! restoring ── judged ──► headers
+//! restoring ── judged ──► comparing
+//! restoring ── judged ──► over
+//! deriving ── computed ──► headers
+//! deriving ── computed ──► comparing
+//! deriving ── computed ──► over
+//! comparing ── computed ──► headers
+//! comparing ── computed ──► over
+//! comparing ── repaired ──► covering
+//! comparing ── repaired ──► over
+//! covering ── flushed ──► anchoring
+//! covering ── flushed ──► over
+//! anchoring ── anchor_submitted ──► over
+//! anchoring ── written ──► flushing
+//! anchoring ── judged ──► flushing
+//! flushing ── flushed ──► over
+//! ```
+//!
+//! To headers: a batch counts, or headers behind one that is not whole are read for proof, or the log is read again and ends
+//! earlier. To comparing: the log ends here. To over from a phase that reads: too many drives are away, or a batch that was
+//! flushed is lost. Columns without any drive are checked at once, and restored without a write.
+//!
 //! The blocks of the batches found are put into the overlay as if they had just been logged, so there is nothing else
 //! to replay. On the drives only this changes: the anchor, torn stripes (`compare.rs`), and batches that are not whole
 //! on the drives that are there. Such batches are written again in their places, so that they survive as many losses

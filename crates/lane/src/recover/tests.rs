@@ -7,9 +7,11 @@ use super::*;
 use crate::blocks::block;
 use crate::op::{Owner, Task};
 use crate::overlay::{Bytes, Logged};
+use crate::walk::{Changes, Machine};
 
 /// The recovery of a small lane of six drives that may lose two. The drives have no content: each test gives the
 /// results of reads.
+#[derive(Clone)]
 struct Lab {
     recovery: Recovery,
     cx: Context,
@@ -244,6 +246,13 @@ impl Lab {
             panic!("{next:?}");
         };
         assert_eq!(found, header);
+        self.enter(header);
+        self.overlay.unpin(header.sequence);
+        assert!(matches!(self.step(Recovery::read_next), Next::Wait));
+    }
+
+    /// The blocks that are in place by a batch are in the overlay.
+    fn enter(&mut self, header: &BatchHeader) {
         let pool = self.cx.geometry.regions().unwrap().pool;
         for descriptor in &header.descriptors {
             let Descriptor::Direct { first, crcs } = descriptor else {
@@ -259,8 +268,6 @@ impl Lab {
                 self.overlay.insert(name, logged);
             }
         }
-        self.overlay.unpin(header.sequence);
-        assert!(matches!(self.step(Recovery::read_next), Next::Wait));
     }
 
     /// The log ends here: nothing is where the next batch would be, nor at the ring's start.
@@ -743,4 +750,347 @@ fn an_anchor_that_no_drive_takes_ends_it() {
         &lab.step(|recovery, lent| recovery.anchor_submitted(lent, ScratchId(900), 0)),
         LOST,
     );
+}
+
+/// A recovery on its way, whose inputs are all that may come: for the drawing of its phases.
+#[derive(Clone)]
+struct Way {
+    lab: Lab,
+    /// What the recovery asks for. `None` before it begins.
+    next: Option<Next>,
+    /// What drives and computations have yet to answer.
+    reads: Vec<((Seat, u64), usize)>,
+    writes: Vec<Seat>,
+    compute: Option<Compute>,
+    /// Repairs that have not ended, and one more until all have begun.
+    repairs: usize,
+    /// The drive whose refusal is to be judged.
+    refusing: Option<Seat>,
+    /// So many drives may still go out, or fail reads or a write.
+    faults: usize,
+    /// The header that was found last.
+    header: Option<BatchHeader>,
+}
+
+/// A row of data without its parity, which the batch leaves out.
+fn without_parity(lab: &Lab, sequence: Sequence) -> BatchHeader {
+    let code = lab.cx.geometry.code();
+    let row = lab
+        .cx
+        .geometry
+        .row_of(block(Column(1), 0), format::Form::Parity);
+    let descriptors = row.map(|(slot, name)| match code.is_data(slot) {
+        true => Descriptor::Content { name, crc: 4 },
+        false => Descriptor::Derived { name, crc: 5 },
+    });
+    let mut descriptors: Vec<Descriptor> = descriptors.collect();
+    descriptors.sort_by_key(|descriptor| matches!(descriptor, Descriptor::Derived { .. }));
+    BatchHeader {
+        rows: 4,
+        parity_crcs: vec![4; 8],
+        descriptors,
+        ..mirrored(sequence)
+    }
+}
+
+impl Way {
+    fn new() -> Self {
+        Self {
+            lab: Lab::new(),
+            next: None,
+            reads: Vec::new(),
+            writes: Vec::new(),
+            compute: None,
+            repairs: 0,
+            refusing: None,
+            faults: 3,
+            header: None,
+        }
+    }
+
+    /// With an input, and with what follows from it at once.
+    fn with(&self, input: impl FnOnce(&mut Lab) -> Next) -> Self {
+        let mut after = self.clone();
+        let mut next = input(&mut after.lab);
+        loop {
+            match &next {
+                Next::Found(header, _) => {
+                    after.lab.enter(header);
+                    after.lab.overlay.unpin(header.sequence);
+                }
+                Next::Anchored(_) | Next::ReadAgain => {}
+                _ => break,
+            }
+            next = after.lab.step(Recovery::read_next);
+        }
+        for action in after.lab.cx.take_actions() {
+            match action {
+                Action::Io(io) if io.kind == IoKind::Read => {
+                    let Some(Purpose::Recovery { index, .. }) = after.lab.ios.purpose_of(io.id)
+                    else {
+                        panic!("recovery alone reads");
+                    };
+                    after.reads.push(((io.seat, io.offset), index));
+                }
+                Action::Io(io) => after.writes.push(io.seat),
+                Action::Compute(compute) => after.compute = Some(compute),
+                _ => {}
+            }
+        }
+        if let Next::Repair(ops) = &next {
+            after.repairs = 1 + ops.len();
+        }
+        after.next = Some(next);
+        after
+    }
+
+    fn step(&self, step: impl FnOnce(&mut Recovery, &mut Lent<'_>) -> Next) -> Self {
+        self.with(|lab| lab.step(step))
+    }
+
+    /// All reads in flight end, and so many of them fail.
+    fn read(&self, failing: usize) -> Self {
+        let mut ready = self.clone();
+        let reads = std::mem::take(&mut ready.reads);
+        ready.faults -= failing.min(1);
+        ready.with(|lab| {
+            let mut next = Next::Wait;
+            for (at, (place, index)) in reads.into_iter().enumerate() {
+                assert!(matches!(next, Next::Wait), "reads are in flight");
+                let outcome = if at < failing {
+                    Err(Fault::Medium)
+                } else {
+                    Ok(())
+                };
+                next = lab.step(|recovery, lent| recovery.read(lent, place, index, outcome));
+            }
+            next
+        })
+    }
+
+    fn computed(&self, bytes: Vec<Vec<u8>>, sums: Vec<u32>) -> Self {
+        let mut ready = self.clone();
+        ready.compute = None;
+        let computed = Computed { bytes, sums };
+        ready.with(|lab| lab.computed(&computed))
+    }
+
+    /// The results that a computation may have.
+    fn results(&self) -> Vec<Self> {
+        let compute = self.compute.as_ref().expect("it is in flight");
+        let everywhere = |bytes: Vec<u8>| vec![bytes; compute.takes.len()];
+        let pool = self.lab.cx.geometry.regions().expect("a journal").pool;
+        let recovery = &self.lab.recovery;
+        let of_sums = |sums: Vec<u32>| self.computed(Vec::new(), sums);
+        match &recovery.phase {
+            Phase::Anchors => {
+                let blocks = (RING_BYTES - RING_HEAD_BYTES) / BLOCK_BYTES;
+                let inherited = Sequence(6);
+                let anchors = [0, blocks - 3].map(|position| Anchor {
+                    position,
+                    inherited,
+                    ..ANCHOR
+                });
+                let found = anchors.map(|anchor| anchor.encode(pool, 0));
+                let found = found.into_iter().chain([vec![0; PAGE_BYTES]]);
+                found
+                    .map(|bytes| self.computed(everywhere(bytes), Vec::new()))
+                    .collect()
+            }
+            Phase::Headers { .. } => {
+                let expected = recovery.expected;
+                let mut headers = vec![None];
+                if recovery.batches < 2 {
+                    let flushed = expected;
+                    headers.extend([
+                        Some(mirrored(expected)),
+                        Some(spread(expected)),
+                        Some(direct(expected, block(Column(1), 0))),
+                        Some(without_parity(&self.lab, expected)),
+                        Some(BatchHeader {
+                            flushed,
+                            ..mirrored(expected.next())
+                        }),
+                    ]);
+                }
+                let found = headers.into_iter().map(|header| {
+                    let bytes = header.as_ref().map(|header| header.encode(pool, 0));
+                    let bytes = everywhere(bytes.unwrap_or(vec![0; PAGE_BYTES]));
+                    let mut after = self.clone();
+                    after.header = header.or(after.header);
+                    after.computed(bytes, Vec::new())
+                });
+                found.collect()
+            }
+            Phase::Checking(_) => {
+                let header = self.header.as_ref().expect("it was found");
+                let right = self.lab.sums(header);
+                let wrong = |from: usize| {
+                    let sums = right.iter().enumerate();
+                    sums.map(|(at, &sum)| if at >= from { sum ^ 1 } else { sum })
+                        .collect()
+                };
+                let mut first = right.clone();
+                first[0] ^= 1;
+                let last = wrong(right.len() - 1);
+                [right.clone(), first, last, wrong(0)].map(of_sums).into()
+            }
+            Phase::Deriving(_) => [5, 6].map(|sum| of_sums(vec![sum; 2])).into(),
+            Phase::Comparing(_) => [[20, 21], [20, 7], [6, 7]]
+                .map(|sums| of_sums(sums.to_vec()))
+                .into(),
+            _ => vec![of_sums(Vec::new())],
+        }
+    }
+
+    fn repaired(&self, whole: bool) -> Self {
+        let mut ready = self.clone();
+        ready.repairs -= 1;
+        let wait = ready.repairs > 0;
+        let mut after = ready.with(|lab| lab.repaired(whole));
+        if wait {
+            after.next = self.next.clone();
+        }
+        after
+    }
+
+    /// The first of the writes in flight ends.
+    fn written(&self, outcome: Outcome) -> Self {
+        let mut ready = self.clone();
+        let seat = ready.writes.remove(0);
+        if outcome.is_err() {
+            ready.faults -= 1;
+            ready.refusing = Some(seat);
+        }
+        let out = self.lab.cx.view().is_out(seat);
+        ready.step(|recovery, lent| recovery.written(lent, seat, outcome, out))
+    }
+}
+
+impl Machine for Way {
+    fn state(&self) -> &'static str {
+        if matches!(self.next, Some(Next::End(_))) {
+            return "over";
+        }
+        match &self.lab.recovery.phase {
+            Phase::Anchors => "anchors",
+            Phase::Headers { .. } => "headers",
+            Phase::Columns(_) => "columns",
+            Phase::Checking(_) => "checking",
+            Phase::Reconstructing(_) => "reconstructing",
+            Phase::Restoring(_) => "restoring",
+            Phase::Deriving(_) => "deriving",
+            Phase::Comparing(_) => "comparing",
+            Phase::Covering => "covering",
+            Phase::Anchoring => "anchoring",
+            Phase::Flushing => "flushing",
+        }
+    }
+
+    fn key(&self) -> String {
+        let recovery = &self.lab.recovery;
+        let next = format!("{:?}", self.next);
+        let next = next.split(['(', '{']).next().map(str::to_owned);
+        let log = (recovery.batches, recovery.limit, recovery.ring.head());
+        let detail = match &recovery.phase {
+            Phase::Headers { at, seek } => format!("{at} {seek:?}"),
+            Phase::Columns(found) | Phase::Checking(found) | Phase::Restoring(found) => {
+                format!("{found:?}")
+                    .split("missing")
+                    .nth(1)
+                    .unwrap_or_default()
+                    .to_owned()
+            }
+            _ => String::new(),
+        };
+        let waits = (self.reads.len(), self.writes.len(), self.compute.is_some());
+        let again = (
+            recovery.comparisons.min(2),
+            self.repairs,
+            self.faults,
+            self.refusing,
+        );
+        let header = self.header.as_ref();
+        let header = header.map(|header| (header.sequence, &header.descriptors));
+        let seats = self.lab.cx.live_seats().len();
+        let state = self.state();
+        format!("{state} {next:?} {log:?} {detail} {waits:?} {again:?} {header:?} {seats}")
+    }
+
+    fn after(&self) -> Vec<(&'static str, Self)> {
+        let mut after = Vec::new();
+        match &self.next {
+            None => {
+                return [true, false]
+                    .map(|fresh| {
+                        let begin = self.step(|recovery, lent| recovery.begin(lent, fresh));
+                        ("begin", begin)
+                    })
+                    .into();
+            }
+            Some(Next::End(_)) => return Vec::new(),
+            Some(Next::Cover | Next::Flush) => {
+                for outcome in [Ok(()), Err(Fault::Medium)] {
+                    let flushed = self.with(|lab| lab.flushed(outcome));
+                    after.push(("flushed", flushed));
+                }
+            }
+            Some(Next::Anchor(_)) => {
+                for drives in [0, 1] {
+                    let mut submitted = self.step(|recovery, lent| {
+                        recovery.anchor_submitted(lent, ScratchId(900), drives)
+                    });
+                    submitted.writes.extend((0..drives).map(|_| Seat(5)));
+                    after.push(("anchor_submitted", submitted));
+                }
+            }
+            _ if self.repairs > 0 => {
+                after.extend([true, false].map(|whole| ("repaired", self.repaired(whole))));
+            }
+            _ => {}
+        }
+        if let Some(seat) = self.refusing {
+            for out in [true, false] {
+                let mut ready = self.clone();
+                ready.refusing = None;
+                if out {
+                    ready.lab.seat_out(seat.0);
+                }
+                let judged = ready.step(|recovery, lent| recovery.judged(lent, seat, out));
+                after.push(("judged", judged));
+            }
+        } else if !self.writes.is_empty() {
+            after.push(("written", self.written(Ok(()))));
+            if self.faults > 0 {
+                after.push(("written", self.written(Err(Fault::Full))));
+            }
+        }
+        if !self.reads.is_empty() {
+            after.push(("read", self.read(0)));
+            if self.faults > 0 {
+                after.extend([1, 3].map(|failing| ("read", self.read(failing))));
+            }
+        }
+        if self.compute.is_some() {
+            after.extend(self.results().into_iter().map(|after| ("computed", after)));
+        }
+        let waits = !self.reads.is_empty() || !self.writes.is_empty() || self.compute.is_some();
+        if self.faults > 0 && (waits || self.repairs > 0) {
+            for seats in [0..1, 4..6, 0..3, 0..6] {
+                let mut left = self.clone();
+                left.faults -= 1;
+                seats.for_each(|seat| left.lab.seat_out(seat));
+                after.push(("seats_out", left));
+            }
+        }
+        after
+    }
+}
+
+/// The drawing in the head of the file is what a recovery does: every input, in every phase in which it may come.
+#[test]
+fn the_phases_of_a_recovery_are_those_of_the_drawing() {
+    let mut without_drives = Way::new();
+    (0..6).for_each(|seat| without_drives.lab.seat_out(seat));
+    Changes::of([Way::new(), without_drives]).assert_drawn_in(include_str!("mod.rs"));
 }
