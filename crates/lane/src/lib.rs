@@ -48,8 +48,6 @@ mod shares;
 mod trusted;
 mod uninitialized;
 mod verify;
-#[cfg(test)]
-mod walk;
 mod writes;
 
 use std::collections::BTreeMap;

@@ -6,7 +6,7 @@ use super::*;
 use crate::blocks::block;
 use crate::overlay::Bytes;
 use crate::purpose::Purpose;
-use crate::walk::{Changes, Machine};
+use testing::walk::{Changes, Machine};
 
 /// The checkpoints of a small lane whose pages are all in memory: a stripe has four blocks of each of six columns, and a page has
 /// two copies.

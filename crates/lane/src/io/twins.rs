@@ -247,7 +247,7 @@ mod tests {
     use plan::action::{Event, Origin, Service};
 
     use super::*;
-    use crate::walk::{Changes, Machine};
+    use testing::walk::{Changes, Machine};
 
     const SEAT: Seat = Seat(2);
     const WITH: Seat = Seat(6);

@@ -12,7 +12,7 @@ use crate::blocks::block;
 use crate::io::IoTable;
 use crate::op::{Owner, Prepared};
 use crate::purpose::Computing;
-use crate::walk::{Changes, Machine};
+use testing::walk::{Changes, Machine};
 
 /// The log of a small lane of six drives, of which two may fail. Its ring has room for 32 of the smallest batches: one
 /// block of content and one of header, on three drives.

@@ -7,7 +7,7 @@ use super::*;
 use crate::blocks::block;
 use crate::op::{Owner, Task};
 use crate::overlay::{Bytes, Logged};
-use crate::walk::{Changes, Machine};
+use testing::walk::{Changes, Machine};
 
 /// The recovery of a small lane of six drives that may lose two. The drives have no content: each test gives the
 /// results of reads.
