@@ -14,27 +14,12 @@ use layout::Scheme;
 use plan::{Geometry, GeometryError, Regions};
 use uuid::Uuid;
 
-use super::catchup::JournalWipes;
-use super::clients::Clients;
-use super::closing::Closing;
-use super::context::Context;
-use super::draining::Draining;
-use super::elastic::{Elastic, ElasticError};
-use super::fill::Fills;
-use super::grow::Growth;
-use super::journal::JournalNeeds;
-use super::loss::LossList;
-use super::replace::Replacements;
-use super::resync::Resync;
-use super::room::Rooms;
-use super::scrub::Scrub;
+use super::elastic::ElasticError;
 use super::space::interleave_for;
-use super::stall::Stalls;
-use super::steer::Meter;
-use super::suspicion::Suspicions;
+use super::spec::{NewDrive, PoolSpec};
 use super::volumes::is_name;
 use super::{
-    Bay, LossFacts, OnDurable, Pool, PoolFacts, RegionFacts, ScrubFacts, SeatFacts, SeatState,
+    LossFacts, OnDurable, Pool, PoolFacts, RegionFacts, ScrubFacts, SeatFacts, SeatState,
     SteerFacts, Ticket,
 };
 
@@ -50,68 +35,6 @@ fn table_fits(drives: u16, rows: u64) -> bool {
     let pieces = rows.saturating_mul(drives.into());
     let bytes = pieces.saturating_mul(2 * 6).saturating_add(2 * 9);
     bytes <= TABLE_ROOM as u64
-}
-
-/// The specification of a new pool.
-#[derive(Clone, Debug)]
-pub struct PoolSpec {
-    /// Its name.
-    pub name: String,
-    /// Its identity, random.
-    pub uuid: Uuid,
-    /// Its scheme.
-    pub scheme: Scheme,
-    /// `-o chunk=`.
-    pub chunk_bytes: Option<u64>,
-    /// `-o cell=` or `-o piece=`: in elastic pools the size of each plane of a cell.
-    pub cell_bytes: Option<u64>,
-    /// Whether writes are journalled and blocks have checksums; false is `-o journal=off`.
-    pub journal: bool,
-    /// Whether groups of volumes are made blank when they are first written (`lazy-initialization`), and not when a
-    /// volume is created. Only with a journal.
-    pub lazy: bool,
-    /// Whether volumes are interleaved over several groups if one group does not use all drives
-    /// (`interleaved-volumes`).
-    pub interleave: bool,
-    /// Stripes of each group that are left free for overwrites (`free-stripes`); `None`: as many as its shape suggests,
-    /// 0: none. Only with a journal.
-    pub free_stripes: Option<u64>,
-    /// Drives for the layout's seats, in order.
-    pub drives: Vec<NewDrive>,
-    /// Drives that wait as spares.
-    pub spares: Vec<NewDrive>,
-}
-
-/// A drive for a new pool, or one that joins a pool.
-#[derive(Clone, Debug)]
-pub struct NewDrive {
-    /// Its identity, random.
-    pub uuid: Uuid,
-    /// Where it is.
-    pub path: String,
-    /// Its size.
-    pub size_bytes: u64,
-    /// Its enclosure or host.
-    pub domain: Option<String>,
-    /// Its bay, if one is known.
-    pub bay: Option<Bay>,
-    /// Its physical space, if it knows how much of that is used.
-    pub physical_bytes: Option<u64>,
-}
-
-impl NewDrive {
-    /// A drive of which only this much is known.
-    #[must_use]
-    pub const fn new(uuid: Uuid, path: String, size_bytes: u64) -> Self {
-        Self {
-            uuid,
-            path,
-            size_bytes,
-            domain: None,
-            bay: None,
-            physical_bytes: None,
-        }
-    }
 }
 
 /// Why a pool cannot be made.
@@ -534,38 +457,6 @@ fn create_with(
 }
 
 impl Pool {
-    /// A pool with these facts and all drives that are in use or wait, and nothing in flight.
-    pub(super) fn assemble(geometry: Geometry, facts: PoolFacts, generation: Generation) -> Self {
-        let group_blocks = geometry.group_data_bytes() / block::BLOCK_BYTES;
-        let losses = LossList::of(&facts, group_blocks);
-        let lanes = geometry.lanes();
-        let leaving = super::leave::Leaving::new(&facts);
-        Self {
-            cx: Context::new(geometry, facts, generation),
-            losses,
-            fills: Fills::default(),
-            clients: Clients::default(),
-            meter: Meter::default(),
-            vanished: BTreeSet::new(),
-            without_spare: BTreeSet::new(),
-            journal_wipes: JournalWipes::default(),
-            draining: Draining::default(),
-            replacements: Replacements::default(),
-            resync: Resync::default(),
-            growth: Growth::default(),
-            leaving,
-            volumes: super::volumes::Volumes::default(),
-            journal: JournalNeeds::default(),
-            closing: Closing::default(),
-            recovering: None,
-            scrub: Scrub::default(),
-            elastic: Elastic::default(),
-            suspicions: Suspicions::default(),
-            stalls: Stalls::default(),
-            rooms: Rooms::new(lanes),
-        }
-    }
-
     /// Bytes of user data that the pool has room for in all.
     #[must_use]
     pub fn capacity_bytes(&self) -> u64 {

@@ -49,6 +49,7 @@ mod room;
 pub mod router;
 mod scrub;
 mod space;
+mod spec;
 mod stall;
 mod steer;
 mod suspicion;
@@ -91,7 +92,7 @@ use self::suspicion::Suspicions;
 use self::volumes::Volumes;
 
 pub use catchup::{Proof, Rejected};
-pub use create::{CreateError, NewDrive, PoolSpec, RegionSizes, create, create_with_regions};
+pub use create::{CreateError, RegionSizes, create, create_with_regions};
 pub use elastic::{
     ELASTIC_POLICIES, ElasticError, ElasticPolicy, ElasticReason, ElasticSpec, ElasticStatus,
     policy_of,
@@ -110,6 +111,7 @@ pub use progress::{Progress, SeatTraffic};
 pub use report::{LostRun, Report, Severity};
 pub use room::{DriveRoom, RoomLevel, WritesWait};
 pub use scrub::ScrubProgress;
+pub use spec::{NewDrive, PoolSpec};
 pub use steer::{RATE_BYTES_MIN, Steering};
 pub use work::Work;
 
@@ -237,6 +239,38 @@ pub struct Pool {
 }
 
 impl Pool {
+    /// A pool with these facts and all drives that are in use or wait, and nothing in flight.
+    fn assemble(geometry: Geometry, facts: PoolFacts, generation: Generation) -> Self {
+        let group_blocks = geometry.group_data_bytes() / block::BLOCK_BYTES;
+        let losses = LossList::of(&facts, group_blocks);
+        let lanes = geometry.lanes();
+        let leaving = Leaving::new(&facts);
+        Self {
+            cx: Context::new(geometry, facts, generation),
+            losses,
+            fills: Fills::default(),
+            clients: Clients::default(),
+            meter: Meter::default(),
+            vanished: BTreeSet::new(),
+            without_spare: BTreeSet::new(),
+            journal_wipes: JournalWipes::default(),
+            draining: Draining::default(),
+            replacements: Replacements::default(),
+            resync: Resync::default(),
+            growth: Growth::default(),
+            leaving,
+            volumes: Volumes::default(),
+            journal: JournalNeeds::default(),
+            closing: Closing::default(),
+            recovering: None,
+            scrub: Scrub::default(),
+            elastic: Elastic::default(),
+            suspicions: Suspicions::default(),
+            stalls: Stalls::default(),
+            rooms: Rooms::new(lanes),
+        }
+    }
+
     /// The pool's facts as they are now (and soon on all labels).
     #[must_use]
     pub const fn facts(&self) -> &PoolFacts {

@@ -25,8 +25,8 @@ use self::conversion::{Conversion, Space};
 pub use self::policy::{ELASTIC_POLICIES, ElasticPolicy, policy_of};
 pub use self::spec::{ElasticError, ElasticSpec};
 use super::context::Context;
-use super::create::NewDrive;
 use super::room::{DriveRoom, RoomLevel, Rooms};
+use super::spec::NewDrive;
 use super::{OnDurable, Pool, PoolError, SeatState, Ticket};
 
 /// The time after which groups are tried again for whose copies there was no room. Each trial requests a sample of the

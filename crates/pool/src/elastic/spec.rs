@@ -17,7 +17,7 @@ use format::{DESCRIPTOR_BYTES, Descriptor};
 use layout::{Expansion, Scheme};
 use plan::Geometry;
 
-use crate::create::{NewDrive, PoolSpec};
+use crate::spec::{NewDrive, PoolSpec};
 
 /// Ratios of exposed to physical space may differ by one part in this many: sizes are rounded.
 const RATIO_PARTS: u128 = 100;
