@@ -198,6 +198,7 @@ impl Failure {
             | PoolError::Leave { .. }
             | PoolError::TooManyVolumes { .. }
             | PoolError::VolumeExists { .. }
+            | PoolError::VolumeGrows { .. }
             | PoolError::NoSpace { .. }
             | PoolError::JournalLost { .. }
             | PoolError::NoChecksums

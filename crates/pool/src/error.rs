@@ -94,6 +94,12 @@ pub enum PoolError {
         /// Which name.
         name: String,
     },
+    /// The volume is being made larger.
+    #[error("volume `{name}` is being made larger, and its new space is not zeroed yet")]
+    VolumeGrows {
+        /// Its name.
+        name: String,
+    },
     /// A name that does not exist.
     #[error("there is no volume `{name}` in this pool")]
     NoVolume {
@@ -255,6 +261,7 @@ impl Hint for PoolError {
             Self::Grow { error } => return error.hint(),
             Self::Leave { error } => return error.hint(),
             Self::VolumeExists { .. } => "choose another name",
+            Self::VolumeGrows { .. } => "wait until that has ended",
             Self::NoVolume { .. } => "`ravelin volume list` shows what there is",
             Self::PoolName { .. } | Self::VolumeName { .. } => {
                 "use letters, digits, `-`, `_` and `.`, at most 64"

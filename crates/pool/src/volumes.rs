@@ -219,6 +219,7 @@ impl Volumes {
         ticket: Ticket,
     ) -> Result<Option<Changed>, PoolError> {
         let index = volume_index(cx, name)?;
+        self.check_at_rest(name)?;
         if size_bytes == 0 {
             return Err(PoolError::NoSize);
         }
@@ -250,9 +251,19 @@ impl Volumes {
         ticket: Ticket,
     ) -> Result<Changed, PoolError> {
         let index = volume_index(cx, name)?;
+        self.check_at_rest(name)?;
         let volume = cx.facts.volumes.remove(index);
         let freed = cx.written_of(&volume.extents, &[]);
         Ok(self.gives_up(cx, lasting, freed, true, ticket))
+    }
+
+    /// Whether no new space of the volume is being zeroed: what the volume is after that has been decided when it began.
+    fn check_at_rest(&self, name: &str) -> Result<(), PoolError> {
+        let grows = self.new.iter().any(|new| new.volume.name == name);
+        let name = || name.to_owned();
+        (!grows)
+            .then_some(())
+            .ok_or_else(|| PoolError::VolumeGrows { name: name() })
     }
 
     /// A volume has given up groups.
@@ -696,6 +707,30 @@ mod tests {
         };
         assert!(lab.volumes.is_idle());
         lab.create("w", 2).unwrap();
+    }
+
+    #[test]
+    fn a_volume_that_grows_is_neither_resized_nor_deleted_before_that_has_ended() {
+        let mut lab = Lab::new();
+        assert!(lab.resize("v", 4).is_none());
+        let grows = PoolError::VolumeGrows {
+            name: "v".to_owned(),
+        };
+        let (bytes, lasting) = (lab.bytes(5), lab.lasting);
+        for size_bytes in [bytes, 1] {
+            let (cx, volumes) = (&mut lab.cx, &mut lab.volumes);
+            let resized = volumes.resize(cx, lasting, "v", size_bytes, TICKET);
+            assert_eq!(resized.unwrap_err(), grows);
+        }
+        let deleted = lab.volumes.delete(&mut lab.cx, lasting, "v", TICKET);
+        assert_eq!(deleted.unwrap_err(), grows);
+        lab.pump();
+        for group in [2, 3] {
+            lab.zeroed(GroupId(group), Ok(()));
+        }
+        assert_eq!(lab.cx.facts.volumes[0].extents, [(0, 2), (2, 2)]);
+        _ = lab.delete("v");
+        assert!(lab.names().is_empty());
     }
 
     #[test]
