@@ -169,8 +169,11 @@ impl Scrub {
     /// Begins a scrub of all volumes, unless one is under way; `ticket` is done when it has ended.
     ///
     /// # Errors
-    /// [`PoolError::NoChecksums`] when the pool has none.
+    /// [`PoolError::NoChecksums`] when the pool has none, [`PoolError::Closing`].
     pub(super) fn command(&mut self, cx: &mut Context, ticket: Ticket) -> Result<(), PoolError> {
+        if cx.closing.is_some() {
+            return Err(PoolError::Closing);
+        }
         if cx.facts.regions.is_none() {
             return Err(PoolError::NoChecksums);
         }
@@ -285,9 +288,9 @@ impl Scrub {
         facts.lost = progress.lost;
     }
 
-    /// Pauses the scrub, or resumes it.
+    /// Pauses the scrub, or resumes it. Without one there is nothing to pause: the next one begins unpaused.
     pub(super) fn pause(&mut self, now: Instant, paused: bool) {
-        self.paused = paused;
+        self.paused = paused && self.phase != Phase::Resting;
         self.rate_from_now(now);
     }
 
@@ -299,6 +302,7 @@ impl Scrub {
     /// The scrub is over: it ends.
     pub(super) fn end(&mut self, cx: &mut Context) {
         self.phase = Phase::Resting;
+        self.paused = false;
         let facts = &mut cx.facts.scrub;
         facts.next_group = None;
         facts.counted_from = self.unix_seconds.or(facts.counted_from);
@@ -348,7 +352,7 @@ impl Scrub {
 /// The groups.
 impl Scrub {
     pub(super) fn pump(&mut self, cx: &mut Context) {
-        if cx.facts.steer.paused {
+        if cx.facts.steer.paused || cx.closing.is_some() {
             return;
         }
         while self.in_flight.len() < SCRUBBING_MAX
@@ -833,6 +837,38 @@ mod tests {
         assert!(!scrub.is_paused(&cx), "a command resumes it");
         assert_eq!(scrub.progress().rate_from, (Instant(9), 0, 0));
         assert_eq!(started(&mut scrub, &mut cx), [GroupId(0)]);
+    }
+
+    #[test]
+    fn a_pause_lasts_no_longer_than_the_scrub() {
+        let (mut scrub, mut cx) = resting();
+        scrub.pause(Instant(5), true);
+        scrub.command(&mut cx, TICKET).unwrap();
+        assert_eq!(
+            started(&mut scrub, &mut cx).len(),
+            2,
+            "there was none to pause"
+        );
+        for group in [0, 1] {
+            end(&mut scrub, &mut cx, GroupId(group), Ok(()));
+        }
+        started(&mut scrub, &mut cx);
+        // The last group is in flight, and ends the scrub.
+        scrub.pause(Instant(6), true);
+        end(&mut scrub, &mut cx, GroupId(2), Ok(()));
+        assert_eq!(done(&mut cx), [(TICKET, Ok(()))]);
+        cx.facts.scrub.every_days = 1;
+        scrub.begin(&mut cx);
+        assert!(!scrub.is_paused(&cx));
+    }
+
+    #[test]
+    fn a_pool_that_closes_begins_no_scrub_of_any_kind() {
+        let (mut scrub, mut cx) = resting();
+        cx.closing = Some(Ticket(9));
+        assert_eq!(scrub.command(&mut cx, TICKET), Err(PoolError::Closing));
+        scrub.scrub_for(&cx, GroupId(1), true);
+        assert!(started(&mut scrub, &mut cx).is_empty());
     }
 
     #[test]
