@@ -403,15 +403,15 @@ mod tests {
                 .ended(&mut self.cx, group, outcome, false)
         }
 
-        /// What lanes hear about regions.
-        fn told(&mut self) -> Vec<(Range<GroupId>, Outcome)> {
+        /// The answers about regions that lanes get.
+        fn sent(&mut self) -> Vec<(Range<GroupId>, Outcome)> {
             let commands = fixture::commands(&mut self.cx);
             let commands = commands.into_iter().filter(|&(lane, _)| lane == 0);
-            let told = commands.map(|(_, command)| match command {
+            let sent = commands.map(|(_, command)| match command {
                 Command::Initialized { groups, outcome } => (groups, outcome),
                 other => panic!("{other:?}"),
             });
-            told.collect()
+            sent.collect()
         }
 
         /// Where a group is by the drawing at the head of the file.
@@ -490,7 +490,7 @@ mod tests {
             lab.cx.facts.uninitialized,
             [(0, 2), (3, 1), (8, 32), (44, 2)]
         );
-        assert!(lab.initialization.is_idle() && lab.told().is_empty());
+        assert!(lab.initialization.is_idle() && lab.sent().is_empty());
     }
 
     #[test]
@@ -578,9 +578,9 @@ mod tests {
         lab.ended(GroupId(8), Ok(()));
         assert_eq!(lab.wants(GroupId(9)), [GroupId(9), GroupId(10)]);
         assert!(lab.ended(GroupId(9), Err(Fault::Lost)).is_none());
-        assert!(lab.told().is_empty());
+        assert!(lab.sent().is_empty());
         assert!(lab.ended(GroupId(10), Ok(())).is_none());
-        assert_eq!(lab.told(), [(GroupId::range(9..11), Err(Fault::Lost))]);
+        assert_eq!(lab.sent(), [(GroupId::range(9..11), Err(Fault::Lost))]);
         assert_eq!(lab.cx.facts.uninitialized[1], (9, 31));
         assert!(lab.initialization.is_idle());
     }
@@ -599,7 +599,7 @@ mod tests {
         lab.wants(GroupId(0));
         lab.initialization.wanted(&lab.cx, GroupId(20));
         lab.initialization.refuse_regions(&mut lab.cx);
-        assert_eq!(lab.told(), [(GroupId::range(20..21), Err(Fault::Full))]);
+        assert_eq!(lab.sent(), [(GroupId::range(20..21), Err(Fault::Full))]);
         assert_eq!(
             (lab.state(GroupId(0)), lab.state(GroupId(20))),
             ("zeroing", "never written")
@@ -625,8 +625,8 @@ mod tests {
     fn lanes_know_of_new_space_before_labels_do() {
         let mut lab = Lab::new();
         lab.cx.leave_uninitialized(&vec![(4, 2)]);
-        let told = fixture::commands(&mut lab.cx);
-        assert_eq!(told[0].1, Command::Uninitialized(vec![(4, 2)]));
+        let sent = fixture::commands(&mut lab.cx);
+        assert_eq!(sent[0].1, Command::Uninitialized(vec![(4, 2)]));
         assert_eq!(lab.cx.facts.uninitialized, [(0, 6), (8, 32), (44, 2)]);
         lab.cx.forget_uninitialized(&vec![(5, 20)]);
         assert_eq!(lab.cx.facts.uninitialized, [(0, 5), (25, 15), (44, 2)]);

@@ -707,12 +707,12 @@ mod tests {
     }
 
     /// The commands to lanes about the drive that leaves.
-    fn told(actions: &[PoolAction]) -> Vec<Option<Seat>> {
-        let told = actions.iter().filter_map(|action| match action {
+    fn sent(actions: &[PoolAction]) -> Vec<Option<Seat>> {
+        let sent = actions.iter().filter_map(|action| match action {
             PoolAction::Lane(_, Command::Leave(seat)) => Some(*seat),
             _ => None,
         });
-        told.collect()
+        sent.collect()
     }
 
     fn is_removed(pool: &Pool) -> bool {
@@ -812,7 +812,7 @@ mod tests {
     fn the_journal_is_left_when_no_column_with_content_is_on_the_drive() {
         let mut pool = removing("moving");
         assert_ne!(pool.cx.placement.columns_on(SEAT).count(), 0);
-        assert_eq!(told(&until(&mut pool, "journal")), []);
+        assert_eq!(sent(&until(&mut pool, "journal")), []);
         assert_eq!(pool.cx.placement.columns_on(SEAT).count(), 0);
     }
 
@@ -857,13 +857,13 @@ mod tests {
 
     #[test]
     fn lanes_use_a_drive_that_is_kept_for_their_journals_again_if_they_had_left_it() {
-        for (from, lanes_told) in [("moving", false), ("journal", true)] {
+        for (from, lanes_know) in [("moving", false), ("journal", true)] {
             let mut pool = removing(from);
             pool.cx.actions.clear();
             keep(&mut pool);
             let actions: Vec<_> = pool.cx.actions.iter().cloned().collect();
-            let told = told(&actions);
-            assert_eq!(told.contains(&None), lanes_told, "{from}");
+            let sent = sent(&actions);
+            assert_eq!(sent.contains(&None), lanes_know, "{from}");
             assert_eq!(pool.leaving(), None);
         }
     }
@@ -891,7 +891,7 @@ mod tests {
         assert!(is_removed(&pool));
         assert_eq!(pool.facts().number(SEAT), SEAT.0);
         assert!(actions.contains(&PoolAction::Release(SEAT)));
-        assert!(told(&actions).contains(&None));
+        assert!(sent(&actions).contains(&None));
     }
 
     #[test]

@@ -664,10 +664,10 @@ mod tests {
         assert_eq!(lab.names(), ["v", "w"]);
         assert_eq!(lab.cx.facts.volumes[0].extents, [(0, 2), (4, 1)]);
         assert_eq!(lab.cx.facts.uninitialized, [(2, 3)]);
-        let told = fixture::commands(&mut lab.cx).into_iter();
-        let told = told.filter(|&(lane, _)| lane == 0).map(|told| told.1);
+        let sent = fixture::commands(&mut lab.cx).into_iter();
+        let sent = sent.filter(|&(lane, _)| lane == 0).map(|sent| sent.1);
         let spaces = [vec![(2, 2)], vec![(4, 1)]].map(Command::Uninitialized);
-        assert!(told.eq(spaces));
+        assert!(sent.eq(spaces));
         assert_eq!(fixture::durable(&mut lab.cx).len(), 4);
         assert!(lab.volumes.is_idle() && lab.pump().is_empty());
     }
@@ -871,8 +871,8 @@ mod tests {
         lab.create("w", 1).unwrap();
         let free = lab.volumes.free_runs(&lab.cx, lab.lasting);
         lab.cx.discard_freed(&freed, &free);
-        let told = fixture::commands(&mut lab.cx);
-        assert_eq!(told[0].1, Command::Freed(vec![(1, 1)]));
+        let sent = fixture::commands(&mut lab.cx);
+        assert_eq!(sent[0].1, Command::Freed(vec![(1, 1)]));
         lab.cx.closing = Some(Ticket(1));
         lab.cx.discard_freed(&freed, &free);
         assert!(fixture::commands(&mut lab.cx).is_empty());

@@ -229,7 +229,7 @@ pub(crate) struct Fills {
     pub(super) equal: bool,
     /// The beginning of a rebuild was reported, and not its end.
     pub(super) announced: bool,
-    /// Nothing is left to fill, and the pool has not been told.
+    /// Nothing is left to fill, and the pool does not know it yet.
     pub(super) has_ended: bool,
     /// Why the last cell was filled.
     last: Option<Kind>,

@@ -961,8 +961,8 @@ mod tests {
         growth.grown(&mut cx, Arc::clone(&geometry));
         let grow = Command::Grow(GrownGeometry(geometry));
         let lanes = 0..cx.geometry.lanes();
-        let told: Vec<_> = lanes.map(|lane| (lane, grow.clone())).collect();
-        assert_eq!(commands(&mut cx), told);
+        let sent: Vec<_> = lanes.map(|lane| (lane, grow.clone())).collect();
+        assert_eq!(commands(&mut cx), sent);
         assert_eq!(cx.actions, [PoolAction::VolumesChanged]);
     }
 
