@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_ranges_of_a_label_are_left_out() {
+    fn impossible_ranges_of_a_label_do_not_count() {
         let (_, mut cx) = intact(2);
         let blocks = group_blocks(&cx);
         cx.facts.losses.ranges = vec![

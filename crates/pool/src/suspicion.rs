@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn drives_that_are_late_together_are_not_the_cause() {
+    fn drives_of_which_half_are_late_are_not_the_cause() {
         let mut cx = context("raid6", 6, 1);
         let mut suspicions = Suspicions::default();
         for second in 1..20 {
