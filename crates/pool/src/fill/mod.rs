@@ -39,8 +39,8 @@ use super::{Progress, Report};
 const FILL_BYTES: RangeInclusive<u64> = 768 << 20..=2 << 30;
 /// The same for each drive that takes part.
 const FILL_BYTES_OF_DRIVE: u64 = 32 << 20;
-/// Fills that copy at a time, however small the cells are.
-const FILLS_MAX: u64 = 128;
+/// Fills that copy at a time, however wide the code and however small the cells are.
+const FILLS: RangeInclusive<u64> = 2..=128;
 
 /// What becomes of a fill that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -188,8 +188,7 @@ impl Fills {
             return;
         }
         let limits = Limits {
-            copying: FILLS_MAX,
-            buffers: buffers_max(cx),
+            copying: copying_max(cx),
             // As many bytes of a drive in flight, whatever the length of a step.
             per_drive: FILLS_PER_DRIVE * FILL_STEP_BYTES / cx.geometry.fill_step_bytes(),
         };
@@ -486,10 +485,13 @@ fn abandon(cx: &mut Context, (group, column): Key) {
     cx.tell_lane(group, Command::Abandon { group, column });
 }
 
-/// Buffers for the steps of all fills: a fill takes one for each drive that it reads or writes, so a copy of a column takes
-/// fewer than its reconstruction.
-fn buffers_max(cx: &Context) -> u64 {
+/// Fills that copy at a time.
+fn copying_max(cx: &Context) -> u64 {
+    let columns = cx.geometry.layout().columns();
+    let needed = columns.saturating_sub(cx.geometry.code().tolerance());
     let step = { cx.geometry.fill_step_bytes() }.min(cx.geometry.plane_bytes());
     let memory = FILL_BYTES_OF_DRIVE * cx.geometry.drives_in_rebuild();
-    memory.clamp(*FILL_BYTES.start(), *FILL_BYTES.end()) / step
+    let memory = memory.clamp(*FILL_BYTES.start(), *FILL_BYTES.end());
+    let affordable = memory / (step * u64::from(needed + 1));
+    affordable.clamp(*FILLS.start(), *FILLS.end())
 }

@@ -48,9 +48,6 @@ use crate::work::Recent;
 /// fewer (`lane/jobs/pace.rs`).
 pub(super) const FILLS_PER_DRIVE: u64 = 11;
 
-/// Fills that may copy at a time, however little memory there is for them.
-const FILLS_MIN: u64 = 2;
-
 /// Cells of a class among which the next one is chosen. More than a few hundred gain nothing.
 const SCAN_AHEAD: usize = 256;
 
@@ -141,18 +138,8 @@ impl Class {
 pub(super) struct Limits {
     /// That copy at a time.
     pub(super) copying: u64,
-    /// Buffers of all that copy: one of a step's length for each drive that a fill reads or writes.
-    pub(super) buffers: u64,
     /// That use one drive at a time.
     pub(super) per_drive: u64,
-}
-
-/// Buffers that fills take.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Buffers {
-    copying: u64,
-    /// With those of fills that have copied and wait for a checkpoint, as many as they took.
-    all: u64,
 }
 
 /// A cell that a lane fills.
@@ -344,19 +331,6 @@ impl Fills {
             .count() as u64
     }
 
-    /// Buffers of the fills that do not yield to one of this urgency.
-    fn buffers(&self, urgency: usize) -> Buffers {
-        let mut buffers = Buffers::default();
-        for fill in self.in_flight.values() {
-            if fill.urgency >= urgency {
-                let of_fill = fill.sources.len() as u64 + 1;
-                buffers.all += of_fill;
-                buffers.copying += if fill.copied { 0 } else { of_fill };
-            }
-        }
-        buffers
-    }
-
     /// Bytes that are at their targets, of cells that do not count as filled yet.
     pub(super) fn stepped_bytes(&self, cell_bytes: u64) -> u64 {
         let copying = self.in_flight.values().map(|fill| fill.stepped_bytes);
@@ -477,22 +451,17 @@ impl Fills {
     ) -> Option<(Class, Key)> {
         self.waiting.iter().find_map(|(&class, keys)| {
             let urgency = class.urgency();
-            let (copying, used) = (self.copying(urgency), self.buffers(urgency));
             // As many again may wait for a checkpoint: the pages of these are in memory.
-            let filling = self.filling(urgency);
-            if copying >= limits.copying || filling >= 2 * limits.copying {
+            if self.copying(urgency) >= limits.copying
+                || self.filling(urgency) >= 2 * limits.copying
+            {
                 return None;
             }
-            let few = copying < FILLS_MIN && filling < 2 * FILLS_MIN;
             let near = keys.iter().take(SCAN_AHEAD).map(|&key| choice(key));
-            // All drives of a cell may have one fill more of this urgency, and its buffers have room.
+            // All drives of a cell may have one fill more of this urgency.
             let have_room = |choice: &FillChoice| {
-                let buffers = choice.seats.len() as u64;
-                let has_buffers = used.copying + buffers <= limits.buffers
-                    && used.all + buffers <= 2 * limits.buffers;
                 let mut seats = choice.seats.iter();
-                (has_buffers || few)
-                    && seats.all(|&seat| self.busy(seat, urgency) < limits.per_drive)
+                seats.all(|&seat| self.busy(seat, urgency) < limits.per_drive)
             };
             let mut cells = near.filter(have_room);
             let fills = FillLoads {

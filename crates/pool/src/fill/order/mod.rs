@@ -59,7 +59,6 @@ mod tests {
         let of = |key: (GroupId, Column)| waiting[usize::try_from(key.0.0).unwrap()].clone();
         let limits = Limits {
             copying: u64::MAX / 2,
-            buffers: u64::MAX / 2,
             per_drive: FILLS_PER_DRIVE,
         };
         let mut groups = Vec::new();

@@ -39,7 +39,6 @@ fn choice(key: Key) -> FillChoice {
 const fn at_most(copying: u64) -> Limits {
     Limits {
         copying,
-        buffers: u64::MAX / 2,
         per_drive: FILLS_PER_DRIVE,
     }
 }
@@ -214,65 +213,6 @@ fn fills_that_yield_do_not_count_for_more_urgent_ones() {
         Some((LOST_TWO, key(101, 0))),
         "as if no other copied"
     );
-}
-
-/// How many fills of so many drives each begin beside each other, with buffers for `buffers` drives.
-fn beside(drives: u16, buffers: u64) -> usize {
-    let limits = Limits {
-        buffers,
-        ..at_most(u64::MAX / 2)
-    };
-    let mut fills = Fills::default();
-    for group in (0..100).map(GroupId) {
-        fills.wait(class("copy_back"), (group, Column(0)));
-    }
-    // No two have a drive in common.
-    let apart = |key: Key| FillChoice {
-        seats: { 0..drives }
-            .map(|drive| Seat(u16::try_from(key.0.0).unwrap() * 100 + drive))
-            .collect(),
-        ..choice(key)
-    };
-    while let Some((class, key)) = fills.next(limits, apart) {
-        let (target, sources) = (at(drives), apart(key).seats.split_off(1));
-        fills.choose(class, key);
-        fills.begin((class, key), target, sources, 0);
-    }
-    fills.in_flight()
-}
-
-#[test]
-fn a_fill_takes_a_buffer_for_each_of_its_drives() {
-    assert_eq!(beside(2, 40), 20);
-    assert_eq!(beside(10, 40), 4);
-    assert_eq!(beside(10, 45), 4);
-    assert_eq!(beside(50, 40), 2, "two may copy, however wide they are");
-}
-
-#[test]
-fn fills_that_have_copied_count_for_as_many_buffers_again() {
-    let limits = Limits {
-        buffers: 6,
-        ..at_most(u64::MAX / 2)
-    };
-    let mut fills = Fills::default();
-    for group in (0..4).map(GroupId) {
-        fills.begin(
-            (LOST_ONE, (group, Column(0))),
-            at(1),
-            vec![Seat(0), Seat(2)],
-            0,
-        );
-        fills.copied((group, Column(0)));
-    }
-    fills.wait(LOST_ONE, key(100, 0));
-    let other = |key: Key| FillChoice {
-        seats: vec![Seat(7), Seat(8), Seat(9)],
-        ..choice(key)
-    };
-    assert_eq!(fills.next(limits, other), None);
-    fills.end(key(0, 0));
-    assert_eq!(fills.next(limits, other), Some((LOST_ONE, key(100, 0))));
 }
 
 #[test]
