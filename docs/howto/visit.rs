@@ -49,18 +49,14 @@ mod tests {
     use plan::action::{Command, Event};
 
     use super::*;
-    use crate::fixture::{pool, settle, volume};
+    use crate::fixture::{filled, settle, spec};
     use crate::{OutReason, Pool, PoolAction, Ticket};
 
     const KEY: Key = (GroupId(1), Column(2));
 
     /// Thirteen drives with a spare cell in each row, and a volume of four groups.
     fn open() -> Pool {
-        let mut pool = pool("draid:4d:13c:1s", 13);
-        let four = volume("v", vec![(0, 4)], &pool.cx);
-        pool.cx.facts.volumes.push(four);
-        pool.cx.groups_changed();
-        pool
+        filled(&spec("draid:4d:13c:1s", 13), 4)
     }
 
     /// Lanes do all that they are asked for. Returns the cells that they fill.

@@ -571,7 +571,7 @@ mod tests {
     use plan::action::Event;
 
     use super::*;
-    use crate::fixture::{drive, pool, volume};
+    use crate::fixture::{drive, filled, spec, volume};
     use crate::{Half, Pool, Ticket};
     use testing::walk::Changes;
 
@@ -590,14 +590,8 @@ mod tests {
 
     impl Lab {
         fn new() -> Self {
-            let mut pool = pool("raid6", 6);
-            pool.cx
-                .facts
-                .volumes
-                .push(volume("v", vec![(0, 2)], &pool.cx));
-            pool.cx.groups_changed();
             Self {
-                pool,
+                pool: filled(&spec("raid6", 6), 2),
                 writes: Vec::new(),
                 fills: Vec::new(),
                 others: Vec::new(),
@@ -703,7 +697,7 @@ mod tests {
             }
         }
 
-        fn tells(&self, is_it: impl Fn(&PoolAction) -> bool) -> bool {
+        fn asked_for(&self, is_it: impl Fn(&PoolAction) -> bool) -> bool {
             self.others.iter().any(is_it)
         }
     }
@@ -790,7 +784,7 @@ mod tests {
             seat: SEAT,
             with: WITH,
         };
-        assert!(lab.tells(|action| *action == PoolAction::Lane(0, twin.clone())));
+        assert!(lab.asked_for(|action| *action == PoolAction::Lane(0, twin.clone())));
         assert!(!lab.fills.is_empty());
     }
 
@@ -802,9 +796,9 @@ mod tests {
         lab.checkpoint();
         assert_eq!(lab.state(), "promoted");
         let succeeds = |action: &PoolAction| matches!(action, PoolAction::Succeed(SEAT, WITH, _));
-        assert!(!lab.tells(succeeds));
+        assert!(!lab.asked_for(succeeds));
         lab.write_all();
-        assert!(lab.tells(succeeds) && lab.tells(|of| *of == PoolAction::Vacate(WITH)));
+        assert!(lab.asked_for(succeeds) && lab.asked_for(|of| *of == PoolAction::Vacate(WITH)));
         assert_eq!(lab.pool.facts().seats.len(), 6);
         assert!(lab.pool.is_idle());
     }
@@ -881,7 +875,7 @@ mod tests {
         assert_eq!(lab.state(), "working");
         assert_eq!(lab.pool.facts().seats[SEAT.index()], before);
         lab.write_all();
-        assert!(lab.tells(|of| *of == PoolAction::Vacate(WITH)));
+        assert!(lab.asked_for(|of| *of == PoolAction::Vacate(WITH)));
         assert_eq!(lab.pool.absent_columns(), 0);
     }
 

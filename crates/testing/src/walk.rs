@@ -8,7 +8,7 @@ pub trait Machine: Clone {
     /// Its state, as the drawing names it.
     fn state(&self) -> &'static str;
 
-    /// What tells it from others: the walk goes on from one of the machines with the same key.
+    /// What it differs in from others: the walk goes on from one of the machines with the same key.
     fn key(&self) -> String;
 
     /// The inputs that may come now, each with the machine after it.

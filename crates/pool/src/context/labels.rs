@@ -521,19 +521,13 @@ fn out_together(mut effects: Vec<OnDurable>) -> Vec<OnDurable> {
 #[cfg(test)]
 mod tests {
     use block::{Instant, Seat};
-    use format::newest_label;
+    use format::{Column, GroupId, newest_label};
     use layout::Cell;
     use plan::action::{IoId, WRITE_RETRIES};
-    use uuid::Uuid;
-
-    use format::{Column, GroupId};
 
     use super::*;
-    use crate::{Half, NewDrive, OutReason, Pool, PoolAction, PoolSpec, Ticket, create};
-
-    fn drive(number: u128) -> NewDrive {
-        NewDrive::new(Uuid::from_u128(number), format!("drive:{number}"), 64 << 20)
-    }
+    use crate::fixture::{drive, spec};
+    use crate::{Half, OutReason, Pool, PoolAction, Ticket, create};
 
     /// The label writes that the pool requests, with their generations.
     fn labels(pool: &mut Pool) -> Vec<(IoId, Generation)> {
@@ -549,20 +543,7 @@ mod tests {
 
     /// `raid6` of six drives, with its first labels yet to be written.
     fn pool() -> Pool {
-        let spec = PoolSpec {
-            name: "p".to_owned(),
-            uuid: Uuid::from_u128(99),
-            scheme: "raid6".parse().unwrap(),
-            chunk_bytes: None,
-            cell_bytes: None,
-            journal: true,
-            lazy: false,
-            interleave: false,
-            free_stripes: Some(0),
-            drives: (0..6).map(drive).collect(),
-            spares: Vec::new(),
-        };
-        create(&spec, Ticket(0)).unwrap()
+        create(&spec("raid6", 6), Ticket(0)).unwrap()
     }
 
     #[test]
